@@ -15,6 +15,8 @@ from jobreport.readers.nvidia_smi.columns import columns
 
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]")
+#: In forms of logs whose rows are not lines.
+_OTHER_FORMS = ("| NVIDIA-SMI ", "NVSMI LOG", "<nvidia_smi_log", '"query_time"', " MB |")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 #: A time without other cells, which may be that of the rows below.
 _TIME_ALONE = re.compile(r"[^,;\t]*[0-9]:[0-9]{2}[^,;\t]*")
@@ -33,7 +35,7 @@ def rows(content: bytes) -> int | None:
         return None
     text = _text(unzipped)
     # Names of columns without a metric.
-    if "retired_pages." in text:
+    if "retired_pages." in text or any(one in text for one in _OTHER_FORMS):
         return None
     *lines, last = text.split("\n")
     if '"' in text or any(_GPU_IN_NAME.search(line) for line in lines if _names_columns(line)):

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from jobreport.progress import Progress
+    from jobreport.readers.runs import Choice
     from jobreport.tables.engine import Engine
 
 _SEVERITIES = ("warning", "critical")
+_DATE_ORDERS = ("day-first", "month-first")
 #: Characters of an argument in a message.
 _MAX_NAME = 200
 #: Control characters, and those that reverse the direction of text.
@@ -56,6 +58,14 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
         # As above: it would silently mean all rules.
         raise click.BadParameter("no rule is named.", param=option)
     return names
+
+
+def _run(_context: click.Context, _option: click.Parameter, value: str | None) -> Choice:
+    if value is None or value == "all":
+        return value  # type: ignore[return-value]
+    if not value.isdecimal() or int(value) < 1:
+        raise click.BadParameter("neither all nor the number of a run, which counts from 1.")
+    return int(value)
 
 
 @click.command(
@@ -118,6 +128,17 @@ def _names(_context: click.Context, option: click.Parameter, value: tuple[str, .
     metavar="NAME[,NAME]",
     help="Names of the columns of an nvidia-smi log without a header line, such as timestamp,index,utilization.gpu.",
 )
+@click.option(
+    "--date-order",
+    type=click.Choice(_DATE_ORDERS),
+    help="Order of dates such as 03/04/2026 in an nvidia-smi log in which none shows it.",
+)
+@click.option(
+    "--run",
+    callback=_run,
+    metavar="N|all",
+    help="Run to report, if a log holds several with long pauses between them.  [default: the newest]",
+)
 @click.option("--list-rules", is_flag=True, help="List all rules and exit.")
 @click.option(
     "--explain",
@@ -156,6 +177,8 @@ def command(
     redact: bool,
     timezone: str | None,
     columns: str | None,
+    date_order: str | None,
+    run: Choice,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -206,6 +229,8 @@ def command(
             redact=redact,
             zone=timezone,
             columns=columns,
+            date_order=date_order,
+            run=run,
             engine=engine,
             progress=_progress(quiet=quiet),
             kernel=running,

@@ -25,6 +25,7 @@ from jobrules.verdict.time_use import lost_sentence
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from jobreport.remarks import Run
     from jobrules.analyses.utilization import UsageRow
     from jobrules.model import Finding
     from jobrules.verdict.phases import JobPhases
@@ -56,6 +57,7 @@ __all__ = [
     "percentiles",
     "plain_number",
     "rate_scale",
+    "reported_run",
     "seconds",
     "share",
     "spans_days",
@@ -63,6 +65,9 @@ __all__ = [
     "time_scale",
     "times",
 ]
+
+#: Other runs that a sentence lists.
+MAX_RUNS = 5
 
 _RATES = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s"))
 #: Of memory, which is sold in powers of two.
@@ -220,6 +225,26 @@ def date_time(us: int) -> str:
 def moment(us: int, *, with_day: bool) -> str:
     """``column_time`` in a sentence: ``08:26:31 UTC``, ``00:12:24 after the start``."""
     return f"{column_time(us, with_day=with_day)}{NBSP}UTC" if dated(us) else clock(us)
+
+
+def reported_run(runs: Sequence[Run]) -> str:
+    """Which run of a recording is reported, and how to choose another; empty if there is one run.
+
+    ``2 of 2. Other runs: 1 (2026-11-14 08:14:07 to 09:14:07 UTC, 1 h). Choose with --run N, or --run all.``
+    """
+    others = [(i, run) for i, run in enumerate(runs, start=1) if not run.reported]
+    if not others:
+        return f"all {len(runs)} of the recording" if len(runs) > 1 else ""
+    number = next(i for i, run in enumerate(runs, start=1) if run.reported)
+    named = [
+        f"{i} ({between(run.start_us, run.end_us)}, {duration(run.end_us - run.start_us)})"
+        for i, run in others
+    ]
+    newest = ", the newest" if number == len(runs) else ""
+    left = len(named) - MAX_RUNS
+    more = f", and {left} earlier in report.json" if left > 0 else ""
+    listed = "; ".join(named[-MAX_RUNS:])
+    return f"{number} of {len(runs)}{newest}. Other runs: {listed}{more}. Choose with --run N, or --run all."
 
 
 def times(us: int) -> str:

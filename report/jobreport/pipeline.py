@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from jobreport.output.kernel import Kernel
     from jobreport.readers.debugger_results.rule_results import RuleResults
+    from jobreport.readers.runs import Choice
     from jobreport.remarks import Quality
     from jobreport.settings import Settings
     from jobreport.tables.engine import Engine
@@ -102,6 +103,8 @@ def make_report(
     redact: bool = False,
     zone: str | None = None,
     columns: str | None = None,
+    date_order: str | None = None,
+    run: Choice = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
@@ -111,13 +114,15 @@ def make_report(
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``report.json`` is always written.
     ``static`` leaves the scripts out of the page. ``redact`` replaces names by placeholders
     (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of timestamps that have none, such as
-    ``Europe/Berlin`` or ``+02:00``. ``columns`` names the columns of a log without a header line. ``engine`` reads
-    the files and runs the rules; without one, this process does. ``kernel``, of
-    ``jobreport.output.kernel.started()``, runs the notebook; without it, one is started when needed.
+    ``Europe/Berlin`` or ``+02:00``. ``columns`` names the columns of a log without a header line. ``date_order``
+    (``day-first`` or ``month-first``) is that of dates such as 03/04/2026 in a log that does not show it. ``run`` is the
+    run of a log with several: its number, or ``all``; None for the newest. ``engine`` reads the files and runs the
+    rules; without one, this process does. ``kernel``, of ``jobreport.output.kernel.started()``, runs the notebook;
+    without it, one is started when needed.
 
     Raises ``NothingReadableError`` if the directory has no readable input, and ``UsageError`` if the folder already
-    contains a report and ``force`` is not set, or other files of these names, if the zone is unknown, or ``columns``
-    is empty.
+    contains a report and ``force`` is not set, or other files of these names, if the zone is unknown, ``columns``
+    is empty, or there is no such run.
     """
     # The readers are not needed for --help.
     from jobreport.readers.nvidia_smi.headed import column_names  # noqa: PLC0415 - as the readers
@@ -126,10 +131,9 @@ def make_report(
     from jobreport.redaction.pseudonyms import JOB, redacted  # noqa: PLC0415 - as the readers
 
     chosen, progress = settings or load(), progress or Progress()
-    if zone is not None:
-        chosen = replace(chosen, options=(*chosen.options, f"--timezone {zone}"))
-    if columns is not None:
-        chosen = replace(chosen, options=(*chosen.options, f"--columns {columns}"))
+    given = {"--timezone": zone, "--columns": columns, "--date-order": date_order, "--run": run}
+    options = (f"{option} {value}" for option, value in given.items() if value is not None)
+    chosen = replace(chosen, options=(*chosen.options, *options))
     with contextlib.ExitStack() as stack:
         stack.enter_context(showing(progress))
         engine = engine or stack.enter_context(LocalEngine(1))
@@ -150,6 +154,9 @@ def make_report(
                 leave=frozenset(str(real / file) for file in publish.report_files(real)),
                 zone=zone_of(zone or "UTC"),
                 columns=column_names(columns) if columns is not None else (),
+                date_order=date_order or "",
+                shown=job_dir,
+                run=run,
             )
         except NothingReadableError as error:
             if redact:

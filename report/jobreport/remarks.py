@@ -9,7 +9,8 @@ A name from data is always in one of the fields of ``NAMES``, so redaction repla
 * ``file``, a path in the job directory or in an archive;
 * ``name``, any other name: a sensor, a host, an operator;
 * ``error``, the text of an exception, which may quote anything;
-* ``row``, a row of a log.
+* ``row``, a row of a log;
+* ``text``, the text at the place of the remark.
 
 All other fields are numbers or words of ours. Names are escaped and shortened when they are worded.
 """
@@ -23,7 +24,10 @@ from msgspec import Struct
 from jobrules.text import escape_name
 
 #: Fields that hold a name from data.
-NAMES = frozenset({"node", "device", "file", "name", "error", "row"})
+TEXT = "text"
+NAMES = frozenset({"node", "device", "file", "name", "error", "row", TEXT})
+#: Characters of that text at most.
+TEXT_LENGTH = 60
 
 
 class Wording(NamedTuple):
@@ -47,6 +51,7 @@ _NAMED = "--columns timestamp,index,utilization.gpu"
 REMARKS: dict[str, Wording] = {
     # Job directory and archives
     "directory.folder": Wording("skipped", "files", "folder cannot be opened: {reason}"),
+    "directory.denied": Wording("skipped", "files", "may not be read: permission denied"),
     "directory.link": Wording("skipped", "files", "link {target}"),
     "directory.special": Wording("skipped", "files", "neither file nor folder"),
     "directory.unknown": Wording("skipped", "files", "format not recognized"),
@@ -129,6 +134,9 @@ REMARKS: dict[str, Wording] = {
     ),
     "file.damaged": Wording("skipped", "files", "compressed data is damaged"),
     "file.empty": Wording("skipped", "files", "empty"),
+    "file.unpacked": Wording(
+        "skipped", "files", "larger than the limit of {limit} when unpacked; what comes before is used"
+    ),
     "file.large": Wording("skipped", "files", "larger than {mib} MiB"),
     "file.not_utf8": Wording("skipped", "files", "not UTF-8 text"),
     "file.not_json": Wording("skipped", "files", "not complete JSON"),
@@ -139,6 +147,10 @@ REMARKS: dict[str, Wording] = {
     "times.implausible": Wording(
         "dropped", "samples", "time lies more than 30 days from most of the node's records, or has no date"
     ),
+    "times.other_run": Wording(
+        "dropped", "samples", "outside of the run that is reported (choose with --run)"
+    ),
+    "times.no_run": Wording("dropped", "samples", "a long pause away from all others, and too few for a run"),
     # Samples of any source
     "samples.second": Wording("dropped", "samples", "second value of a device in the same snapshot"),
     "samples.devices": Wording("dropped", "samples", "more than {limit} devices of one node"),
@@ -245,14 +257,42 @@ REMARKS: dict[str, Wording] = {
         "rows",
         "--columns has {columns} names, but rows such as “{row}” have another number of fields",
     ),
+    "nvidia_smi.query": Wording(
+        "corrected", "files", "no header line; the columns are those of --query-gpu in {name}"
+    ),
     "nvidia_smi.other_fields": Wording(
         "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
     ),
+    "nvidia_smi.long_line": Wording("skipped", "rows", "a line of more than a million characters"),
     "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
+    "nvidia_smi.part_of_row": Wording("skipped", "rows", "incomplete: the log is cut or damaged there"),
+    "nvidia_smi.damaged_document": Wording(
+        "skipped", "documents", "incomplete, damaged, or larger than 2 MiB: JSON or XML"
+    ),
+    "nvidia_smi.watch": Wording(
+        "skipped",
+        "files",
+        "watch writes to a file only what changes on the screen; use nvidia-smi -l 1 > FILE",
+    ),
+    "nvidia_smi.undated": Wording(
+        "skipped", "rows", "no date and time above them, which the tool writes once for all GPUs"
+    ),
+    "nvidia_smi.same_second": Wording(
+        "corrected", "files", "several samples of a GPU per second; assumed: one machine, equal intervals"
+    ),
+    "nvidia_smi.one_moment": Wording(
+        "skipped", "rows", "one moment only: no shares of time; nvidia-smi -l 1 repeats it"
+    ),
     "nvidia_smi.no_time": Wording(
         "skipped",
         "rows",
         "no time that can be read, such as 2025-03-14 09:21:17 or 1741944077 (--query-gpu=timestamp,… writes it)",
+    ),
+    "nvidia_smi.date_order": Wording(
+        "skipped",
+        "rows",
+        "dates with the day or the month first, which no date of the file shows; add --date-order day-first or "
+        "--date-order month-first",
     ),
     "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),
     "nvidia_smi.no_value": Wording("skipped", "rows", "no value that is read"),
@@ -265,6 +305,32 @@ REMARKS: dict[str, Wording] = {
     ),
     "nvidia_smi.equal_column": Wording(
         "dropped", "columns", "another column of the same measure ({metric}); the first is in use"
+    ),
+    "nvidia_smi.other_query": Wording(
+        "skipped", "rows", "not samples of GPUs but what --query-{query} lists: processes or memory pages"
+    ),
+    "nvidia_smi.fraction": Wording(
+        "corrected", "columns", "column {name}: all values are from 0 to 1; read as fractions, times 100%"
+    ),
+    "nvidia_smi.assumed_unit": Wording(
+        "corrected", "columns", "column {name}: no unit in the log; assumed: {measure} in {scale}"
+    ),
+    "nvidia_smi.use_in_gpu": Wording(
+        "corrected", "columns", "column {name}: no numbers of GPUs; read as GPU utilization in percent"
+    ),
+    "nvidia_smi.row_numbers": Wording(
+        "dropped", "columns", "more numbers than a node has GPUs: the column numbers rows, not GPUs"
+    ),
+    "nvidia_smi.unclear_unit": Wording(
+        "dropped", "columns", "column {name}: no unit in the log, and its values fit several ({scale})"
+    ),
+    "nvidia_smi.not_activity": Wording(
+        "dropped",
+        "columns",
+        "column {name}: decimals, which the memory activity of the driver has not; perhaps a share of memory in use",
+    ),
+    "nvidia_smi.impossible_unit": Wording(
+        "dropped", "columns", "column {name}: more than 1 in 100 values is no {measure} in {scale}"
     ),
     "nvidia_smi.zone": Wording(
         "corrected", "files", "no time zone in the log; read as {zone} (change with --timezone)"
@@ -279,6 +345,48 @@ REMARKS: dict[str, Wording] = {
     ),
     "nvidia_smi.in_turn": Wording(
         "corrected", "files", "no GPU named: the order of the rows numbers the GPUs"
+    ),
+    "nvidia_smi.numbered": Wording(
+        "corrected",
+        "files",
+        "GPUs with UUID or bus id only: the order of their first rows numbers them; assumed: one machine",
+    ),
+    "nvidia_smi.incomplete": Wording(
+        "skipped",
+        "rows",
+        "no GPU named, in a moment that does not have the usual {usual} rows: which GPU is missing is unknown",
+    ),
+    "nvidia_smi.lost_gpu": Wording(
+        "skipped",
+        "rows",
+        "no GPU named, and not the usual {usual} rows in any moment from {since} to the end: which GPU is missing "
+        "is unknown; record index or uuid",
+    ),
+    "nvidia_smi.writers_by_identifier": Wording(
+        "corrected",
+        "files",
+        "GPUs of one number with several UUIDs or bus ids: logs of {machines} machines without names, here log-1, "
+        "log-2, … in the order of their rows",
+    ),
+    "nvidia_smi.writers": Wording(
+        "corrected",
+        "files",
+        "several rows of each GPU in one interval; assumed: {machines} machines wrote to the file, here log-1, log-2, … "
+        "in the order of their rows",
+    ),
+    "nvidia_smi.no_writer": Wording(
+        "skipped", "rows", "several machines wrote to the file, and the row shows none of them"
+    ),
+    "nvidia_smi.mixed": Wording(
+        "skipped",
+        "rows",
+        "several rows of each GPU in one interval: rows of several machines, or of a loop faster than its times show, "
+        "cannot be separated; write a file for each machine, or record uuid",
+    ),
+    "nvidia_smi.not_joined": Wording(
+        "skipped",
+        "rows",
+        "GPUs with UUID or bus id only, while other logs of the machine have numbers; record index and uuid in one log",
     ),
     "nvidia_smi.machines": Wording(
         "corrected",
@@ -344,7 +452,31 @@ class Remark(Struct, frozen=True, kw_only=True):
         shown = {
             key: escape_name(str(value), 120) if key in NAMES else value for key, value in self.fields.items()
         }
-        return REMARKS[self.code].reason.format_map(shown)
+        reason = REMARKS[self.code].reason.format_map(shown)
+        return f"{reason}: “{shown[TEXT]}”" if TEXT in shown else reason
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One run of a recording that a long pause separates from others."""
+
+    start_us: int
+    end_us: int
+    #: Whether the report is of it.
+    reported: bool
+
+
+class LogFile(Struct, frozen=True, kw_only=True):
+    """A log, or the part of it that is of one machine."""
+
+    file: str
+    node: str
+    #: GPUs in use.
+    gpus: int
+    #: Times of its first and last row.
+    first_us: int
+    last_us: int
+    #: Rows with a time and a value.
+    rows: int
 
 
 class SourceQuality(Struct, frozen=True, kw_only=True):
@@ -358,6 +490,8 @@ class SourceQuality(Struct, frozen=True, kw_only=True):
     #: the files: lines that are not blank, values in the list of a trace; the begin and the end of an event are one.
     rows: int
     remarks: tuple[Remark, ...] = ()
+    #: Which file is of which machine, where only their content says so.
+    logs: tuple[LogFile, ...] = ()
 
 
 class Quality(Struct, frozen=True, kw_only=True):
@@ -366,3 +500,5 @@ class Quality(Struct, frozen=True, kw_only=True):
     sources: tuple[SourceQuality, ...] = ()
     #: Files that no reader recognized or that could not be opened.
     remarks: tuple[Remark, ...] = ()
+    #: In the order of time; empty if a long pause separates no runs.
+    runs: tuple[Run, ...] = ()

@@ -49,6 +49,7 @@ def markdown(report: Report) -> str:
         *_verdict(report.verdict),
         *_parts(report),
         f"{_ran(report)} on {_machines(report)}. Sources: {', '.join(report.job.sources)}.",
+        *([f"Run {escape(run)}"] if (run := formats.reported_run(report.quality.runs)) else []),
     ]
     if report.origin is Origin.DEBUGGER_RESULTS:
         blocks.append(
@@ -86,7 +87,7 @@ def _verdict(verdict: Verdict) -> list[str]:
 
 
 def terminal(report: Report) -> list[str]:
-    """The verdict in at most five lines."""
+    """The verdict in at most five lines, and the run that is reported, if there are several."""
     verdict = report.verdict
     main, advice = verdict.main_finding, verdict.advice
     lines = [headline(report), verdict.without_finding]
@@ -98,6 +99,8 @@ def terminal(report: Report) -> list[str]:
     if groups := by_reason(verdict.not_evaluated):
         not_checked = f"Not checked: {verdict.missing} of {count(verdict.rules, 'rule')}."
         lines.append(" ".join([not_checked, *(group.brief for group in groups)]))
+    if run := formats.reported_run(report.quality.runs):
+        lines.append(f"Run {run}")
     return [_CODE.sub(r"\2", line) for line in lines if line]
 
 

@@ -47,6 +47,14 @@ class SourceFile(Struct, frozen=True, kw_only=True, order=True):
         return self.size * _UNZIPPED if self.name.endswith(".gz") else self.size
 
 
+class FileFailedError(Exception):
+    """A reader stopped at one file, by its cause; the others can be read without it."""
+
+    def __init__(self, file: SourceFile) -> None:
+        super().__init__(file.name)
+        self.file = file
+
+
 class Found(Struct, frozen=True, kw_only=True):
     """The tables that one reader made of its files."""
 
@@ -89,4 +97,7 @@ class Reader(Protocol):
         """
 
     def read(self, files: Sequence[SourceFile]) -> Found:
-        """Read the files of one group. Damaged files and lines are skipped and counted in a remark."""
+        """Read the files of one group. Damaged files and lines are skipped and counted in a remark.
+
+        May raise ``FileFailedError``; then the others are read again without the file.
+        """

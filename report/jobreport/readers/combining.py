@@ -37,7 +37,7 @@ def sources_of(pieces: Sequence[Piece], tally: Tally) -> list[SourceQuality]:
         found[one.source] = (
             replace(known, files=known.files + one.files, rows=known.rows + one.rows) if known else one
         )
-        remarks[one.source].take(one.remarks)
+        remarks[one.source].take(remark for remark in one.remarks if remark not in failed)
     return [
         replace(one, remarks=most_frequent(remarks[source].remarks(), MAX_NAMED))
         for source, one in found.items()

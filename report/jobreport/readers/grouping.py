@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.progress import Progress
-from jobreport.readers.base import Found
+from jobreport.readers.base import FileFailedError, Found
 from jobreport.readers.connected import connected
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
@@ -100,22 +100,30 @@ def _read_groups(engine: Engine, groups: Sequence[Group], progress: Progress, *,
 
 
 def _read(_: Sequence[Job], reader: Reader, files: Sequence[SourceFile], strict: bool) -> Made:
-    """The tables of each node in a group of files, and what else was found, with the facts of each node."""
-    try:
-        found = reader.read(files)
-    except Exception as error:
-        if strict:
-            raise
-        tally = Tally()
-        note_failure(tally, reader.source, files, error)
-        quality = SourceQuality(source=reader.source, files=0, rows=0, remarks=tally.remarks())
-        return [], (Found(quality=quality), ())
+    """The tables of each node in a group of files, and what else was found, with the facts of each node.
+
+    A file at which the reader stops is left out.
+    """
+    left, failures = [*files], Tally()
+    found = Found(quality=SourceQuality(source=reader.source, files=0, rows=0))
+    while left:
+        try:
+            found = reader.read(left)
+            break
+        except Exception as error:
+            if strict:
+                raise
+            failed = [error.file] if isinstance(error, FileFailedError) else left
+            note_failure(failures, reader.source, failed, error.__cause__ or error)
+            left = [file for file in left if file not in failed]
+    remarks = (*found.quality.remarks, *failures.remarks())
+    found = replace(found, quality=replace(found.quality, remarks=remarks))
     whole = JobInMemory(name="", panels=found.panels, steps=found.steps, events=found.events)
     rest = replace(found, panels=(), steps=Steps(), events=Events())
     return list(whole.parts), (rest, whole.facts)
 
 
-def note_failure(tally: Tally, source: str, files: Sequence[SourceFile], error: Exception) -> None:
+def note_failure(tally: Tally, source: str, files: Sequence[SourceFile], error: BaseException) -> None:
     """Remark on a reader that stopped."""
     tally.note(
         "reader.failed",

@@ -18,7 +18,7 @@ from jobreport.tables.engine import Task
 from jobrules.model import SECOND_US, BoolArray, IntArray, Job, JobInMemory, span_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from jobreport.readers.grouping import Piece
     from jobreport.tables.engine import Engine, Handle, Made
@@ -53,7 +53,7 @@ def drop_implausible_times(pieces: Sequence[Piece], engine: Engine) -> list[Piec
     if sampled:
         spans = [span for node in sampled for span in plausible[node]]
         plausible |= dict.fromkeys(nodes.keys() - set(sampled), spans)
-    return [_restricted(piece, plausible, engine) for piece in pieces]
+    return [restricted(piece, plausible, engine, "times.implausible") for piece in pieces]
 
 
 def _spans(facts: PartFacts) -> tuple[_Span | None, _Span | None]:
@@ -111,9 +111,9 @@ def _largest(found: Iterable[_Cluster]) -> _Span:
     return first, last
 
 
-def _restricted(piece: Piece, plausible: dict[str, list[_Span]], engine: Engine) -> Piece:
-    """The piece without records outside the spans of their node, which its remarks count."""
-    spans = [plausible[facts.node] for facts in piece.facts]
+def restricted(piece: Piece, of_nodes: Mapping[str, list[_Span]], engine: Engine, code: str) -> Piece:
+    """The piece without records outside the spans of their node, which a remark of this code counts."""
+    spans = [of_nodes[facts.node] for facts in piece.facts]
     if all(
         _inside(span, allowed)
         for facts, allowed in zip(piece.facts, spans, strict=True)
@@ -129,7 +129,7 @@ def _restricted(piece: Piece, plausible: dict[str, list[_Span]], engine: Engine)
     lost = sum(lost for _, (_, lost) in made)
     quality, tally = piece.found.quality, Tally()
     tally.take(quality.remarks)
-    tally.note("times.implausible", count=lost, unit=unit)
+    tally.note(code, count=lost, unit=unit)
     quality = replace(quality, rows=quality.rows - lost, remarks=tally.remarks())
     return replace(
         piece,

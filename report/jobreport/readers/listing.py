@@ -63,10 +63,14 @@ def listing(directory: Path, tally: Tally, leave: Collection[str] = ()) -> tuple
                         tally.note("directory.link", file=name, target=_target(Path(entry.path), root))
                     elif entry.is_dir():
                         folders.append((entry.path, f"{name}/"))
+                    elif entry.is_file() and not os.access(entry.path, os.R_OK):
+                        tally.note("directory.denied", file=name)
                     elif entry.is_file():
                         files.append(SourceFile(name=name, place=entry.path, size=_size(entry)))
                     else:
                         tally.note("directory.special", file=name)
+        except PermissionError:
+            tally.note("directory.denied", file=before.removesuffix("/") or ".")
         except OSError as error:
             folder_name = before.removesuffix("/") or "."
             tally.note("directory.folder", file=folder_name, reason=error.strerror or "")

@@ -89,7 +89,7 @@ class _Change:
     """A piece while it changes."""
 
     def __init__(self, piece: Piece) -> None:
-        self.files = sorted(piece.group.files)
+        self.logs = piece.found.quality.logs
         self.names_machines = piece.group.reader.names_machines
         self.tables = [*map(_Table, piece.facts, piece.handles)]
         self.remarks = Tally()
@@ -98,9 +98,12 @@ class _Change:
 
     def as_piece(self) -> Piece:
         found = self._piece.found
+        names = {facts.node: table.node for facts, table in zip(self._piece.facts, self.tables, strict=True)}
+        logs = tuple(replace(log, node=names.get(log.node, log.node)) for log in self.logs)
+        quality = replace(found.quality, remarks=self.remarks.remarks(), logs=logs)
         return replace(
             self._piece,
-            found=replace(found, quality=replace(found.quality, remarks=self.remarks.remarks())),
+            found=replace(found, quality=quality),
             facts=tuple(table.facts for table in self.tables),
             handles=[table.handle for table in self.tables],
         )
@@ -124,9 +127,9 @@ def _machine_of(log: _Table, change: _Change, sampled: Mapping[str, PartFacts], 
 
     A log is of no machine with another number of GPUs, or at other times.
     """
-    paths = [file.name for file in change.files] if log.node == NAMELESS else [log.node]
-    file = next((file for file in change.files if log.node in file.name), change.files[0])
-    note = partial(change.remarks.note, file=file.name)
+    files = [one.file for one in change.logs if one.node == log.node]
+    paths = files if log.node == NAMELESS else [log.node]
+    note = partial(change.remarks.note, file=files[0])
     words = (word for path in paths for word in machine_words(path))
     by_name = sampled.keys() & {name for word in words for name in _names_in(word)}
     if len(by_name) == 1:

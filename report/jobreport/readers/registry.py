@@ -23,6 +23,7 @@ from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.recognized import Recognized, recognized
+from jobreport.readers.runs import chosen_run
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from jobreport.readers.base import Reader, SourceFile
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.grouping import Piece
+    from jobreport.readers.runs import Choice
     from jobreport.remarks import SourceQuality
     from jobreport.tables.engine import Engine
     from jobrules.model import LoopFacts
@@ -84,18 +86,24 @@ def read_directory(
     leave: Collection[str] = (),
     zone: tzinfo = UTC,
     columns: Sequence[str] = (),
+    date_order: str = "",
+    run: Choice = None,
+    shown: Path | None = None,
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
-    ``name`` of the job defaults to the directory's. ``zone`` is the time zone of timestamps that have none;
-    ``columns`` are those of logs without a header line. The ``engine`` reads the files and keeps the tables, by
-    default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its own files and a
-    remark, unless ``strict``. Raises ``NothingReadableError`` if nothing is left to report.
+    ``name`` of the job defaults to the directory's; messages name ``shown``, such as an archive that was unpacked there.
+    ``zone`` is the time zone of timestamps that have none; ``columns`` are those of logs without a header line,
+    ``date_order`` is that of their dates; ``run`` is that of a recording with several. The ``engine`` reads the files and
+    keeps the tables, by default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its
+    own files and a remark, unless ``strict``. Raises ``NothingReadableError`` if nothing is left to report, and
+    ``UsageError`` if there is no such run.
     """
     engine, progress = engine or LocalEngine(1), progress or Progress()
     name = name or job_name(directory)
     tally = Tally()
-    files = _matched(listing(directory, tally, leave), zone, columns)
+    found = listing(directory, tally, leave)
+    files = _matched(found, NvidiaSmi(zone, columns, date_order, found))
     for file, kind in files.recognized:
         tally.note(kind.code, file=file.name, **kind.fields)
     size = sum(file.size for some in files.of_readers.values() for file in some)
@@ -103,7 +111,9 @@ def read_directory(
 
     groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
     pieces = read_groups(engine, groups, progress, strict=strict)
-    pieces = drop_implausible_times(assign_logs(pieces, engine, zone), engine)
+    pieces, runs = chosen_run(assign_logs(pieces, engine, zone), engine, run)
+    if not runs:
+        pieces = drop_implausible_times(pieces, engine)
     results = _debugger_results(files.debugger_results, tally, strict=strict)
 
     sources = sources_of(pieces, tally)
@@ -111,7 +121,7 @@ def read_directory(
     if not nodes and not (results and results.documents):
         known = [*sources, results.quality] if results else sources
         remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
-        raise NothingReadableError(_nothing_readable(directory, files.all, remarks))
+        raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))
     facts = None
     if nodes and results:
         sources.append(_used_in_addition(results, facts := loop_facts(results)))
@@ -126,7 +136,7 @@ def read_directory(
         finished=_finished(pieces, has_end_marker=files.has_end_marker),
         loop_facts=facts,
     )
-    quality = Quality(sources=tuple(sources), remarks=tally.remarks())
+    quality = Quality(sources=tuple(sources), remarks=tally.remarks(), runs=runs)
     return Reading(job=job, quality=quality, debugger_results=None if nodes else results)
 
 
@@ -141,9 +151,9 @@ class _Files(Struct, kw_only=True):
     has_end_marker: bool = False
 
 
-def _matched(files: Sequence[SourceFile], zone: tzinfo, columns: Sequence[str]) -> _Files:
+def _matched(files: Sequence[SourceFile], logs: NvidiaSmi) -> _Files:
     """The files, each with the first reader that matches its name, or else its content."""
-    readers = tuple(NvidiaSmi(zone, columns) if isinstance(one, NvidiaSmi) else one for one in READERS)
+    readers = tuple(logs if isinstance(one, NvidiaSmi) else one for one in READERS)
     found = _Files(all=files, of_readers={reader: [] for reader in readers})
     for file in files:
         if is_end_marker(file):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from jobreport.remarks import REMARKS, Remark
+from jobreport.remarks import REMARKS, TEXT, TEXT_LENGTH, Remark
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[_Key] = Counter()
         self._files: set[str] = set()
-        self._first: dict[_Key, tuple[str, int]] = {}
+        self._first: dict[_Key, tuple[str, int, str]] = {}
 
     def note(
         self,
@@ -42,9 +42,13 @@ class Tally:
         count: int = 1,
         file: str | None = None,
         line: int = 0,
+        text: str = "",
         **fields: str | int | float,
     ) -> None:
-        """Count, unless ``count`` is 0; of all files that are named, the first by name and line becomes the place."""
+        """Count, unless ``count`` is 0; of all files that are named, the first by name and line becomes the place.
+
+        ``text`` is what stands at that place.
+        """
         if not count:
             return
         key = code, tuple(fields.items())
@@ -52,7 +56,7 @@ class Tally:
         if file is not None:
             if fields.get("unit", REMARKS[code].unit) == "files":
                 self._files.add(file)
-            self._set_first(key, escape_name(file, 200), line)
+            self._set_first(key, escape_name(file, 200), line, escape_name(text, TEXT_LENGTH))
 
     def place(self, code: str, file: str) -> None:
         """Name a file of what is counted without one."""
@@ -61,10 +65,10 @@ class Tally:
     def take(self, remarks: Iterable[Remark]) -> None:
         """Add what was counted elsewhere; of several places the first by name."""
         for one in remarks:
-            key = one.code, tuple(one.fields.items())
+            key = one.code, tuple((name, value) for name, value in one.fields.items() if name != TEXT)
             self._counts[key] += one.count
             if one.place is not None:
-                self._set_first(key, one.place, 0)
+                self._set_first(key, one.place, 0, str(one.fields.get(TEXT, "")))
 
     def mentions(self, file: str) -> bool:
         """Whether there is a remark on the file as a whole."""
@@ -73,19 +77,23 @@ class Tally:
     def remarks(self) -> tuple[Remark, ...]:
         """All that were met, by action, then the most frequent first."""
         found = [
-            Remark(code=key[0], count=count, place=self._place(key), fields=dict(key[1]))
+            Remark(code=key[0], count=count, place=self._place(key), fields=self._fields(key))
             for key, count in self._counts.items()
         ]
         return tuple(
             sorted(found, key=lambda one: (_ORDER.index(one.action), -one.count, one.unit, one.reason))
         )
 
-    def _set_first(self, key: _Key, place: str, line: int) -> None:
-        self._first[key] = min(self._first.get(key, (place, line)), (place, line))
+    def _set_first(self, key: _Key, place: str, line: int, text: str = "") -> None:
+        self._first[key] = min(self._first.get(key, (place, line, text)), (place, line, text))
 
     def _place(self, key: _Key) -> str | None:
-        place, line = self._first.get(key, (None, 0))
+        place, line, _ = self._first.get(key, (None, 0, ""))
         return f"{place}:{line}" if line else place
+
+    def _fields(self, key: _Key) -> dict[str, str | int | float]:
+        _, _, text = self._first.get(key, ("", 0, ""))
+        return {**dict(key[1]), **({TEXT: text} if text else {})}
 
 
 def most_frequent(remarks: Iterable[Remark], most: int) -> tuple[Remark, ...]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import zlib
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from jobreport.readers.tally import UnusableError
 
@@ -25,7 +26,26 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class DamagedError(Exception):
-    """Compressed data ends early, changes into something else, or has no end; the text before is good."""
+    """Compressed data ends early, or changes into something else; the text before is good."""
+
+    @property
+    def remark(self) -> tuple[str, dict[str, Any]]:
+        """Code and fields of the remark on it."""
+        return "file.cut", {}
+
+
+class TooLargeError(DamagedError):
+    """Compressed data becomes more text than any file of its size should; the text up to there is good."""
+
+    def __init__(self, limit: int) -> None:
+        """``limit`` in bytes of text."""
+        super().__init__()
+        self.limit = limit
+
+    @property
+    def remark(self) -> tuple[str, dict[str, Any]]:
+        """Code and fields of the remark on it."""
+        return "file.unpacked", {"limit": f"{self.limit >> 20:,} MiB"}
 
 
 def chunks(path: Path) -> Iterator[bytes]:
@@ -89,6 +109,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
         if not data.startswith(GZIP_MAGIC):
             while data:
                 yield data
+                if data == bytes(len(data)):
+                    _skip_hole(file)
                 data = file.read(_CHUNK)
             return
         unzip = zlib.decompressobj(_GZIP)
@@ -103,8 +125,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
             if text:
                 yield text
             size += len(text)
-            if size > max(_MAX_TEXT, _MAX_RATIO * file.tell()):
-                raise DamagedError
+            if size > (limit := max(_MAX_TEXT, _MAX_RATIO * file.tell())):
+                raise TooLargeError(limit)
             if unzip.eof:
                 # After a member of the file comes the next one, or padding, or nothing.
                 data = unzip.unused_data.lstrip(b"\0")
@@ -117,6 +139,16 @@ def _pieces(path: Path) -> Iterator[bytes]:
         if not unzip.eof:
             yield unzip.flush()
             raise DamagedError
+
+
+def _skip_hole(file: IO[bytes]) -> None:
+    """Go on behind a part of the file that takes no place on the disk: it may be larger than any disk."""
+    if hasattr(os, "SEEK_DATA"):
+        try:
+            file.seek(file.tell(), os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # up to the end
+                file.seek(0, os.SEEK_END)
 
 
 def _opened(path: str, flags: int) -> int:

@@ -57,6 +57,8 @@ NAMES = {
     ("Remark", "file"): "File of the job",
     ("Remark", "row"): "Row of a log",
     ("Remark", "node"): "Node",
+    ("LogFile", "file"): "File of the job",
+    ("LogFile", "node"): "Node",
     ("Function", "file"): "File of Python code",
 }
 #: Words in the names that frameworks and their profilers give: operators, kernels, event types, devices, settings.

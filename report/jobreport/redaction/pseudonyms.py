@@ -143,8 +143,10 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
 
     def quality(self, quality: Quality) -> Quality:
         """What became of the files, without their names."""
-        return Quality(
-            sources=tuple(map(self.source, quality.sources)), remarks=self._remarks(quality.remarks)
+        return replace(
+            quality,
+            sources=tuple(map(self.source, quality.sources)),
+            remarks=self._remarks(quality.remarks),
         )
 
     def settings(self, chosen: Settings) -> Settings:
@@ -159,7 +161,11 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
 
     def source(self, source: SourceQuality) -> SourceQuality:
         """What became of files of one kind, without their names."""
-        return replace(source, remarks=self._remarks(source.remarks))
+        logs = (
+            replace(self._struct(log), file=f"file-{number}")
+            for number, log in enumerate(source.logs, start=1)
+        )
+        return replace(source, remarks=self._remarks(source.remarks), logs=tuple(logs))
 
     def _remarks(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
         """The remarks without places and names; those that differed in a name only become one."""
@@ -226,6 +232,7 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
         return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
     job = reading.job
     names = {one for found in job.each(_names_of) for one in found}
+    names |= {("node", log.node) for source in quality.sources for log in source.logs}
     for profile in job.profiles:
         names |= {("node", profile.node), ("rank", profile.rank)}
         for function in profile.functions:

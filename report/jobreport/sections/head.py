@@ -63,6 +63,8 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("Sampling interval", _interval(report)),
         ("Sources", ", ".join(job.sources) or "none"),
     ]
+    if run := formats.reported_run(report.quality.runs):
+        facts.insert(0, ("Run", run))
     if job.steps:
         facts.append(("Steps", formats.number(job.steps, 0)))
     if job.finished is False:

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 #: Rows of the table of sampling pauses; a job that pauses all day does not make the page longer.
 MAX_PAUSES = 50
+#: Rows of the table of logs.
+MAX_LOGS = 50
 #: Lines of remarks in a row of the table.
 MAX_REMARKS = 50
 
 
 @error_boundary
 def quality(report: Report) -> Fragment:
-    """Input files and remarks, sampling pauses, rule parameters, terms, and the command."""
+    """Input files and remarks, logs, sampling pauses, rule parameters, terms, and the command."""
     place = heading("quality", report)
     html = render(
         "quality",
@@ -32,6 +34,7 @@ def quality(report: Report) -> Fragment:
         report=report,
         remarks=_worded,
         max_remarks=MAX_REMARKS,
+        logs=_logs(report, place.zone),
         pauses=_pauses(report, place.zone),
         changed=_parameters(report, changed=True),
         default=_parameters(report, changed=False),
@@ -40,6 +43,29 @@ def quality(report: Report) -> Fragment:
         ),
     )
     return Fragment(name="quality", html=html)
+
+
+def _logs(report: Report, zone: str) -> Table:
+    """Which log is of which machine; empty for a single one."""
+    logs = [log for source in report.quality.sources for log in source.logs]
+    shown = logs[:MAX_LOGS] if len(logs) > 1 else []
+    left = len(logs) - len(shown)
+    return Table(
+        label="Logs",
+        caption=f"Logs and their nodes{f': the first {MAX_LOGS}, {left} more in report.json' if shown and left else ''}.",
+        heads=(":File", ":Node", "GPUs", f"First row ({zone})", f"Last row ({zone})", "Rows"),
+        rows=[
+            (
+                formats.escape_name(log.file, 80),
+                formats.escape_name(log.node, 40),
+                formats.number(log.gpus, 0),
+                formats.column_time(log.first_us, with_day=True),
+                formats.column_time(log.last_us, with_day=True),
+                formats.number(log.rows, 0),
+            )
+            for log in shown
+        ],
+    )
 
 
 def _pauses(report: Report, zone: str) -> Table:

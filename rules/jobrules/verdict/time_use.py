@@ -144,8 +144,8 @@ def in_parts(
     sums["unmeasured"] = sum(one.unmeasured for one in spent)
     digits = digits_for(total_hours)
     whole = round(total_hours, digits)
-    hours = apportion(tuple(sums.values()), whole, digits)
-    percents = apportion(tuple(sums.values()), 100.0, 1)
+    hours = _rounded(tuple(sums.values()), whole, digits)
+    percents = _rounded(tuple(sums.values()), 100.0, 1)
     return TimeUse.of_parts(
         device=device,
         count=len(spent),
@@ -164,6 +164,13 @@ def in_parts(
         ),
         unknown=unknown,
     )
+
+
+def _rounded(parts: Sequence[float], total: float, digits: int) -> tuple[float, ...]:
+    """Parts of a total: the first, which the headline names, is rounded; the others add up with it."""
+    first, *others = parts
+    used = round(first / (sum(parts) or 1.0) * total, digits)
+    return used, *apportion(others, total - used, digits)
 
 
 _ROLES = {"used": "used", "unmeasured": "unknown"}

@@ -251,6 +251,14 @@ def test_an_archive_of_which_nothing_is_left_says_why(tmp_path: Path) -> None:
         pass
 
 
+def test_a_message_names_the_archive(tmp_path: Path) -> None:
+    inner = taped(tmp_path / "logs.tgz", (tarfile.TarInfo("gpu.csv"), b"?")).read_bytes()
+    packed = taped(tmp_path / "job.tgz", (tarfile.TarInfo("logs.tgz"), inner))
+
+    with pytest.raises(NothingReadableError, match=r"in \S+job\.tgz: 1.file found \(logs\.tgz\)"):
+        pipeline.make_report(packed, tmp_path / "out", formats=["json"])
+
+
 def test_what_stands_before_the_damage_of_a_member_is_read(tmp_path: Path) -> None:
     lines = b"".join(LINE.replace(b"0041", b"%04d" % i) for i in range(41, 9041))
     packed = tmp_path / "job.zip"

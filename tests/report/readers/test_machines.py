@@ -95,6 +95,17 @@ def test_a_log_is_of_the_machine_that_its_path_names(tmp_path: Path, folder: str
     assert [panel.node for panel in job.panels_of(Metric.GPU_POWER)] == ["algo-2"]
 
 
+def test_the_table_of_logs_names_the_machine_that_a_log_was_joined_to(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1)
+    write_log(tmp_path, 1)
+
+    _, quality = read_job(tmp_path)
+
+    assert [
+        (log.file, log.node, log.gpus, log.rows) for source in quality.sources for log in source.logs
+    ] == [("gpu.csv", "algo-1", 2, 900)]
+
+
 @pytest.mark.parametrize("name", ["gpu_{}.csv", "nvidia-smi-{}.csv", "{}/gpu.csv"])
 def test_logs_of_two_machines_find_theirs_by_name(tmp_path: Path, name: str) -> None:
     write_samples(tmp_path, 1, 2)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from string import Formatter
 
@@ -9,9 +10,13 @@ import pytest
 
 from jobreport.errors import NothingReadableError
 from jobreport.readers import grouping
+from jobreport.readers.base import FileFailedError
+from jobreport.readers.nvidia_smi import headed
+from jobreport.readers.nvidia_smi.table import Block, Skipped, Table
 from jobreport.readers.registry import READERS, read_job
 from jobreport.readers.tally import Tally
 from jobreport.remarks import REMARKS, Remark
+from jobrules.model import Metric
 from tests import scenario_d1
 from tests.paths import SAMPLES
 from tests.report.readers import events
@@ -156,7 +161,45 @@ def test_a_folder_that_cannot_be_opened_costs_itself(tmp_path: Path, monkeypatch
     job, quality = read_job(tmp_path)
 
     assert values(job) == [[5.0]]
-    assert remarks(quality)["folder cannot be opened: Permission denied"].place == "closed"
+    assert remarks(quality)["may not be read: permission denied"].place == "closed"
+
+
+def test_a_file_without_permission_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _: not str(path).endswith(".csv"))
+    write(tmp_path, {"gpu.csv": ""})
+    with pytest.raises(NothingReadableError, match=r"may not be read: permission denied \(gpu\.csv\)"):
+        read_job(tmp_path)
+
+    write(tmp_path, {FILE: [sample(5)]})
+    job, quality = read_job(tmp_path)
+
+    assert values(job) == [[5.0]]
+    assert remarks(quality)["may not be read: permission denied"].place == "gpu.csv"
+
+
+def test_a_file_at_which_a_reader_stops_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = "timestamp, index, utilization.gpu [%]\n2026/01/03 15:00:00.000, 0, 50 %\n"
+    write(
+        tmp_path, {"a.csv": log, "b.csv": log.replace("50 %", "broken"), "c.csv": log.replace(" 0,", " 1,")}
+    )
+    tables = headed.tables
+
+    def breaking(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Skipped]:
+        for part in tables(blocks, names):
+            if isinstance(part, Table) and " broken" in part.columns[-1].distinct:
+                raise MemoryError
+            yield part
+
+    monkeypatch.setattr(headed, "tables", breaking)
+
+    job, quality = read_job(tmp_path)
+
+    (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
+    assert panel.values.tolist() == [[50.0, 50.0]]
+    (failed,) = (one for one in quality.remarks if one.code == "reader.failed")
+    assert (failed.place, failed.count, failed.fields["kind"]) == ("b.csv", 1, "MemoryError")
+    with pytest.raises(FileFailedError):
+        read_job(tmp_path, strict=True)
 
 
 def test_remarks_come_by_action_and_the_most_frequent_first() -> None:

@@ -232,3 +232,34 @@ def test_a_section_that_failed_stays_in_its_place() -> None:
     assert '<span id="a">data loading</span>' in last
     assert "Data loading: No trace." in last
     assert _empty_as_one([nav, failed]) == [nav, failed]
+
+
+def test_the_table_of_logs_says_which_file_is_of_which_node(tmp_path: Path) -> None:
+    for node, use in (("secret-1", "90%"), ("secret-2", "80%")):
+        (tmp_path / "job" / node).mkdir(parents=True)
+        (tmp_path / "job" / node / "gpu.csv").write_text(log().replace("90%", use))
+
+    report, redacted = (
+        pipeline.make_report(
+            tmp_path / "job", tmp_path / f"out-{hidden}", formats=("json",), redact=hidden
+        ).report
+        for hidden in (False, True)
+    )
+
+    found = read(sections.quality(report))
+    when = "2026-03-04 10:00:00 2026-03-04 10:01:20 82"
+    assert "Logs and their nodes." in found.text
+    for node in ("secret-1", "secret-2"):
+        assert f"{node}/gpu.csv {node} 2 {when}" in " ".join(found.text.split())
+    page = sections.quality(redacted)
+    assert "secret" not in page.html
+    assert f"file-1 node-1 2 {when}" in " ".join(read(page).text.split())
+
+
+def test_a_single_log_needs_no_table_and_very_many_are_cut(report: Report) -> None:
+    (source,) = report.quality.sources
+    logs = source.logs * 60
+    many = replace(report, quality=replace(report.quality, sources=(replace(source, logs=logs),)))
+
+    assert "Logs and their nodes" not in read(sections.quality(report)).text
+    assert "Logs and their nodes: the first 50, 10 more in report.json." in read(sections.quality(many)).text

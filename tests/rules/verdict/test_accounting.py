@@ -27,11 +27,11 @@ from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, FloatArray, Job, Metric, Panel, RuleResult
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.rule import run_rules
-from jobrules.verdict.accounting import claimed, spent_per_node
+from jobrules.verdict.accounting import DeviceTime, claimed, spent_per_node
 from jobrules.verdict.edges import edges
 from jobrules.verdict.findings import judge
 from jobrules.verdict.phases import job_phases
-from jobrules.verdict.time_use import time_use
+from jobrules.verdict.time_use import LABELS, in_parts, time_use
 from tests.elsewhere import JobElsewhere
 from tests.jobs import make_job, make_panel, make_steps
 from tests.rules.verdict.random_jobs import overlap, random_job
@@ -394,6 +394,25 @@ def test_a_gpu_that_is_not_sampled_in_the_work_is_not_the_most_used_one() -> Non
 
     lost = [device.lost["load-balancing"] for device in node.devices]
     assert lost == pytest.approx([0, 0.3 * 99 * 6 * SECOND_US, 0], abs=1)
+
+
+def test_the_used_share_is_the_number_rounded() -> None:
+    # 56.14% used, and two lost parts whose remainders are smaller than its own.
+    spent = [
+        DeviceTime(
+            node="node",
+            device="gpu0",
+            worked=True,
+            used=56.14,
+            lost={"idle": 20.93, "low": 22.93},
+            unmeasured=0.0,
+        )
+    ]
+
+    use = in_parts("GPU", spent, LABELS, 3600 * SECOND_US)
+
+    assert use is not None
+    assert [part.percent for part in use.parts] == [56.1, 20.9, 23.0]
 
 
 def test_hours_on_the_edge_of_rounding_add_up() -> None:

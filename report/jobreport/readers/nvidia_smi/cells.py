@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from jobreport.readers.nvidia_smi.columns import FACTORS
-from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
+    from jobrules.model import FloatArray
 
 #: How the tool says that it has no value.
-NO_VALUE = {
+_NO_VALUE = {
     "",
     "-",
     "n/a",
@@ -38,10 +37,17 @@ NO_VALUE = {
     "requested functionality has been deprecated",
 }
 _YES, _NO = {"active", "yes", "true"}, {"not active", "no", "false"}
-#: A comma in a cell is a decimal one, unless the three digits behind it may be thousands.
-_NUMBER = re.compile(
-    r"([-+]?(?:[0-9]+(?:\.[0-9]*|,(?:[0-9]{1,2}|[0-9]{4,}))?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)"
+#: Thousands, by blanks or commas; else a comma in a cell is a decimal one.
+_DIGITS = (
+    r"[1-9][0-9]{0,2}(?:[ '\u00a0\u202f][0-9]{3})+(?:\.[0-9]*|,[0-9]{1,2})?"
+    r"|[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?"
+    r"|[0-9]+(?:\.[0-9]*|,(?:[0-9]{1,2}|[0-9]{4,}))?"
 )
+_NUMBER = re.compile(rf"([-+]?(?:{_DIGITS}|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)")
+_THOUSANDS = re.compile(r"[ '\u00a0\u202f]|,(?=[0-9]{3}(?![0-9]))")
+#: May be thousands or decimals, but the tool writes no decimals of metrics in these units.
+_EITHER = re.compile(r"[-+]?[0-9]+,[0-9]{3}")
+_WHOLE = ("B", "MHz")
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
 #: Behind a number, short forms are units too.
 _FACTORS = FACTORS | {
@@ -50,72 +56,84 @@ _FACTORS = FACTORS | {
     "°C": FACTORS["°C"] | {"deg": 1.0, "degrees": 1.0},
 }
 
-#: No GPU comes near these; a percentage is set to the nearer bound instead.
-_HIGHEST = {
-    Metric.GPU_MEMORY_USED: 1e15,
-    Metric.GPU_MEMORY_TOTAL: 1e15,
-    Metric.GPU_POWER: 1e5,
-    Metric.GPU_POWER_LIMIT: 1e5,
-    Metric.GPU_TEMPERATURE: 300.0,
-    Metric.GPU_CLOCK: 1e5,
-    Metric.GPU_ECC_CORRECTED: 1e18,
-    Metric.GPU_ECC_UNCORRECTED: 1e18,
-}
 #: Anything smaller is nothing in any unit; a ratio to it might be past the largest number there is.
 _SMALLEST = 1e-9
-#: Codes of remarks.
-_NOT_AVAILABLE, _IMPLAUSIBLE, _OUT_OF_RANGE = (
-    "samples.not_available",
-    "samples.implausible",
-    "samples.percent",
-)
+#: Why a cell has no value: codes of remarks. A cell has one of these, or a number with or without a unit.
+NOT_AVAILABLE, IMPLAUSIBLE = "samples.not_available", "samples.implausible"
+_BARE, _KNOWN = "bare", "known"
+_KINDS = [NOT_AVAILABLE, IMPLAUSIBLE, _BARE, _KNOWN]
 
 
 class Cells(Struct, kw_only=True, eq=False):
     """The cells of a column as numbers."""
 
-    #: (n,) NaN where there is none.
-    values: FloatArray
-    #: Cells by the code of the remark on them.
-    remarks: Counter[str]
+    #: (n,) of cells in a unit that is known, in that of the metric, and of those in one that is not; NaN for all others.
+    known: FloatArray
+    bare: FloatArray
+    #: By the code of the remark on them: how many cells have no value, and the row of the first.
+    lost: dict[str, tuple[int, int]]
 
 
-def any_number(texts: Texts, metric: Metric, column: Column) -> bool:
-    """Whether the cells of a column of a metric hold any number."""
-    return any(not math.isnan(_value(text, metric, column)[0]) for text in texts.distinct)
+def is_no_value(text: str) -> bool:
+    """Whether a cell says that it has no value."""
+    return text.strip().strip("[]").strip().lower() in _NO_VALUE
 
 
-def cells(texts: Texts, metric: Metric, column: Column) -> Cells:
-    """Numbers in the cells of a column of a metric."""
-    read = [_value(text, metric, column) for text in texts.distinct]
-    remarks: Counter[str] = Counter()
-    for (_, code), count in zip(read, np.bincount(texts.code, minlength=len(read)).tolist(), strict=True):
-        if code:
-            remarks[code] += count
-    return Cells(values=np.array([value for value, _ in read])[texts.code], remarks=remarks)
+def cells(texts: Texts, column: Column, unit: str) -> Cells:
+    """Numbers in the cells of a column of a metric in a unit."""
+    read = [_plain_number(text, column, unit) or _value(text, column, unit) for text in texts.distinct]
+    values = np.array([value for value, _ in read])
+    kinds = np.array([_KINDS.index(kind) for _, kind in read], np.int8)
+    lost: dict[str, tuple[int, int]] = {}
+    for place, code in enumerate((NOT_AVAILABLE, IMPLAUSIBLE)):
+        if (kinds == place).any():
+            rows = np.flatnonzero((kinds == place)[texts.code])
+            lost[code] = (len(rows), int(rows[0]))
+    known, bare = (
+        np.where(kinds == _KINDS.index(one), values, np.nan)[texts.code] for one in (_KNOWN, _BARE)
+    )
+    return Cells(known=known, bare=bare, lost=lost)
 
 
-def _value(text: str, metric: Metric, column: Column) -> tuple[float, str]:
-    """A number and, if something is wrong with it, the code of the remark on it."""
+def _plain_number(text: str, column: Column, unit: str) -> tuple[float, str] | None:
+    """As ``_value`` of nearly all cells, at a fraction of the time; ``None`` for any other."""
+    digits, _, word = text.strip().partition(" ")
+    if column.bits or not digits[-1:].isdecimal() or not digits.isascii() or "_" in digits:
+        return None
+    factor = _FACTORS[unit].get(word.lower()) if word else column.factor
+    if word and factor is None:
+        return None
+    try:
+        return _with_factor(float(digits), factor)
+    except ValueError:
+        return None
+
+
+def _value(text: str, column: Column, unit: str) -> tuple[float, str]:
+    """A number, and whether its unit is known; or why there is none."""
     plain = text.strip().strip("[]").strip()
-    if plain.lower() in NO_VALUE:
-        return math.nan, _NOT_AVAILABLE
+    if plain.lower() in _NO_VALUE:
+        return math.nan, NOT_AVAILABLE
     if column.bits:
         return _reason(plain.lower(), column.bits)
-    match, factors = _NUMBER.fullmatch(plain), _FACTORS[metric.unit]
+    match, factors = _NUMBER.fullmatch(plain), _FACTORS[unit]
     if match is None or (match[2] and match[2].lower() not in factors):
-        return math.nan, _IMPLAUSIBLE
-    value = float(match[1].replace(",", ".")) * factors.get(match[2].lower(), column.factor)
+        return math.nan, IMPLAUSIBLE
+    if _EITHER.fullmatch(match[1]) and unit not in _WHOLE:
+        return math.nan, IMPLAUSIBLE
+    value = float(_THOUSANDS.sub("", match[1]).replace(",", "."))
+    return _with_factor(value, factors.get(match[2].lower(), column.factor))
+
+
+def _with_factor(value: float, factor: float | None) -> tuple[float, str]:
     value = value if abs(value) >= _SMALLEST else 0.0
-    if 0 <= value <= _HIGHEST.get(metric, 100.0):
-        return value, ""
-    return (min(max(value, 0.0), 100.0), _OUT_OF_RANGE) if metric.unit == "%" else (math.nan, _IMPLAUSIBLE)
+    return (value, _BARE) if factor is None else (value * factor, _KNOWN)
 
 
 def _reason(text: str, bits: int) -> tuple[float, str]:
     """100 while a reason holds, else 0."""
     if text in _YES | _NO:
-        return 100.0 * (text in _YES), ""
+        return 100.0 * (text in _YES), _KNOWN
     if _MASK.fullmatch(text) or (text.isdecimal() and len(text) < 20):
-        return 100.0 * bool(int(text, 0 if text.startswith("0x") else 10) & bits), ""
-    return math.nan, _IMPLAUSIBLE
+        return 100.0 * bool(int(text, 0 if text.startswith("0x") else 10) & bits), _KNOWN
+    return math.nan, IMPLAUSIBLE

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.model import Metric
 
@@ -37,8 +38,14 @@ class Column(Struct, frozen=True, kw_only=True):
     #: One of the words above; empty for a metric.
     says: str = ""
     metric: Metric | None = None
-    #: What a bare number is multiplied with; a unit in the cell goes before.
-    factor: float = 1.0
+    #: What a number without a unit is multiplied with; ``None`` where the name has no unit either.
+    factor: float | None = None
+    #: Whether the tool itself writes this name, so that the units of its numbers are known.
+    own: bool = False
+    #: Whether numbers up to 100 may as well be percent of something.
+    is_share_possible: bool = False
+    #: What it means where its values are not possible for this.
+    otherwise: Column | None = None
     #: Bits of a mask that make the metric 100%; 0 for what is no mask.
     bits: int = 0
     #: Of columns with the same metric the one with the lowest is used.
@@ -76,13 +83,14 @@ FACTORS = {
     "W": {**dict.fromkeys(("w", "watt", "watts"), 1.0), "mw": 1e-3, "kw": 1e3},
     "MHz": {"mhz": 1.0, "ghz": 1e3},
     "°C": dict.fromkeys(("c", "°c", "°", "degc", "celsius"), 1.0),
-    "%": dict.fromkeys(("%", "pct", "percent", "percentage"), 1.0),
+    "%": {
+        **dict.fromkeys(("%", "pct", "percent", "percentage"), 1.0),
+        **dict.fromkeys(("fraction", "ratio"), 100.0),
+    },
     "": {},
 }
-#: What a bare number is multiplied with, by the unit of its metric.
-_BARE = {**dict.fromkeys(FACTORS, 1.0), "B": MIB}
 #: Words for units that are not read.
-_UNREAD = {"ratio", "fraction", "fahrenheit", "degf"}
+_UNREAD = {"fahrenheit", "degf"}
 #: Seconds in a unit of times since a start.
 _SECONDS = {
     **dict.fromkeys(("us", "usec"), 1e-6),
@@ -92,7 +100,9 @@ _SECONDS = {
 }
 _SAYS = {
     **dict.fromkeys(("timestamp", "datetime", "time", "ts", "unix time", "unix timestamp"), TIME),
-    **dict.fromkeys(("index", "idx", "gpu", "gpu index", "gpu id", "gpu idx", "device", "device id"), INDEX),
+    **dict.fromkeys(
+        ("index", "idx", "id", "gpu", "gpu index", "gpu id", "gpu idx", "device", "device id"), INDEX
+    ),
     **dict.fromkeys(("uuid", "gpu uuid"), UUID),
     **dict.fromkeys(("pci bus id", "gpu bus id", "pci bus", "bus id"), BUS),
     **dict.fromkeys(("name", "gpu name"), NAME),
@@ -101,14 +111,20 @@ _SAYS = {
     "epoch": EPOCH,
     "pid": PROCESS,
 }
+#: Other queries of the tool, which list no samples of GPUs, and columns that only they have.
+_QUERIES = {
+    "accounted-apps": {"max memory usage"},
+    "compute-apps": {"pid", "process name", "used gpu memory"},
+    "retired-pages": {"retired pages address", "retired pages cause"},
+}
 
 #: Columns of ``dmon`` and ``pmon`` that have names of their own.
 _DMON = {
-    "sm": Column(metric=Metric.GPU_UTILIZATION),
-    "mem": Column(metric=Metric.GPU_MEMORY_ACTIVITY),
+    "sm": Column(metric=Metric.GPU_UTILIZATION, factor=1.0),
+    "mem": Column(metric=Metric.GPU_MEMORY_ACTIVITY, factor=1.0),
     "fb": Column(metric=Metric.GPU_MEMORY_USED, factor=MIB),
     "pclk": Column(metric=Metric.GPU_CLOCK),
-    "pviol": Column(metric=Metric.GPU_POWER_CAP),
+    "pviol": Column(metric=Metric.GPU_POWER_CAP, factor=1.0),
     "tviol": Column(metric=Metric.GPU_THERMAL_SLOWDOWN, bits=1),
     "sbecc": Column(metric=Metric.GPU_ECC_CORRECTED),
     "dbecc": Column(metric=Metric.GPU_ECC_UNCORRECTED),
@@ -120,15 +136,60 @@ def columns(names: Sequence[str]) -> list[Column | None]:
 
     Next to columns of the machine, a column of a metric has to name the GPU or to be one of the tool's own.
     """
-    next_to_machine = any(_MACHINE & {*_words(name)} for name in names)
-    return [
-        None if found and found.metric and next_to_machine and not _is_of_gpu(name) else found
-        for name, found in zip(names, map(column, names), strict=True)
+    words = [" ".join(_words(name)) for name in names]
+    next_to_machine = any(_MACHINE & {*plain.split()} for plain in words)
+    found = [
+        None if one and one.metric and next_to_machine and not _is_of_gpu(name) else one
+        for name, one in zip(names, map(column, names), strict=True)
     ]
+    if "gpu" in words and (one := found[words.index("gpu")]) and one.says:
+        found[words.index("gpu")] = _use_or_index(found)
+    if "mem" in words and "sm" not in words and found[words.index("mem")]:
+        # Without the other columns of dmon, a script wrote it.
+        activity = Column(metric=Metric.GPU_MEMORY_ACTIVITY, rank=1)
+        found[words.index("mem")] = replace(activity, otherwise=column("memory"))
+    return found
+
+
+def _use_or_index(others: Sequence[Column | None]) -> Column:
+    """The meaning of a column ``gpu``: its use, unless another column has that, or the index."""
+    index, use = Column(says=INDEX), Column(metric=Metric.GPU_UTILIZATION)
+    if any(one and one.metric is Metric.GPU_UTILIZATION for one in others):
+        return index
+    if sum(one is not None and one.says == INDEX for one in others) > 1:
+        return use
+    return replace(index, otherwise=use)
+
+
+def without_gpu(name: str) -> str:
+    """The name of a column without the number of a GPU in it."""
+    return _GPU_IN_NAME.sub("gpu", name)
+
+
+def is_header(names: Sequence[str]) -> bool:
+    """Whether these are names of columns of a log, or of another query of the tool."""
+    known = [column for column in columns(names) if column]
+    has_time = any(one.says in (TIME, ELAPSED) for one in known)
+    measured = any(one.metric or one.says == MASK or (one.otherwise and has_time) for one in known)
+    is_of_gpus = any({"gpu", "retired"} & {*_words(name)} for name in names)
+    return (len(known) > 1 and measured) or (is_of_gpus and bool(query_of(names)))
+
+
+def query_of(names: Sequence[str]) -> str:
+    """The query of the tool, other than that of samples, that has such columns; empty if it is none."""
+    words = {" ".join(_words(name)) for name in names}
+    if "sm" in words:  # pmon
+        return ""
+    return next((query for query, own in _QUERIES.items() if own & words), "")
+
+
+def _is_own(name: str) -> bool:
+    """Whether a name of a metric is the tool's own, as is ``utilization.gpu``."""
+    return "." in name
 
 
 def _is_of_gpu(name: str) -> bool:
-    return "." in name or bool({"gpu", "cuda", "vram"} & {*_words(name)})
+    return _is_own(name) or bool({"gpu", "cuda", "vram"} & {*_words(name)})
 
 
 class _Meaning(NamedTuple):
@@ -167,26 +228,31 @@ _MEANINGS = (
     _Meaning(Metric.GPU_POWER, (_POWER,), _NO_POWER, ranks=(("average", -1), ("instant", 1))),
     _Meaning(Metric.GPU_CLOCK, ({"clocks", "clock", "clk"},), _NO_CLOCK, ranks=(("sm", -1),)),
     _Meaning(Metric.GPU_UTILIZATION, (_UTILIZATION_WORDS,), _OTHER_ENGINES | _MEMORY_WORDS | {"time"}),
-    # "Memory usage" is that of its bytes or of its time, and only the tool's own word for it is certain.
+    # "Memory usage" is that of its bytes or of its time; see ``_plain_meaning``.
     _Meaning(
         Metric.GPU_MEMORY_ACTIVITY,
         (_UTILIZATION_WORDS - _USAGE, _MEMORY_WORDS),
         _OTHER_ENGINES | _USAGE | {"time"},
     ),
     _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS, {"used"}), _NO_MEMORY),
-    _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS, {"usage"}, FACTORS["B"].keys() - {"b"}), _NO_MEMORY),
     _Meaning(Metric.GPU_MEMORY_TOTAL, (_MEMORY_WORDS, {"total"}), _NO_MEMORY),
 )
+
+
+#: Memory in use or a share of it, which its numbers show; a name that says more goes before.
+_MEMORY = _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS,), ranks=tuple((word, 1) for word in _MEMORY_WORDS))
 
 
 @lru_cache(1024)  # damaged logs name the same columns in one line after the other
 def column(name: str) -> Column | None:
     """The meaning of a column of this name; ``None`` for one that is not read."""
-    units = [unit.lower() for pair in _UNIT.findall(name) for unit in pair if unit]
+    units = [unit.lower() for pair in _UNIT.findall(name) for unit in pair if unit] + ["%"] * ("%" in name)
     words = _words(name)
     plain = " ".join(words)
-    if plain in _DMON:
+    if plain in _DMON and "%" not in name:
         return _DMON[plain]
+    if meaning := _plain_meaning({*words}, is_percent="%" in name):
+        return _measured(meaning, name, words, units)
     if says := _SAYS.get(plain) or _time_word(words):
         seconds = next((_SECONDS[word] for word in (*words, *units) if word in _SECONDS), 1.0)
         return Column(says=says, factor=seconds)
@@ -197,6 +263,17 @@ def column(name: str) -> Column | None:
     # All reasons for a low clock in one column; most columns of a single reason have longer names.
     is_mask = _REASONS & {*words} and not _NO_REASONS & {*words} and ("active" in words or len(words) <= 3)
     return Column(says=MASK) if is_mask else None
+
+
+def _plain_meaning(words: set[str], *, is_percent: bool) -> _Meaning | None:
+    """The meaning of a name that has nothing but the word for the GPU and for percent, or that for its memory."""
+    named = {word for word in words if not word.isdecimal()}
+    percent = FACTORS["%"].keys() & named
+    if named - percent == {"gpu"} and (percent or is_percent):
+        return _Meaning(Metric.GPU_UTILIZATION, ())
+    if named & _MEMORY_WORDS and named - FACTORS["B"].keys() <= _MEMORY_WORDS | {"gpu", "cuda", "usage"}:
+        return _MEMORY
+    return None
 
 
 def _time_word(words: Sequence[str]) -> str:
@@ -214,7 +291,9 @@ def _measured(meaning: _Meaning, name: str, words: Sequence[str], units: Sequenc
     number = _GPU_IN_NAME.search(name)
     return Column(
         metric=meaning.metric,
-        factor=next((FACTORS[unit][one] for one in (*units, *words) if one in FACTORS[unit]), _BARE[unit]),
+        factor=next((FACTORS[unit][one] for one in (*units, *words) if one in FACTORS[unit]), None),
+        own=_is_own(name),
+        is_share_possible=meaning is _MEMORY,
         bits=meaning.bits,
         rank=sum(rank for word, rank in meaning.ranks if word in words),
         gpu=int(number[1]) if number else None,

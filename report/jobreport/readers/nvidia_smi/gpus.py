@@ -3,57 +3,59 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 
 from jobreport.readers.bounds import MAX_GPUS
-from jobreport.readers.nvidia_smi.logs import GPU_IN_NAME
-from jobreport.readers.nvidia_smi.rows import UNNUMBERED, Rows
+from jobreport.readers.nvidia_smi.rows import Rows
 from jobrules.measures.snapshots import Series
 from jobrules.model import natural_sorted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from jobreport.readers.nvidia_smi.identity import Machine
     from jobreport.readers.nvidia_smi.logs import Log
+    from jobreport.readers.nvidia_smi.rows import GPU
     from jobreport.readers.tally import Tally
     from jobrules.model import FloatArray, Metric
 
 
-def rows_by_gpu(logs: Sequence[Log], tally: Tally) -> dict[str, Rows]:
-    """The rows of each GPU of one machine, in the order of time, each time once."""
+def rows_by_gpu(machine: Machine, logs: list[Log], tally: Tally) -> dict[str, Rows]:
+    """The rows of each GPU of one machine, in the order of time, each time once; those of its logs are used up."""
     parts: defaultdict[str, list[Rows]] = defaultdict(list)
-    for rows in _numbered(logs):
-        for name, own in rows.by_gpu().items():
-            parts[name].append(own)
-    gpus = {name: _once(_sorted(Rows.joined(parts[name])), tally) for name in natural_sorted(set(parts))}
+    for entry in machine.logs:
+        for gpu, rows in _split(logs[entry.number].rows).items():
+            if name := machine.gpus.get(gpu):
+                parts[name].append(rows)
+            else:
+                tally.note("nvidia_smi.not_joined", count=len(rows.time_us), file=entry.file.name)
+    gpus = {name: _once(_sorted(Rows.joined(parts.pop(name))), tally) for name in natural_sorted(set(parts))}
     surplus = [gpus.pop(name) for name in list(gpus)[MAX_GPUS:]]
     surplus_rows = sum(len(gpu.time_us) for gpu in surplus)
     tally.note("samples.devices", count=surplus_rows, unit="rows", limit=MAX_GPUS)
     return gpus
 
 
-def _numbered(logs: Sequence[Log]) -> list[Rows]:
-    """The rows of one machine, each GPU with a number: that in the name of its file, or as its rows come in turn."""
-    taken = {name for log in logs for name in log.rows.gpus}
-    found: dict[str, str] = {}
-    free = (gpu for i in count() if (gpu := f"gpu{i}") not in taken)
-    for log in sorted(logs, key=lambda log: (int(log.rows.time_us[0]), log.file)):
-        gpus, first = np.unique(log.rows.gpu, return_index=True)
-        in_turn = [log.rows.gpus[i] for i in gpus[np.argsort(first)].tolist()]
-        match = GPU_IN_NAME.search(log.file.own_name) if len(in_turn) == 1 else None
-        for name in in_turn:
-            if name.startswith(UNNUMBERED) and name not in found:
-                own = f"gpu{int(match[1])}" if match else ""
-                found[name] = own if own and own not in taken else next(free)
-                taken.add(found[name])
-    return [replace(log.rows, gpus=tuple(found.get(name, name) for name in log.rows.gpus)) for log in logs]
+def _split(rows: Rows) -> dict[GPU, Rows]:
+    """The rows of each GPU. The values of all are given up measure by measure, for they take most of the memory."""
+    order = np.argsort(rows.gpu, kind="stable")
+    numbers, starts = np.unique(rows.gpu[order], return_index=True)
+    bare = replace(rows, values={})
+    places = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
+    found = {rows.gpus[number]: bare.where(own) for number, own in places.items()}
+    for metric in list(rows.values):
+        values = rows.values.pop(metric)
+        for number, own in places.items():
+            found[rows.gpus[number]].values[metric] = values[own]
+    return found
 
 
 def _sorted(rows: Rows) -> Rows:
+    if (np.diff(rows.time_us) >= 0).all():
+        return rows
     return rows.where(np.argsort(rows.time_us, kind="stable"))
 
 

@@ -1,42 +1,59 @@
 """Logs in which a line names the columns of the rows under it: ``--query-gpu`` as CSV, ``dmon``, ``pmon``, scripts.
 
-A log is what a tool wrote while somebody's loop ran it: headers come again, error messages stand among the rows, and
-the last row may be cut. The names of the columns in front of any header can be given.
+A log is what a tool wrote while somebody's loop ran it: headers come again, dates and error messages stand among the
+rows, each line may begin with the name of its writer, and the last row may be cut. The names of the columns in front
+of any header can be given.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport.errors import UsageError
-from jobreport.readers.nvidia_smi.columns import MASK, columns
-from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts
+from jobreport.readers.nvidia_smi import columns as says
+from jobreport.readers.nvidia_smi.columns import columns, is_header
+from jobreport.readers.nvidia_smi.prefixes import PREFIXES, Written, by_writer
+from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts, columns_of
 from jobreport.readers.nvidia_smi.times import is_date
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+
+    from jobreport.readers.nvidia_smi.table import Block
+    from jobrules.model import IntArray
 
 #: Names of columns that are read of one line; a log has some dozens.
 MAX_COLUMNS = 256
 #: Lines of which is remembered whether they name columns: damage may repeat one a million times.
 _REMEMBERED = 4096
-#: Rows of one table at most, which bounds the memory for their cells.
-_ROWS = 1 << 17
-#: What may stand between the columns of a line that names them.
+#: What may stand between the columns of a line that names them, besides blanks.
 _SEPARATORS = ",;\t"
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
+#: What stands between the cells of a row of which blanks separate the columns.
+_CELL_END = "\x1f"
+#: ``column -t`` puts at least two blanks between columns.
+_WIDE = re.compile(r"\s{2,}")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
+_FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
 #: The time as nothing but nvidia-smi writes it.
 _TIMESTAMP = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}")
+#: What a script draws around a date, and a line that is nothing else or has it at both ends.
+_RULE = "-=+*#~_<>[]|: \t"
+_BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
+#: Lines in which a prefix of all lines is looked for.
+_SHOWN = 2000
 #: How the lines of ``nvidia-smi dmon`` and ``pmon`` begin that name columns and their units.
 _MARK = "#"
+#: Columns that say when a row was written.
+_TIMES = {says.TIME, says.EPOCH, says.DATE, says.ELAPSED}
 #: Codes of remarks.
 NO_HEADER, _CUT_LINE, _OTHER_FIELDS = (
     "nvidia_smi.no_header",
@@ -46,21 +63,39 @@ NO_HEADER, _CUT_LINE, _OTHER_FIELDS = (
 
 
 class _Header(Struct, frozen=True, kw_only=True):
-    """Names of columns, and what separates them: a character, or ``None`` for blanks."""
+    """Names of columns, and what separates them: a character, or a pattern of blanks."""
 
     names: tuple[str, ...]
-    separator: str | None
+    separator: str | re.Pattern[str] | None
     #: Whether it is one of ``dmon`` or ``pmon``.
     marked: bool = False
+
+    @property
+    def cell_end(self) -> str:
+        """What stands between the cells of what ``row`` returns."""
+        return self.separator if isinstance(self.separator, str) else _CELL_END
+
+    def irregular(self, lines: Sequence[str], begin: int, end: int) -> Iterable[int]:
+        """Places of lines that are no rows as they stand."""
+        separator, count = self.separator, len(self.names) - 1
+        if not isinstance(separator, str) or not self.names:
+            return range(begin, end)
+        return [
+            place
+            for place, line in enumerate(lines[begin:end], begin)
+            if line.count(separator) != count or '"' in line
+        ]
 
     def row_at(self, lines: Sequence[str], place: int) -> tuple[str, int]:
         """The row that begins with a line, and of how many lines it is; empty if there is none.
 
         A quoted field may hold a separator, and the end of a line, of which the first line counts.
         """
+        if not self.names or (self.marked and lines[place].startswith(_MARK)):
+            return "", 1
         if '"' not in lines[place]:
             return self.row(lines[place]), 1
-        separator = self.separator or " "
+        separator = self.separator if isinstance(self.separator, str) else " "
         for end in (place + 2, place + 1):
             reader = csv.reader(
                 [f"{line}\n" for line in lines[place:end]], delimiter=separator, skipinitialspace=True
@@ -74,29 +109,31 @@ class _Header(Struct, frozen=True, kw_only=True):
         return "", 1
 
     def row(self, line: str) -> str:
-        """The line without a separator at its end; empty unless it has a field for each column."""
+        """The cells of a line, with ``cell_end`` between them; empty unless it has one for each column."""
         fields = len(self.names)
-        if self.separator is None:
-            # The last of what pmon writes is a command with blanks.
-            return line if len(line.split(None, fields - 1)) == fields else ""
+        if not isinstance(self.separator, str):
+            # The last of what pmon writes is a command with blanks; a date has none of its cells.
+            plain = "" if _date_in(line) else line.strip()
+            found = _WIDE.split(plain) if self.separator else plain.split(None, fields - 1)
+            return _CELL_END.join(found) if len(found) == fields else ""
         more = line.count(self.separator) + 1 - fields
         if more == 1 and line.rstrip().endswith(self.separator):
             return line.rstrip()[:-1]
+        if more == 1 and self.separator == ",":
+            # The comma in front of a fraction of a second, as GNU date and Python write it.
+            line, fractions = _FRACTION.subn(r"\1.\2", line, count=1)
+            more -= fractions
         return "" if more else line
 
-    def table(self, rows: Sequence[str], line: int) -> Table:
-        """The cells of rows under the header in a line."""
-        fields = len(self.names)
-        if self.separator is None:
-            cells = [cell for row in rows for cell in row.split(None, fields - 1)]
-        else:
-            cells = self.separator.join(rows).split(self.separator)
-        return Table(
-            names=self.names,
-            line=line,
-            columns=[Texts.of(cells[i::fields]) for i in range(fields)],
-            each_second=self.marked,
-        )
+    def table(self, rows: Sequence[str], *, lines: IntArray, line: int, times: Texts, host: str) -> Table:
+        """The cells of rows; ``times`` and ``host`` are said of them where they say none themselves."""
+        names, cells = self.names, columns_of(rows, self.cell_end, len(self.names))
+        known = {column.says for column in columns(names) if column}
+        if not known & _TIMES and any(times.distinct):
+            names, cells = (*names, says.TIME), [*cells, times]
+        if host and says.HOST not in known:
+            names, cells = (*names, "hostname"), [*cells, Texts.of([host] * len(rows))]
+        return Table(names=names, line=line, columns=cells, lines=lines, each_second=self.marked)
 
 
 def column_names(text: str) -> tuple[str, ...]:
@@ -114,14 +151,13 @@ def column_names(text: str) -> tuple[str, ...]:
     return header.names
 
 
-def is_log(text: str, names: Sequence[str]) -> bool:
+def is_log(beginning: str, names: Sequence[str]) -> bool:
     """Whether a line names the columns of such a log, or the first one with several cells is a row.
 
     A row has a time as nvidia-smi writes it, or a date and a cell for each of ``names``.
     """
-    lines = text.split("\n")
-    header_of = lru_cache(_REMEMBERED)(_header)
-    if any(header_of(line) for line in lines if not line[:1].isdigit()):
+    lines = beginning.split("\n")
+    if _first_header(lines) or _prefix_of(lines, names):
         return True
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
     first = next((row for row in rows if len(row) > 1), [])
@@ -129,63 +165,197 @@ def is_log(text: str, names: Sequence[str]) -> bool:
     return any(map(_TIMESTAMP.fullmatch, first)) or any(map(is_date, first_as_named))
 
 
-def tables(text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
+def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Skipped]:
     """All rows of a log, and what is left out; ``names`` are those of columns in front of any header.
 
-    Rows under one header are one table, or several where they are very many; those of ``dmon`` and ``pmon``, which
-    may have no times, stay together.
+    The rows of one writer under one header are a table for each block.
     """
-    lines = text.split("\n")
-    if (cut := lines.pop()).strip():
-        yield Skipped(code=_CUT_LINE, count=1, line=len(lines) + 1, text=cut)
-    header_of = lru_cache(_REMEMBERED)(_header)
-    given = _Header(names=tuple(names), separator=",")
-    header = given if names and any(map(given.row, lines)) else None
-    header_line = 0
-    rows: list[str] = []
-    skipped: defaultdict[str, list[int]] = defaultdict(list)
-    number = 0
-    while number < len(lines):
-        line, number = lines[number], number + 1
-        # Rows begin with a time, a number or the name of a GPU; few other lines have to be looked at.
-        if not line[:1].isdigit() and (found := header_of(line)):
-            if header and rows and found != header:
-                yield header.table(rows, header_line)
-                rows = []
-            # dmon names its columns every few rows.
-            if not rows:
-                header, header_line = found, number
-        elif not line.strip() or (line.startswith(_MARK) and (header is None or header.marked)):
-            continue
-        elif header is None:
-            skipped[NO_HEADER].append(number)
-        else:
-            row, of_lines = header.row_at(lines, number - 1)
-            if not row:
-                skipped[_OTHER_FIELDS].append(number)
+    skipped = _SkippedLines()
+    writers: dict[str, _Writer] = {}
+    prefix, names_writers = None, False
+    for block in blocks:
+        lines, numbers = block.lines, np.arange(block.line, block.line + len(block.lines))
+        if block.cut:
+            skipped.add(_CUT_LINE, int(numbers[-1]), lines[-1])
+            lines, numbers = lines[:-1], numbers[:-1]
+        if block.line == 1:
+            prefix = _prefix_of(lines[:_SHOWN], names)
+        if "" in lines:  # nothing but line ends may be all of a large file
+            there = [place for place, line in enumerate(lines) if line]
+            lines, numbers = [lines[place] for place in there], numbers[there]
+        parts = {"": Written(lines=lines, numbers=numbers)}
+        if prefix:
+            parts, others = by_writer(lines, numbers, prefix)
+            for place in others:
+                skipped.add(_OTHER_FIELDS, int(numbers[place]), lines[place])
+            # The number of the only task names no machine.
+            names_writers |= "host" in prefix.groupindex or len(parts) > 1
+        for writer, written in parts.items():
+            if writer not in writers:
+                writers[writer] = _Writer(writer if names_writers else "", names, skipped)
+            yield from writers[writer].read(written)
+    for one in writers.values():
+        yield from one.rest()
+    yield from skipped.found.values()
+
+
+class _SkippedLines:
+    """Lines that are left out, by the code of the remark on them."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Skipped] = {}
+
+    def add(self, code: str, line: int, text: str) -> None:
+        if text.strip():
+            known = self.found.get(code) or Skipped(code=code, count=0, line=line, text=text)
+            self.found[code] = replace(known, count=known.count + 1)
+
+
+class _Writer:
+    """The part of a log that one process wrote, while it is read."""
+
+    def __init__(self, host: str, names: Sequence[str], skipped: _SkippedLines) -> None:
+        self._host = host
+        #: In front of any header that of the given names, in line 0.
+        self._header = _Header(names=tuple(names), separator=",")
+        self._header_line = 0
+        self._header_of = lru_cache(_REMEMBERED)(_header)
+        self._any_row = False
+        #: The last date between the rows.
+        self._date = ""
+        self._skipped = skipped
+        #: What the next lines continue.
+        self._held = Written(lines=[], numbers=np.empty(0, np.int64))
+
+    def read(self, more: Written) -> Iterator[Table]:
+        """The tables that are complete with some lines."""
+        written = self._held.joined(more) if self._held.lines else more
+        headers = self._headers(written.lines)
+        end = len(written.lines)
+        if end and '"' in written.lines[-1]:
+            end -= 1  # the quote may end in the next line
+        end = yield from self._read(written, headers, end)
+        self._held = written.part(end, len(written.lines))
+
+    def rest(self) -> Iterator[Table]:
+        """The tables of what is left at the end."""
+        held = self._held
+        yield from self._read(held, self._headers(held.lines), len(held.lines))
+
+    def _headers(self, lines: Sequence[str]) -> dict[int, _Header]:
+        """Headers by the places of their lines."""
+        return {place: header for place in _candidates(lines) if (header := self._header_of(lines[place]))}
+
+    def _read(
+        self, written: Written, headers: Mapping[int, _Header], end: int
+    ) -> Generator[Table, None, int]:
+        """The tables of the rows that begin in front of a line; returns where the rows end."""
+        begin, repeated = 0, []
+        for place, header in headers.items():
+            if place < end and header == self._header:
+                repeated.append(place)
+            elif place < end:
+                yield from self._table(written, begin, place, repeated)
+                self._header, self._header_line = header, int(written.numbers[place])
+                begin, repeated = place + 1, []
+        return (yield from self._table(written, begin, end, repeated))
+
+    def _table(
+        self, written: Written, begin: int, end: int, headers: Sequence[int]
+    ) -> Generator[Table, None, int]:
+        """The rows that begin in some lines, if there are any; ``headers`` are the places of those that name columns.
+
+        Returns where the rows end.
+        """
+        lines, header = written.lines, self._header
+        rows: list[str] = []
+        places: list[int] = []
+        dates = {0: self._date}
+        names_columns, after = {*headers}, begin
+        for place in sorted({*header.irregular(lines, begin, end), *headers}):
+            if place < after:  # the rest of a quoted field
                 continue
-            number += of_lines - 1
-            rows.append(row)
-            if len(rows) == _ROWS and not header.marked:
-                yield header.table(rows, header_line)
-                rows = []
-    if header and rows:
-        yield header.table(rows, header_line)
-    for code, numbers in skipped.items():
-        first = numbers[0]
-        yield Skipped(code=code, count=len(numbers), line=first, text=lines[first - 1])
+            rows += lines[after:place]
+            places += range(after, place)
+            row, of_lines = ("", 1) if place in names_columns else header.row_at(lines, place)
+            after = place + of_lines
+            if row:
+                rows.append(row)
+                places.append(place)
+            elif date := _date_in(lines[place]):
+                dates[len(rows)] = self._date = date
+            elif place not in names_columns:
+                self._leave_out(int(written.numbers[place]), lines[place])
+        rows += lines[after:end]
+        places += range(after, end)
+        if rows:
+            self._any_row = True
+            times = Texts.of([written.times[place] for place in places]) if written.times else None
+            yield header.table(
+                rows,
+                lines=written.numbers[places],
+                line=self._header_line,
+                times=times or _dates(dates, len(rows)),
+                host=self._host,
+            )
+        return max(after, end)
+
+    def _leave_out(self, number: int, line: str) -> None:
+        """Count a line that is no row."""
+        is_named = self._header_line > 0
+        is_comment = line.startswith(_MARK) and (self._header.marked or not is_named)
+        if not is_comment and not _BANNER.fullmatch(line):
+            self._skipped.add(_OTHER_FIELDS if is_named or self._any_row else NO_HEADER, number, line)
+
+
+def _dates(dates: Mapping[int, str], rows: int) -> Texts:
+    """The date of each row, by the first row that each is in front of."""
+    counts = np.diff([*dates, rows])
+    return Texts(distinct=[*dates.values()], code=np.repeat(np.arange(len(dates)), counts))
+
+
+def _date_in(line: str) -> str:
+    """The date that a line is, with what a script draws around it; empty if it is none."""
+    text = line.strip(_RULE)
+    return text if ":" in text and is_date(text) else ""
+
+
+def _prefix_of(lines: Sequence[str], names: Sequence[str]) -> re.Pattern[str] | None:
+    """What stands in front of each line: of one with names of columns, or else of given ones, and of a row."""
+    for prefix in PREFIXES:
+        plain = [line[match.end() :] for line in lines if (match := prefix.match(line))]
+        header = _first_header(plain) or _Header(names=tuple(names), separator=",")
+        if header.names and any(header.row(line) for line in plain if not _header(line)):
+            return prefix
+    return None
+
+
+def _first_header(lines: Sequence[str]) -> _Header | None:
+    header_of = lru_cache(_REMEMBERED)(_header)
+    return next((header for place in _candidates(lines) if (header := header_of(lines[place]))), None)
+
+
+def _candidates(lines: Sequence[str]) -> list[int]:
+    """Places of lines that may name columns: rows begin with a time, a number or the name of a GPU."""
+    return [place for place, line in enumerate(lines) if not line.lstrip()[:1].isdigit()]
 
 
 def _header(line: str) -> _Header | None:
     """The header that a line is; ``None`` if it is none."""
     marked, plain = line.startswith(_MARK), line.lstrip(_MARK)
-    separator: str | None = max(_SEPARATORS, key=line.count)
-    if marked and not any(one in line for one in _SEPARATORS):
-        separator = None
-    names = tuple(name.strip().strip('"') for name in plain.split(separator))
+    separator: str | re.Pattern[str] | None
+    if any(one in line for one in _SEPARATORS):
+        separator = character = max(_SEPARATORS, key=line.count)
+        fields = plain.split(character)
+    elif marked:
+        separator, fields = None, plain.split()
+    else:
+        separator, fields = _WIDE, _WIDE.split(plain.strip())
+    names = tuple(name.strip().strip('"') for name in fields)
     if not 2 <= len(names) <= MAX_COLUMNS or any(map(_NUMBER.fullmatch, names)):
         return None
-    known = [column for column in columns(names) if column]
-    if len(known) < 2 or not any(column.metric or column.says == MASK for column in known):
+    if separator is _WIDE and "|" in line:  # the heads of the boxed table
+        return None
+    if not is_header(names):
         return None
     return _Header(names=names, separator=separator, marked=marked)

@@ -1,52 +1,67 @@
-"""Logs of ``nvidia-smi``: a loop of ``--query-gpu=… --format=csv``, ``dmon`` or ``pmon``, in one file or many.
+"""Logs of ``nvidia-smi`` and ``gpustat`` in a loop, in one file or many.
 
-Known by a line that names their columns, whatever the file is called. A row is what a log says of one GPU at one
+Known by their first lines, whatever the file is called. A row is what a log says of one GPU at one
 moment.
 """
 
 from __future__ import annotations
 
 import re
-import sys
+from collections import Counter
 from datetime import UTC
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.readers import text_files
-from jobreport.readers.base import Found
+from jobreport.readers.base import FileFailedError, Found
 from jobreport.readers.names import as_name
-from jobreport.readers.nvidia_smi import headed
+from jobreport.readers.nvidia_smi import boxed, gpustat, gpustat_json, headed, query_text, query_xml
 from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
-from jobreport.readers.nvidia_smi.hosts import logs_by_host
+from jobreport.readers.nvidia_smi.identity import machines_of, table_of
+from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
-from jobreport.readers.nvidia_smi.row_reading import rows_of
-from jobreport.readers.nvidia_smi.table import Table, decoded
+from jobreport.readers.nvidia_smi.queries import Queries
+from jobreport.readers.nvidia_smi.row_reading import FileRows
+from jobreport.readers.nvidia_smi.table import Skipped
+from jobreport.readers.nvidia_smi.times import (
+    DATE_ORDERS,
+    DAY_FIRST,
+    EITHER,
+    LOCAL,
+    MONTH_FIRST,
+    in_order,
+)
 from jobreport.readers.tally import Tally
-from jobreport.remarks import SourceQuality
+from jobreport.remarks import LogFile, SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels
-from jobrules.model import SECOND_US, natural_sorted
+from jobrules.model import SECOND_US, natural_key
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
+    from jobreport.readers.nvidia_smi.queries import Query
     from jobreport.readers.nvidia_smi.rows import Rows
-    from jobreport.readers.nvidia_smi.table import Form, Skipped
+    from jobreport.readers.nvidia_smi.table import Form
     from jobrules.measures.snapshots import Series
     from jobrules.model import Panel
 
 #: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
 _PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
 _SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
+#: Forms with suffixes of their own.
+_DOCUMENTS: dict[str, Form] = {".json": gpustat_json, ".xml": query_xml}
 #: The forms of logs; the first one that a file is of reads it.
-_FORMS: tuple[Form, ...] = (headed,)
+_FORMS: tuple[Form, ...] = (query_xml, query_text, gpustat_json, headed, gpustat, boxed)
 #: Bytes of a file that show its form.
 _BEGINNING = 1 << 16
 #: Rows of one moment lie within half of nearly every interval: all but this share, and within a second.
@@ -60,15 +75,27 @@ class NvidiaSmi:
     """
 
     source = "nvidia-smi logs"
-    looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon)"
+    looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon, -l, -q; also gpustat)"
     memory = 6.0
     rows = "rows"
     names_machines = False
 
-    def __init__(self, zone: tzinfo = UTC, columns: Sequence[str] = ()) -> None:
-        """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line."""
+    def __init__(
+        self,
+        zone: tzinfo = UTC,
+        columns: Sequence[str] = (),
+        date_order: str = "",
+        files: Sequence[SourceFile] = (),
+    ) -> None:
+        """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line.
+
+        ``date_order`` is that of dates which do not show it. For logs with another number of columns, scripts among
+        ``files``, all of the job directory, may have the names.
+        """
         self._zone = zone
         self._columns = columns
+        self._date_order = date_order
+        self._queries = Queries(files)
 
     def matches_name(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
@@ -78,7 +105,12 @@ class NvidiaSmi:
         """By a line near the beginning that names its columns, or by its first row."""
         stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
         ending = f".{suffix}" if dot and stem else ""
-        return ending in _SUFFIXES and self._form(_text(file, Tally(), _BEGINNING)) is not None
+        if ending not in (*_SUFFIXES, *_DOCUMENTS):
+            return False
+        beginning = _beginning(file)
+        if ending in _DOCUMENTS:
+            return _DOCUMENTS[ending].is_log(beginning, ())
+        return self._form(beginning) is not None or self._query(beginning) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -90,8 +122,11 @@ class NvidiaSmi:
         logs: list[Log] = []
         headerless: list[tuple[SourceFile, Skipped]] = []
         for file in sorted(files):
-            if parts := self._parts(file, headerless, tally):
-                logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
+            try:
+                if parts := self._parts(file, headerless, tally):
+                    logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
+            except Exception as error:
+                raise FileFailedError(file) from error
             progress.advance(file.size)
         for file, first in headerless[:1]:
             rows = sum(part.count for _, part in headerless)
@@ -101,69 +136,119 @@ class NvidiaSmi:
                 note("nvidia_smi.column_count", columns=len(self._columns))
             else:
                 note(NO_HEADER)
-        panels, rows = _panels(logs, tally)
+        panels, rows, known = _panels(logs, tally)
         quality = SourceQuality(
             source=self.source,
             files=len({log.file.name for log in logs}),
             rows=rows,
             remarks=tally.remarks(),
+            logs=known,
         )
         return Found(quality=quality, panels=panels)
 
     def _form(self, text: str) -> Form | None:
         return next((form for form in _FORMS if form.is_log(text[:_BEGINNING], self._columns)), None)
 
+    def _query(self, text: str) -> Query | None:
+        query = self._queries.of(text)
+        return query if query and len(query.names) != len(self._columns) else None
+
     def _parts(
         self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
     ) -> list[Rows]:
         """The rows under each header; those without one are added to ``headerless``."""
-        found = []
-        text = _text(file, tally)
-        for part in (self._form(text) or headed).tables(text, self._columns):
-            note = partial(tally.note, file=file.name, line=part.line)
-            if isinstance(part, Table):
-                found.append(rows_of(part, note))
-            elif part.code == NO_HEADER:
-                headerless.append((file, part))
+        note = partial(tally.note, file=file.name)
+        rows = FileRows(note)
+
+        def skip(lines: Skipped) -> None:
+            if lines.code == NO_HEADER:
+                headerless.append((file, lines))
             else:
-                note(part.code, count=part.count)
-        return [rows for rows in found if rows]
+                note(lines.code, count=lines.count, line=lines.line, text=lines.text)
+
+        lines = blocks(_chunks(file, tally), skip)
+        first = list(islice(lines, 1))
+        beginning = "\n".join(line for block in first for line in block.lines)[:_BEGINNING]
+        form, names = self._form(beginning) or headed, self._columns
+        if form is headed and (query := self._query(beginning)):
+            names = query.names
+            note("nvidia_smi.query", name=escape_name(query.file, 200))
+        for part in form.tables(chain(first, lines), names):
+            if isinstance(part, Skipped):
+                skip(part)
+            else:
+                rows.add(part)
+        return _in_date_order(rows.finish(), self._date_order, note)
 
 
-def _text(file: SourceFile, tally: Tally, longest: int = sys.maxsize) -> str:
-    """The text of a file, or of its first bytes; what cannot be read is noted."""
-    found: list[bytes] = []
-    size = 0
+def _in_date_order(parts: Sequence[Rows], order: str, note: Callable[..., None]) -> list[Rows]:
+    """The rows of a file with its dates in the order that most of them show, or else in the given one."""
+    shown: Counter[str] = Counter()
+    for part in parts:
+        if part.kind in (DAY_FIRST, MONTH_FIRST):
+            shown[part.kind] += len(part.time_us)
+    order = max(shown, key=shown.__getitem__, default=order)
+    found = []
+    for part in parts:
+        if part.kind not in DATE_ORDERS:
+            found.append(part)
+        elif part.kind == order:
+            found.append(replace(part, kind=LOCAL))
+        elif part.kind == EITHER and order:
+            found.append(replace(part, kind=LOCAL, time_us=in_order(part.time_us, order)))
+        else:
+            code = "nvidia_smi.date_order" if part.kind == EITHER else "nvidia_smi.other_time"
+            note(code, count=len(part.time_us))
+    return found
+
+
+def _beginning(file: SourceFile) -> str:
+    chunk = next(_chunks(file, Tally()), b"")
+    return "\n".join(line for block in blocks([chunk], lambda _: None) for line in block.lines)
+
+
+def _chunks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
+    """The text of a file; what cannot be read is noted."""
     try:
-        for chunk in text_files.chunks(file.path):
-            found.append(chunk)
-            size += len(chunk)
-            if size >= longest:
-                break
-    except text_files.DamagedError:
-        tally.note("file.cut", file=file.name)
+        yield from text_files.chunks(file.path)
+    except text_files.DamagedError as error:
+        code, fields = error.remark
+        tally.note(code, file=file.name, **fields)
     except OSError as error:
         tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
-    return decoded(b"".join(found)[:longest])
 
 
-def _panels(logs: Sequence[Log], tally: Tally) -> tuple[tuple[Panel, ...], int]:
-    """The panels of all machines, and how many rows are in them."""
+def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tuple[LogFile, ...]]:
+    """The panels of all machines, how many rows are in them, and which log is of which machine."""
     panels: list[Panel] = []
+    files: list[LogFile] = []
     rows = 0
-    by_host = logs_by_host(logs, tally)
-    for host in natural_sorted(set(by_host)):
-        gpus = rows_by_gpu(by_host[host], tally)
+    machines = machines_of(table_of(logs), tally)
+    for machine in sorted(machines, key=lambda one: natural_key(one.name)):
+        gpus = rows_by_gpu(machine, logs, tally)
         rows += sum(len(gpu.time_us) for gpu in gpus.values())
         series = [one for name, gpu in gpus.items() for one in series_of(name, gpu)]
-        made = node_panels(as_name(host), series, _tolerance_us(series))
+        made = node_panels(as_name(machine.name), series, _tolerance_us(series))
         tally.note("samples.second", count=made.surplus, unit="values")
         panels += made.panels
-    return tuple(panels), rows
+        files += [
+            LogFile(
+                file=entry.file.name,
+                node=as_name(machine.name),
+                gpus=len({machine.gpus[seen.gpu] for seen in entry.gpus if seen.gpu in machine.gpus}),
+                first_us=entry.first_us,
+                last_us=entry.last_us,
+                rows=entry.rows,
+            )
+            for entry in machine.logs
+        ]
+    return tuple(panels), rows, tuple(sorted(files, key=lambda one: (natural_key(one.file), one.node)))
 
 
 def _tolerance_us(series: Sequence[Series]) -> int:
     """Width of a snapshot."""
-    intervals = np.concatenate([np.diff(one.time_us) for one in series])
+    # Measures of a GPU without a missing value share their times.
+    times = {id(one.time_us): one.time_us for one in series}
+    intervals = np.concatenate([np.diff(some) for some in times.values()] or [np.empty(0, np.int64)])
     short_us = float(np.quantile(intervals, _SHORT_INTERVALS)) if len(intervals) else 0.0
     return int(min(max(short_us / 2, TOLERANCE_US), SECOND_US))

@@ -1,29 +1,32 @@
-"""From the cells of a table in an nvidia-smi log to rows: which GPU, when, and what was measured."""
+"""From the cells of an nvidia-smi log to rows: which GPU, when, and what was measured."""
 
 from __future__ import annotations
 
 import re
+from array import array
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
 
 from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import columns as says
-from jobreport.readers.nvidia_smi.cells import NO_VALUE, any_number, cells
-from jobreport.readers.nvidia_smi.columns import Column, columns
-from jobreport.readers.nvidia_smi.rows import UNNUMBERED, Rows
+from jobreport.readers.nvidia_smi.cells import is_no_value
+from jobreport.readers.nvidia_smi.columns import Column, columns, query_of, without_gpu
+from jobreport.readers.nvidia_smi.measured import Measured
+from jobreport.readers.nvidia_smi.rows import GPU, Rows, gpus_of
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import RELATIVE, ZONED, Times, times_of
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from jobreport.readers.nvidia_smi.table import Table
 
-_NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?\+?([0-9]{1,4})", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?\+?([0-9]{1,4})(?:\.0+)?", re.IGNORECASE)
 #: Bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons) by the metric that they make 100%.
 _MASKS = {
     Metric.GPU_THERMAL_SLOWDOWN: 0x20 | 0x40,
@@ -31,178 +34,342 @@ _MASKS = {
     # The power brake, or heat or a reason that the hardware does not name. With heat both may be set.
     Metric.GPU_HARDWARE_SLOWDOWN: 0x8 | 0x80,
 }
+#: GPUs of a machine are fewer, and their numbers lower; in this share of the rows comes the next one.
+_GPUS, _ROWS_IN_TURN = 64, 0.75
 
 #: A column and its cells.
 _Cells: TypeAlias = "tuple[Column, Texts]"
+_Note: TypeAlias = "Callable[..., None]"
 
 
-def rows_of(table: Table, note: Callable[..., None]) -> Rows | None:
-    """Rows of a table that have a time and a value; ``None`` without any.
+class FileRows:
+    """The rows of a file, gathered table by table: what a column means is known when all of them are there."""
 
-    ``note`` counts a remark, as ``Tally.note`` of this table.
-    """
-    parts = [rows for part in _by_gpu(table) if (rows := _rows(part, note))]
-    return Rows.joined(parts) if parts else None
+    def __init__(self, note: _Note) -> None:
+        """``note`` counts a remark, as ``Tally.note`` of this file."""
+        self._note = note
+        self._parts: dict[Hashable, _Part] = {}
+
+    def add(self, table: Table) -> None:
+        """Keep what a table says."""
+        note = partial(self._note, count=len(table.lines), line=int(table.lines[0]))
+        if query := query_of(table.names):
+            note("nvidia_smi.other_query", query=query)
+            return
+        for one in _by_gpu(table):
+            said = _said(one)
+            found = _times(said)
+            if not found and not table.each_second:
+                note("nvidia_smi.no_time")
+                continue
+            kind = found[0].kind if found else None
+            part = self._parts.get((one.names, kind))
+            if part is None:
+                part = _Part(one.names, kind, partial(self._note, line=table.line))
+                self._parts[one.names, kind] = part
+            part.add(one, said, found)
+
+    def finish(self) -> list[Rows]:
+        """The rows that have a time and a value, those under the same names together."""
+        return [rows for part in self._parts.values() if (rows := part.finish())]
 
 
 def _by_gpu(table: Table) -> list[Table]:
-    """A table for each GPU of one with columns of several (``gpu0_util``), else the table itself."""
+    """A table for each GPU of one with columns of several (``gpu0_util``), else the table itself.
+
+    The number is left out of the names: the columns of all GPUs are in one unit.
+    """
     meanings = columns(table.names)
     numbers = dict.fromkeys(one.gpu for one in meanings if one and one.gpu is not None)
     if not numbers or table.each_second or any(one and one.says == says.INDEX for one in meanings):
         return [table]
-    rows = len(table.columns[0].code)
     found = []
     for number in numbers:
         mine = [i for i, one in enumerate(meanings) if one and one.gpu in (None, number)]
-        names = (*(table.names[i] for i in mine), says.INDEX)
-        cells = [*(table.columns[i] for i in mine), Texts.of([str(number)] * rows)]
+        names = (*(without_gpu(table.names[i]) for i in mine), says.INDEX)
+        cells = [*(table.columns[i] for i in mine), Texts.of([str(number)] * len(table.lines))]
         found.append(replace(table, names=names, columns=cells))
     return found
 
 
-def _rows(table: Table, note: Callable[..., None]) -> Rows | None:
-    """Rows of a table without columns of several GPUs."""
-    said, measured = _meanings(table)
-    texts = {word: cells for word, (_, cells) in said.items()}
-    count = len(table.columns[0].code)
-    uuids = _identifiers(texts.get(says.UUID))
-    gpus, gpu = _gpus(texts.get(says.INDEX), uuids or _identifiers(texts.get(says.BUS)), count)
-    hosts, host = _named(_identifiers(texts.get(says.HOST)), as_name, count)
-    times = _times(said)
-    if times is None and table.each_second:
-        note("nvidia_smi.assumed_second")
-        times = _a_second_apart(gpu, texts.get(says.PROCESS))
-    if times is None:
-        note("nvidia_smi.no_time", count=count)
-        return None
-    values = _values(measured, texts.get(says.MASK), note)
-    usable = _usable(times, values, gpu, host, note)
-    if not usable.any():
-        return None
-    found = Rows(
-        time_us=times.time_us[usable],
-        kind=times.kind,
-        gpus=gpus,
-        gpu=gpu[usable],
-        hosts=hosts,
-        host=host[usable],
-        uuids=frozenset(filter(None, uuids.distinct)) if uuids else frozenset(),
-        values={metric: some[usable] for metric, some in values.items() if not np.isnan(some[usable]).all()},
-    )
-    return _summed(found, note) if says.PROCESS in said else found
-
-
-def _usable(
-    times: Times,
-    values: Mapping[Metric, FloatArray],
-    gpu: IntArray,
-    host: IntArray,
-    note: Callable[..., None],
-) -> BoolArray:
-    """(n,) whether a row has all that it needs; each other row is counted under what it lacks first."""
-    usable = np.ones(len(gpu), np.bool_)
-
-    def count(code: str, lacking: BoolArray, **fields: str) -> None:
-        note(code, count=int(np.count_nonzero(usable & lacking)), **fields)
-        usable[lacking] = False
-
-    count("nvidia_smi.other_time", times.other)
-    count("nvidia_smi.no_time", ~times.there)
-    count("nvidia_smi.no_value", np.all([np.isnan(one) for one in values.values()] or [usable], axis=0))
-    # In a table that names GPUs or machines, a row that does not is damaged.
-    for what, number in (("GPU", gpu), ("machine", host)):
-        count("nvidia_smi.no_name", (number < 0) & (number >= 0).any(), what=what)
-    return usable
-
-
-def _meanings(table: Table) -> tuple[dict[str, _Cells], Mapping[Metric, list[_Cells]]]:
-    """The first column for each word of what a row says, and all columns of each metric."""
-    said: dict[str, _Cells] = {}
-    measured: defaultdict[Metric, list[_Cells]] = defaultdict(list)
+def _said(table: Table) -> dict[str, _Cells]:
+    """The first column for each word of what a row says."""
+    found: dict[str, _Cells] = {}
     for column, texts in zip(columns(table.names), table.columns, strict=True):
-        if column and column.metric:
-            measured[column.metric].append((column, texts))
-        elif column:
-            said.setdefault(column.says, (column, texts))
-    if says.PROCESS not in said:
-        return said, measured
-    _, process = said[says.PROCESS]
-    # Of all that is said of processes, only their utilization adds up to that of a GPU.
-    metric = Metric.GPU_UTILIZATION
-    return said, {metric: [(column, _with_idle(texts, process)) for column, texts in measured[metric]]}
+        if column and column.says:
+            found.setdefault(column.says, (column, texts))
+    return found
 
 
-def _with_idle(utilization: Texts, process: Texts) -> Texts:
-    """The utilization by processes, with 0 for a dash of a process that does nothing.
+class _Part:
+    """The rows of the tables of a file that have the same columns, and times of one kind or none."""
 
-    A dash means 0 where no process ran, or if the log has any number. Without a number, as on Windows, a dash next to a
-    process is no value.
-    """
-    no_process = np.array([text.strip() == "-" for text in process.distinct])[process.code]
-    is_dash = np.array([text.strip() == "-" for text in utilization.distinct])[utilization.code]
-    any_number = any(text.strip()[:1].isdigit() for text in utilization.distinct)
-    idle = is_dash & (no_process | any_number)
-    zero = len(utilization.distinct)
-    return Texts(distinct=[*utilization.distinct, "0"], code=np.where(idle, zero, utilization.code))
+    def __init__(self, names: Sequence[str], kind: str | None, note: _Note) -> None:
+        self._kind, self._note = kind, note
+        meanings = columns(names)
+        self._is_of_processes = any(one and one.says == says.PROCESS for one in meanings)
+        #: Whether any process has a number for its use.
+        self._is_use_known = False
+        self._rows = 0
+        self._time_us = array("q")
+        #: By the word for what they name.
+        self._named = {
+            one.says: _Names(_NAME_OF[one.says]) for one in meanings if one and one.says in _NAME_OF
+        }
+        #: Each column of a metric: its place, and what it may measure. A mask is one for each of its reasons.
+        self._measured: list[tuple[int, list[Measured]]] = []
+        for place, (name, one) in enumerate(zip(names, meanings, strict=True)):
+            if one and one.says == says.MASK:
+                self._measured += [
+                    (place, [Measured(name, Column(bits=bits), metric)]) for metric, bits in _MASKS.items()
+                ]
+            # Of all that is said of processes, only their utilization adds up to that of a GPU.
+            elif one and (not self._is_of_processes or one.metric is Metric.GPU_UTILIZATION):
+                either = [
+                    Measured(name, some, some.metric) for some in (one, one.otherwise) if some and some.metric
+                ]
+                self._measured += [(place, either)] * bool(either)
+        #: The place of a column that has the index or the use of a GPU.
+        self._index_or_use = next(
+            (i for i, one in enumerate(meanings) if one and one.says and one.otherwise), -1
+        )
+
+    def add(self, table: Table, said: Mapping[str, _Cells], when: tuple[Times, Texts] | None) -> None:
+        """Keep the rows of a table; where rows have times, those with one and with any number."""
+        usable = np.ones(len(table.lines), np.bool_)
+
+        def leave_out(code: str, lacking: BoolArray, texts: Texts | None = None) -> None:
+            rows = np.flatnonzero(usable & lacking)
+            usable[rows] = False
+            if len(rows):
+                text = texts[int(rows[0])] if texts else ""
+                self._note(code, count=len(rows), line=int(table.lines[rows[0]]), text=text)
+
+        cells = self._with_idle(table) if self._is_of_processes else table.columns
+        read = [
+            (one, one.read(cells[place], table.lines)) for place, either in self._measured for one in either
+        ]
+        if when:
+            times, texts = when
+            leave_out("nvidia_smi.other_time", times.other, texts)
+            leave_out("nvidia_smi.no_time", ~times.there, texts)
+            nothing = [np.isnan(numbers.known) & np.isnan(numbers.bare) for _, numbers in read]
+            leave_out("nvidia_smi.no_value", np.all(nothing or [usable], axis=0))
+            self._time_us.frombytes(times.time_us[usable].tobytes())
+        for one, numbers in read:
+            one.keep(numbers, usable, self._rows)
+        for word, names in self._named.items():
+            names.add(said[word][1], usable)
+        self._rows += int(np.count_nonzero(usable))
+
+    def _with_idle(self, table: Table) -> list[Texts]:
+        """The columns, with 0 for a dash: no process ran, or one that did nothing."""
+        for place, _ in self._measured:
+            self._is_use_known |= any(text.strip()[:1].isdigit() for text in table.columns[place].distinct)
+        return [
+            replace(texts, distinct=["0" if text.strip() == "-" else text for text in texts.distinct])
+            for texts in table.columns
+        ]
+
+    def finish(self) -> Rows | None:
+        """The rows that have a value; ``None`` without any."""
+        if not self._rows:
+            return None
+        hosts, host = self._names(says.HOST)
+        time_us = np.frombuffer(self._time_us, np.int64)
+        measured = self._finished(time_us, host)
+        gpus, gpu = self._gpus()
+        _, process = self._names(says.PROCESS)
+        if self._kind is None:
+            self._note("nvidia_smi.assumed_second")
+            time_us = _a_second_apart(gpu, process if self._is_of_processes else None)
+        values = self._values(measured)
+        if self._is_of_processes and not self._is_use_known:
+            # As on Windows: a dash is no use of a process that runs, but nobody knows it.
+            for use in values.values():
+                use[process >= 0] = np.nan
+        usable = self._usable(measured, values, gpu, host)
+        if not usable.any():
+            return None
+        found = Rows(
+            time_us=time_us,
+            kind=self._kind or RELATIVE,
+            gpus=gpus,
+            gpu=gpu,
+            hosts=hosts,
+            host=host,
+            values=values,
+        )
+        found = found if usable.all() else found.where(usable)
+        return _summed(found, self._note) if self._is_of_processes else found
+
+    def _finished(self, time_us: IntArray, host: IntArray) -> list[Measured]:
+        """What each column of a metric measures."""
+        found = []
+        for place, either in self._measured:
+            for one in either:
+                one.finish(self._rows)
+            fitting = next((one for one in either if one.values is not None), either[0])
+            if place == self._index_or_use:
+                has_numbers = fitting.values is not None or fitting.unit.factor is None
+                if not has_numbers or _are_in_turn(*self._names(says.INDEX), time_us, host):
+                    continue
+                del self._named[says.INDEX]
+                self._note("nvidia_smi.use_in_gpu", count=fitting.values is not None, name=fitting.name)
+            found.append(fitting)
+        self._measured.clear()
+        return found
+
+    def _names(self, word: str) -> tuple[tuple[str, ...], IntArray]:
+        """The names in a column, and (n,) the place of that of each row among them; -1 for none."""
+        if word in self._named:
+            return self._named[word].all()
+        return (), np.full(self._rows, -1)
+
+    def _gpus(self) -> tuple[tuple[GPU, ...], IntArray]:
+        """The GPUs as the rows name them, and (n,) a position among them, -1 for none."""
+        names, _ = self._names(says.INDEX)
+        if len(names) > _GPUS and all(map(_NUMBERED.fullmatch, names)):
+            del self._named[says.INDEX]
+            self._note("nvidia_smi.row_numbers")
+        return gpus_of(self._names(says.INDEX), self._names(says.BUS), self._names(says.UUID))
+
+    def _usable(
+        self, measured: Sequence[Measured], values: Mapping[Metric, FloatArray], gpu: IntArray, host: IntArray
+    ) -> BoolArray:
+        """(n,) whether a row has all that it needs; each other row is counted under what it lacks first."""
+        usable = np.ones(self._rows, np.bool_)
+
+        def count(code: str, lacking: BoolArray, **fields: Any) -> None:
+            self._note(code, count=int(np.count_nonzero(usable & lacking)), **fields)
+            usable[lacking] = False
+
+        impossible = [one.first_impossible for one in measured if one.first_impossible[0]]
+        first = dict(zip(("line", "text"), min(impossible), strict=True)) if impossible else {}
+        nothing = [np.isnan(one) for one in values.values()]
+        count("nvidia_smi.no_value", np.all(nothing or [usable], axis=0), **first)
+        # In a log that names GPUs or machines, a row that does not is damaged.
+        for what, number in (("GPU", gpu), ("machine", host)):
+            count("nvidia_smi.no_name", (number < 0) & (number >= 0).any(), what=what)
+        return usable
+
+    def _values(self, measured: Sequence[Measured]) -> dict[Metric, FloatArray]:
+        """(n,) of each metric, NaN where there is no value."""
+        by_metric: defaultdict[Metric, list[Measured]] = defaultdict(list)
+        for one in measured:
+            by_metric[one.metric].append(one)
+            if one.unit.factor is None:
+                self._note_unit(one)
+        found: dict[Metric, FloatArray] = {}
+        for metric, candidates in by_metric.items():
+            for one in self._best(metric, candidates):
+                for code, (count, line, text) in one.lost.items():
+                    self._note(code, count=count, line=line, text=text, unit="values")
+                if one.values is not None:
+                    if one.unit.code:
+                        self._note_unit(one)
+                    # Of several reasons that are one metric any is enough.
+                    found[metric] = np.fmax(found[metric], one.values) if metric in found else one.values
+        heat, hardware = (
+            found.get(one) for one in (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN)
+        )
+        by_software_only = all(one.column.rank for one in by_metric[Metric.GPU_THERMAL_SLOWDOWN])
+        if heat is not None and hardware is not None and by_software_only:
+            # That the software names no heat does not say whether the hardware slows for it.
+            found[Metric.GPU_THERMAL_SLOWDOWN] = np.where((hardware > 0) & (heat == 0), np.nan, heat)
+        return found
+
+    def _note_unit(self, one: Measured) -> None:
+        line, text = one.first_impossible
+        place = {"line": line, "text": text} if line else {}
+        self._note(one.unit.code, name=one.name, measure=one.metric.label, scale=one.unit.scale, **place)
+
+    def _best(self, metric: Metric, candidates: Sequence[Measured]) -> list[Measured]:
+        """Columns of a metric that are used: the best that has a number, and all that are reasons."""
+        filled = [one for one in candidates if one.values is not None]
+        best = min(filled or candidates, key=lambda one: one.column.rank)
+        equal = sum(one.column.rank == best.column.rank and not one.column.bits for one in filled)
+        self._note("nvidia_smi.equal_column", count=max(equal - 1, 0), metric=metric.label)
+        return [one for one in candidates if one is best or one.column.bits]
 
 
-# Which GPU of which machine
+# Names
 
 
-def _identifiers(texts: Texts | None) -> Texts | None:
-    """The texts, empty in place of words for no value; ``None`` if all of them are."""
-    if texts is None:
-        return None
-    stripped = [text.strip() for text in texts.distinct]
-    distinct = ["" if one.strip("[]").lower() in NO_VALUE else one for one in stripped]
-    return Texts(distinct=distinct, code=texts.code) if any(distinct) else None
+class _Names:
+    """A column that names something: each name once, and of each row the place of its name among them."""
+
+    def __init__(self, name_of: Callable[[str], str]) -> None:
+        self._name_of = name_of
+        #: Nothing is at -1.
+        self._place = {"": -1}
+        self._code = array("q")
+
+    def add(self, texts: Texts, usable: BoolArray) -> None:
+        """Add the cells of the usable rows."""
+        names = ["" if is_no_value(one) else self._name_of(one.strip()) for one in texts.distinct]
+        places = [self._place.setdefault(name, len(self._place) - 1) for name in names]
+        self._code.frombytes(np.array(places, np.int64)[texts.code[usable]].tobytes())
+
+    def all(self) -> tuple[tuple[str, ...], IntArray]:
+        """Each name once, and (n,) the place of that of each row among them, -1 for none."""
+        names = natural_sorted(set(self._place) - {""})
+        sorted_place = np.array(
+            [*map({name: i for i, name in enumerate(names)}.get, [*self._place][1:]), -1], np.int64
+        )
+        return tuple(names), sorted_place[np.frombuffer(self._code, np.int64)]
 
 
-def _gpus(index: Texts | None, other: Texts | None, rows: int) -> tuple[tuple[str, ...], IntArray]:
-    """Names of GPUs, and (n,) a position among them, -1 for none.
-
-    The name is the number, else ``UNNUMBERED`` and what identifies it.
-    """
-    if index:
-        return _named(index, _gpu_name, rows)
-    return _named(other, UNNUMBERED.__add__, rows)
+def _bus(text: str) -> str:
+    """The bus id as ``7:00.0``: tools write ``00000000:07:00.0``, ``0000:07:00.0`` or ``07:00.0``."""
+    return text.lower().lstrip("0:")
 
 
 def _gpu_name(text: str) -> str:
-    if text.strip("[]").lower() in NO_VALUE:
-        return ""
     match = _NUMBERED.fullmatch(text)
     return f"gpu{int(match[1])}" if match else as_name(text)
 
 
-def _named(texts: Texts | None, name_of: Callable[[str], str], rows: int) -> tuple[tuple[str, ...], IntArray]:
-    """Each name once, and (n,) the position of every row among them; -1 for an empty one."""
-    if texts is None:
-        return (), np.full(rows, -1)
-    names = [name_of(plain) if (plain := text.strip()) else "" for text in texts.distinct]
-    place = {name: i for i, name in enumerate(natural_sorted(set(names) - {""}))}
-    return tuple(place), np.array([place.get(name, -1) for name in names], np.int64)[texts.code]
+#: What makes a name of the text in a column that names something.
+_NAME_OF: dict[str, Callable[[str], str]] = {
+    says.INDEX: _gpu_name,
+    says.UUID: str,
+    says.BUS: _bus,
+    says.HOST: as_name,
+    says.PROCESS: str,
+}
+
+
+def _are_in_turn(names: Sequence[str], code: IntArray, time_us: IntArray, host: IntArray) -> bool:
+    """Whether names are numbers of GPUs, the next one in the next row, and the first one again after the last."""
+    numbers = [int(name[3:]) if _NUMBERED.fullmatch(name) else _GPUS for name in names]
+    if not numbers or max(numbers) >= _GPUS:
+        return False
+    order = np.lexsort((time_us, host)) if len(time_us) else np.arange(len(code))
+    # The names are in the order of their numbers.
+    steps = np.diff(code[order]) % len(numbers)
+    return int(np.count_nonzero(steps == 1 % len(numbers))) >= _ROWS_IN_TURN * len(steps)
 
 
 # When
 
 
-def _times(said: Mapping[str, _Cells]) -> Times | None:
-    """When the rows were written; ``None`` without a column of times."""
+def _times(said: Mapping[str, _Cells]) -> tuple[Times, Texts] | None:
+    """When the rows were written, and the cells that say so; ``None`` without a column of times."""
     if says.TIME in said:
         column, texts = said[says.TIME]
         if says.DATE in said:
             texts = _side_by_side(said[says.DATE][1], texts)
-        return times_of(texts, elapsed=False, factor=column.factor)
+        return times_of(texts, elapsed=False, factor=column.factor or 1.0), texts
     if says.EPOCH in said:
-        times = times_of(said[says.EPOCH][1], elapsed=False)
+        _, texts = said[says.EPOCH]
+        times = times_of(texts, elapsed=False)
         # Smaller numbers are those of a training's epochs.
         if times.kind == ZONED:
-            return times
+            return times, texts
     if says.ELAPSED in said:
         column, texts = said[says.ELAPSED]
-        return times_of(texts, elapsed=True, factor=column.factor)
+        return times_of(texts, elapsed=True, factor=column.factor or 1.0), texts
     return None
 
 
@@ -217,62 +384,26 @@ def _side_by_side(dates: Texts, clocks: Texts) -> Texts:
     )
 
 
-def _a_second_apart(gpu: IntArray, process: Texts | None) -> Times:
+def _a_second_apart(gpu: IntArray, process: IntArray | None) -> IntArray:
     """Times of rows without any, a second from one moment to the next.
 
     A moment begins where the number of the GPU falls: GPUs 0, 1, 0, 1 are two moments. Among rows of one GPU it begins
     where a process comes again, or where the row or the one before has no process.
     """
-    process = process or Texts(distinct=[""], code=np.zeros(len(gpu), np.int64))
-    is_idle = [text.strip() == "-" for text in process.distinct]
-    moments: list[int] = []
+    processes = [0] * len(gpu) if process is None else process.tolist()
+    moments = array("q")
     here: set[int] = set()
     moment, last, was_idle = 0, -1, False
-    for number, code in zip(gpu.tolist(), process.code.tolist(), strict=True):
-        comes_again = number == last and (code in here or is_idle[code] or was_idle)
+    for number, one in zip(gpu.tolist(), processes, strict=True):
+        comes_again = number == last and (one in here or one < 0 or was_idle)
         if number < last or comes_again:
             moment += 1
         if comes_again or number != last:
             here.clear()
-        here.add(code)
-        last, was_idle = number, is_idle[code]
+        here.add(one)
+        last, was_idle = number, one < 0
         moments.append(moment)
-    every = np.ones(len(gpu), np.bool_)
-    return Times(time_us=np.array(moments) * SECOND_US, there=every, other=~every, kind=RELATIVE)
-
-
-# What was measured
-
-
-def _values(
-    measured: Mapping[Metric, Sequence[_Cells]], mask: Texts | None, note: Callable[..., None]
-) -> dict[Metric, FloatArray]:
-    """(n,) of each metric, NaN where there is no value."""
-    used = [(metric, *one) for metric, some in measured.items() if some for one in _best(metric, some, note)]
-    if mask:
-        used += [(metric, Column(metric=metric, bits=bits), mask) for metric, bits in _MASKS.items()]
-    found: dict[Metric, FloatArray] = {}
-    for metric, column, texts in used:
-        read = cells(texts, metric, column)
-        for code, count in read.remarks.items():
-            note(code, count=count, unit="values")
-        # Of several reasons that are one metric any is enough.
-        found[metric] = np.fmax(found[metric], read.values) if metric in found else read.values
-    heat, hardware = (found.get(one) for one in (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN))
-    by_software_only = all(column.rank for column, _ in measured.get(Metric.GPU_THERMAL_SLOWDOWN, ()))
-    if heat is not None and hardware is not None and by_software_only and not mask:
-        # That the software names no heat does not say whether the hardware slows for it.
-        found[Metric.GPU_THERMAL_SLOWDOWN] = np.where((hardware > 0) & (heat == 0), np.nan, heat)
-    return found
-
-
-def _best(metric: Metric, candidates: Sequence[_Cells], note: Callable[..., None]) -> list[_Cells]:
-    """Columns of a metric that are used: the best that has a number, and all that are reasons."""
-    filled = [one for one in candidates if any_number(one[1], metric, one[0])]
-    best = min(filled or candidates, key=lambda one: one[0].rank)
-    equal = sum(column.rank == best[0].rank and not column.bits for column, _ in filled)
-    note("nvidia_smi.equal_column", count=max(equal - 1, 0), metric=metric.label)
-    return [one for one in candidates if one is best or one[0].bits]
+    return np.frombuffer(moments, np.int64) * SECOND_US
 
 
 def _summed(rows: Rows, note: Callable[..., None]) -> Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -13,8 +13,36 @@ if TYPE_CHECKING:
 
     from jobrules.model import BoolArray, FloatArray, IntArray, Metric
 
-#: Begins the name of a GPU that has a UUID or bus id but no number; all logs of its machine together number it.
-UNNUMBERED = "with "
+_T = TypeVar("_T")
+
+
+class GPU(Struct, frozen=True, kw_only=True):
+    """A GPU as a row names it; empty where the row does not."""
+
+    #: Made of its number, such as ``gpu0``.
+    name: str = ""
+    bus: str = ""
+    uuid: str = ""
+
+
+#: Names, and (n,) the position of each row's among them; -1 for none.
+Names: TypeAlias = "tuple[tuple[str, ...], IntArray]"
+
+
+def gpus_of(numbers: Names, buses: Names, uuids: Names) -> tuple[tuple[GPU, ...], IntArray]:
+    """The GPUs by all that rows name, in the order of the numbers, and (n,) a position among them, -1 for none."""
+    code = np.zeros(len(numbers[1]), np.int64)
+    for names, position in (numbers, buses, uuids):
+        code = code * (len(names) + 1) + position + 1
+    distinct, gpu = np.unique(code, return_inverse=True)
+    rest, uuid = np.divmod(distinct, len(uuids[0]) + 1)
+    number, bus = np.divmod(rest, len(buses[0]) + 1)
+    # Position 0 stands for none.
+    gpus = tuple(
+        GPU(name=("", *numbers[0])[i], bus=("", *buses[0])[j], uuid=("", *uuids[0])[k])
+        for i, j, k in zip(number.tolist(), bus.tolist(), uuid.tolist(), strict=True)
+    )
+    return (gpus[1:], gpu - 1) if gpus[:1] == (GPU(),) else (gpus, gpu)
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False):
@@ -23,39 +51,36 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
     #: (n,) microseconds, and what kind of times they are (``nvidia_smi.times``).
     time_us: IntArray
     kind: str
-    #: Names of GPUs, and (n,) a position among them; -1 where the row names none.
-    gpus: tuple[str, ...]
+    #: All GPUs, and (n,) a position among them; -1 where the row names none.
+    gpus: tuple[GPU, ...]
     gpu: IntArray
     #: Names of machines, and (n,) a position among them; empty where the log names none.
     hosts: tuple[str, ...]
     host: IntArray
-    #: What identifies the GPUs, wherever they are.
-    uuids: frozenset[str]
     #: (n,) each, NaN where there is no value.
     values: dict[Metric, FloatArray]
 
+    def of_gpus(self, gpus: Sequence[GPU], gpu: IntArray) -> Rows:
+        """The same rows of other GPUs; equal ones become one."""
+        distinct, code = _merged([(tuple(gpus), gpu)])
+        return replace(self, gpus=distinct, gpu=code)
+
     def where(self, rows: BoolArray | IntArray) -> Rows:
-        """The rows of a mask, or at these places, each of a GPU, with the GPUs in them."""
+        """The rows of a mask, or at these places, with the GPUs in them."""
         gpus, gpu = np.unique(self.gpu[rows], return_inverse=True)
+        nameless = int(np.count_nonzero(gpus < 0))
         return replace(
             self,
             time_us=self.time_us[rows],
-            gpus=tuple(self.gpus[i] for i in gpus.tolist()),
-            gpu=gpu,
+            gpus=tuple(self.gpus[i] for i in gpus[nameless:].tolist()),
+            gpu=gpu - nameless,
             host=self.host[rows],
             values={metric: values[rows] for metric, values in self.values.items()},
         )
 
-    def by_gpu(self) -> dict[str, Rows]:
-        """The rows of each GPU."""
-        order = np.argsort(self.gpu, kind="stable")
-        numbers, starts = np.unique(self.gpu[order], return_index=True)
-        of_gpus = zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)
-        return {self.gpus[number]: self.where(own) for number, own in of_gpus}
-
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """The rows of one part after the other."""
+        """The rows of one part after the other, whose values are given up measure by measure."""
         if len(parts) == 1:
             return parts[0]
         gpus, gpu = _merged([(part.gpus, part.gpu) for part in parts])
@@ -71,17 +96,16 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
             gpu=gpu,
             hosts=hosts,
             host=host,
-            uuids=frozenset().union(*(part.uuids for part in parts)),
             values={
                 metric: np.concatenate(
-                    [part.values.get(metric, np.full(len(part.time_us), np.nan)) for part in parts]
+                    [part.values.pop(metric, np.full(len(part.time_us), np.nan)) for part in parts]
                 )
                 for metric in metrics
             },
         )
 
 
-def _merged(parts: Sequence[tuple[tuple[str, ...], IntArray]]) -> tuple[tuple[str, ...], IntArray]:
+def _merged(parts: Sequence[tuple[tuple[_T, ...], IntArray]]) -> tuple[tuple[_T, ...], IntArray]:
     """Names of all parts, and the positions among them."""
     place = {name: i for i, name in enumerate(dict.fromkeys(name for names, _ in parts for name in names))}
     # The last position is -1, which stands for none.

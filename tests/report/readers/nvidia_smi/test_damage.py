@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.nvidia_smi import gpus as smi_gpus
+from jobreport.readers.nvidia_smi.identity import machines_of, table_of
 from jobreport.readers.nvidia_smi.logs import Log
-from jobreport.readers.nvidia_smi.rows import UNNUMBERED, Rows
+from jobreport.readers.nvidia_smi.rows import GPU, Rows
 from jobreport.readers.registry import read_job
+from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.model import Job, Metric
 
@@ -259,24 +260,20 @@ def test_a_short_part_with_another_kind_of_time_costs_no_other_row(tmp_path: Pat
 
 def test_a_new_identifier_in_each_row_takes_no_time() -> None:
     n = 20_000
-    log = Log(
-        file=SourceFile(name="gpu.csv", place=""),
-        host="",
-        rows=Rows(
-            time_us=np.arange(n),
-            kind="zoned",
-            gpus=tuple(f"{UNNUMBERED}{i}" for i in range(n)),
-            gpu=np.arange(n)[::-1].copy(),
-            hosts=(),
-            host=np.zeros(n, np.int64),
-            uuids=frozenset(),
-            values={},
-        ),
+    rows = Rows(
+        time_us=np.arange(n),
+        kind="zoned",
+        gpus=tuple(GPU(uuid=str(i)) for i in range(n)),
+        gpu=np.arange(n)[::-1].copy(),
+        hosts=(),
+        host=np.zeros(n, np.int64),
+        values={},
     )
+    log = Log(file=SourceFile(name="gpu.csv", place=""), host="", rows=rows)
     begin = time.process_time()
 
-    (found,) = smi_gpus._numbered([log])
+    (found,) = machines_of(table_of([log]), Tally())
 
-    assert found.gpus == tuple(f"gpu{i}" for i in range(n))[::-1]
+    assert [found.gpus[gpu] for gpu in rows.gpus[::-1]] == [f"gpu{i}" for i in range(n)]
     # To look for a free number from 0 each time would take half a minute.
     assert time.process_time() - begin < 5

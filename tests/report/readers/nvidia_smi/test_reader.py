@@ -281,11 +281,11 @@ def test_columns_of_several_gpus_in_a_row_are_rows_of_each(tmp_path: Path) -> No
 
 
 def test_a_second_column_of_the_same_measure_is_not_passed_over_in_silence(tmp_path: Path) -> None:
-    text = "\n".join(["unix_time,util_a,util_b,power.draw,power.draw.average", "1767454613,1,2,3,4", ""])
+    text = "\n".join(["unix_time,util_a,util_b,power.draw,power.draw.average", "1767454613,11,12,3,4", ""])
 
     job, found = read(tmp_path, gpu=text)
 
-    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_UTILIZATION)] == [1]
+    assert [panel.values.item() for panel in job.panels_of(Metric.GPU_UTILIZATION)] == [11]
     (remark,) = [one for one in found.remarks if one.unit == "columns"]
     assert remark.count == 1
     assert f"({Metric.GPU_UTILIZATION.label})" in remark.reason
@@ -442,7 +442,7 @@ def test_processes_without_a_gpu_are_those_of_the_only_one(tmp_path: Path) -> No
 def test_processes_without_a_column_of_use_cost_nothing_but_their_rows(tmp_path: Path) -> None:
     apps = "timestamp, pid, used_gpu_memory [MiB]\n2026/01/03 15:00:00.000, 42, 100 MiB\n"
 
-    _, found = read(tmp_path, apps=apps, gpu="\n".join(["unix_time,gpu_util", "1767454613,1", ""]))
+    _, found = read(tmp_path, apps=apps, gpu="\n".join(["unix_time,gpu_util", "1767454613,10", ""]))
 
     assert (found.rows, lost(found)) == (1, 1)
 

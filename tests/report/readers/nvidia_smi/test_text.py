@@ -8,14 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.nvidia_smi import headed
-from jobreport.readers.nvidia_smi.headed import tables
-from jobreport.readers.nvidia_smi.table import Table
+from jobreport.readers.nvidia_smi import headed, table
+from jobreport.readers.nvidia_smi.table import Block, Table, Texts, columns_of
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Iterator
+
+    from jobreport.readers.nvidia_smi.table import Skipped
 
 HEADER = "timestamp, index, host, utilization.gpu [%]\n"
+
+
+def tables(text: str) -> Iterator[Table | Skipped]:
+    """Of a text of a few blocks."""
+    lines = text.removesuffix("\n").split("\n")
+    blocks = [Block(line=i + 1, lines=lines[i : i + 7]) for i in range(0, len(lines), 7)]
+    return headed.tables(blocks, ())
+
+
+def cells(column: Texts) -> list[str]:
+    return [column.distinct[i] for i in column.code]
+
+
 CELLS = st.text("0123456789.-+eEinfaNx %[/]'_\x0b\x00é", max_size=6) | st.sampled_from(
     ["007", "1e400", "True", "nan", "", " ", "0x1F", "123456789012345678901234567890"]
 )
@@ -30,24 +44,30 @@ def test_cells_are_those_between_the_separators(separator: str, rows: list[list[
     sound = [row for row in rows if "".join(row).strip()]
     text = "\n".join(separator.join(row) for row in [[*names], *sound]) + "\n"
 
-    found = list(tables(text, ()))
+    found = list(tables(text))
 
-    cells = [[column.distinct[i] for i in column.code] for part in found for column in part.columns]  # type: ignore[union-attr]
-    assert cells == [list(column) for column in zip(*sound, strict=True)]
+    tables_ = [part for part in found if isinstance(part, Table)]
+    assert [row for part in tables_ for row in zip(*map(cells, part.columns), strict=True)] == [
+        *map(tuple, sound)
+    ]
+    assert [line for part in tables_ for line in part.lines.tolist()] == [i + 2 for i in range(len(sound))]
 
 
 def test_headers_in_turn_are_tables_in_turn() -> None:
     text = "index,utilization.gpu [%]\n0,50 %\nutilization.gpu [%],index\n50 %,0\n" * 50
 
-    found = list(tables(text, ()))
+    found = list(tables(text))
 
     assert len(found) == 100
     assert all(isinstance(part, Table) for part in found)
 
 
-def test_very_many_rows_are_several_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(headed, "_ROWS", 4)
+@given(st.lists(st.text("ab,\u00e9", max_size=20), min_size=100, max_size=300), st.integers(0, 32))
+def test_cells_of_many_rows(rows: list[str], tries: int) -> None:
+    rows = [row.replace(",", "") for row in rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "_TRIES", tries)
+        found = columns_of([f"{row},{row[:1]}" for row in rows], ",", 2)
 
-    found = list(tables("timestamp,utilization.gpu\n" + "1700000000,50\n" * 10, ()))
-
-    assert [len(part.columns[0].code) for part in found if isinstance(part, Table)] == [4, 4, 2]
+    assert [cells(column) for column in found] == [rows, [row[:1] for row in rows]]
+    assert all(len({*column.distinct}) == len(column.distinct) for column in found)

@@ -103,15 +103,16 @@ def slow_values(lines: list[str]) -> list[list[float]]:
 def test_compressed_data_without_end_costs_what_comes_behind_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_files, "_MAX_TEXT", 1 << 18)
-    bomb = gzip.compress((sample(1) + "\n").encode() + b"\n" * (4 << 20))
+    monkeypatch.setattr(text_files, "_MAX_TEXT", 3 << 20)
+    bomb = gzip.compress((sample(1) + "\n").encode() + b"\n" * (5 << 20))
     assert len(bomb) * 200 < 3 << 20
 
     job, quality = read(tmp_path, {f"{FILE}.gz": bomb})
     assert values(job) == [[1.0]]
-    assert remarks(quality)[CUT].place == f"{FILE}.gz"
-    with pytest.raises(text_files.DamagedError):
-        assert sum(map(len, text_files.chunks(tmp_path / f"{FILE}.gz"))) < 3 << 20
+    reason = "larger than the limit of 3 MiB when unpacked; what comes before is used"
+    assert remarks(quality)[reason].place == f"{FILE}.gz"
+    with pytest.raises(text_files.TooLargeError):
+        assert sum(map(len, text_files.chunks(tmp_path / f"{FILE}.gz"))) <= 4 << 20
 
 
 # Lines

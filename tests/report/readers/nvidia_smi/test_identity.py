@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.nvidia_smi.hosts import logs_by_host
-from jobreport.readers.nvidia_smi.logs import Log
-from jobreport.readers.nvidia_smi.rows import Rows
+from jobreport.readers.nvidia_smi.identity import Entry, Seen, machines_of
+from jobreport.readers.nvidia_smi.rows import GPU
 from jobreport.readers.registry import read_job
 from jobreport.readers.tally import Tally
 from jobrules.model import Metric
@@ -123,31 +120,25 @@ def test_machines(tmp_path: Path, case: str) -> None:
 
 def test_many_logs_take_little_time() -> None:
     hosts = 10_000
-    none = np.zeros(2, np.int64)
-    rows = Rows(
-        time_us=np.arange(2),
-        kind="zoned",
-        gpus=("gpu0",),
-        gpu=none,
-        hosts=(),
-        host=none,
-        uuids=frozenset(),
-        values={},
-    )
-    logs = [
-        Log(
+    seen = (Seen(gpu=GPU(name="gpu0"), first_us=0, last_us=1),)
+    table = [
+        Entry(
+            number=2 * n + named,
             file=SourceFile(name="gpu.csv" if named else f"{n}.csv", place=""),
             host=f"n{n}" if named else "",
-            rows=replace(rows, values={Metric.GPU_UTILIZATION: np.array([5.0, n])}),
+            writer=0,
+            gpus=seen,
+            measures=frozenset([Metric.GPU_UTILIZATION]),
+            rows=2,
         )
-        for named in (True, False)
         for n in range(hosts)
+        for named in (False, True)
     ]
     begin = time.process_time()
 
-    found = logs_by_host(logs, Tally())
+    found = machines_of(table, Tally())
 
-    assert len(found) == len(logs)
+    assert len(found) == len(table)
     # All pairs of them would take minutes.
     assert time.process_time() - begin < 10
 

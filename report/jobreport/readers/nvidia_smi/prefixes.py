@@ -1,0 +1,106 @@
+"""Who wrote a line, and when, by what a launcher puts in front of each."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobrules.model import IntArray
+
+_DATE, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(?:\.\d+)?"
+_ZONED = rf"{_DATE}T{_CLOCK}(?:Z|[-+]\d\d:?\d\d)"
+_MONTH = r"[A-Z][a-z]{2} [ \d]\d"
+#: What launchers and collectors of logs put in front of each line: groups ``host`` or ``task``, and ``time``.
+PREFIXES = tuple(
+    map(
+        re.compile,
+        (
+            # srun --label
+            r"\s*(?P<task>\d{1,6}): ",
+            # torchrun, mpirun --tag-output
+            r"\[(?P<task>(?:rank|default|[a-z_]*)\d{1,6})\]:\s?",
+            r"\[\d+,(?P<task>\d{1,6})\]<std(?:out|err)>:\s?",
+            # Ray
+            r"\((?:\S+ )?pid=\d+(?:, ip=(?P<host>[\w.:-]+))?\) ",
+            # kubectl logs --prefix, docker compose
+            r"\[pod/(?P<host>[^\]\s]+)\] ",
+            r"(?P<host>[\w.-]+)\s+\| ",
+            # journalctl, in both its forms, kubectl logs --timestamps, ts
+            rf"(?P<time>{_MONTH} {_CLOCK}|{_ZONED}) (?P<host>[\w.-]+) [^\s:\[]+(?:\[\d+\])?: ",
+            rf"(?P<time>{_ZONED}) ",
+            rf"(?P<time>{_MONTH} {_CLOCK}) ",
+            rf"\[?(?P<time>{_DATE}[ T]{_CLOCK})\]? ",
+            # pdsh, clush
+            r"(?P<host>[A-Za-z][\w.-]*): ",
+        ),
+    )
+)
+
+
+class Written(Struct, frozen=True, kw_only=True, eq=False):
+    """Lines of one writer."""
+
+    lines: list[str]
+    #: (n,) number of each in its file, from 1.
+    numbers: IntArray
+    #: When each was written; empty if nothing in front of it says so.
+    times: list[str] = field(default_factory=list)
+    #: The machine or the task of the writer; empty if nothing names it.
+    host: str = ""
+
+    def joined(self, more: Written) -> Written:
+        """These lines and the next ones."""
+        return Written(
+            lines=[*self.lines, *more.lines],
+            numbers=np.concatenate([self.numbers, more.numbers]),
+            times=[*self.times, *more.times],
+            host=self.host,
+        )
+
+    def part(self, begin: int, end: int) -> Written:
+        """The lines from one place up to another."""
+        return Written(
+            lines=self.lines[begin:end],
+            numbers=self.numbers[begin:end],
+            times=self.times[begin:end],
+            host=self.host,
+        )
+
+
+def by_writer(
+    lines: Sequence[str], numbers: IntArray, prefix: re.Pattern[str]
+) -> tuple[dict[str, Written], list[int]]:
+    """The lines of each writer without what stands in front of them, and the places of lines without a writer."""
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    texts: list[str] = []
+    times: list[str] = []
+    others: list[int] = []
+    for place, line in enumerate(lines):
+        match = prefix.match(line)
+        said = match.groupdict() if match else {}
+        texts.append(line[match.end() :] if match else line)
+        times.append(said.get("time") or "")
+        (places[_writer(said)] if match else others).append(place)
+    found = {
+        name: Written(
+            lines=[texts[i] for i in some],
+            numbers=numbers[some],
+            times=[times[i] for i in some] if "time" in prefix.groupindex else [],
+            host=name,
+        )
+        for name, some in places.items()
+    }
+    return found, others
+
+
+def _writer(said: Mapping[str, str | None]) -> str:
+    """The machine of a line, else its task."""
+    task = said.get("task") or ""
+    return said.get("host") or (f"task-{task}" if task.isdigit() else task)

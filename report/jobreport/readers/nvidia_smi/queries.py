@@ -1,0 +1,103 @@
+"""Columns of a log without a header line, from the command that wrote it: ``--query-gpu=…`` in a script next to it."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from jobreport.readers import text_files
+from jobreport.readers.nvidia_smi import columns as says
+from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE
+from jobreport.readers.nvidia_smi.columns import column
+from jobreport.readers.nvidia_smi.measured import Measured
+from jobreport.readers.nvidia_smi.table import Texts
+from jobreport.readers.nvidia_smi.times import is_date
+from jobreport.readers.tally import UnusableError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.readers.base import SourceFile
+
+_SUFFIXES = (".sh", ".sbatch", ".slurm", ".py", ".ipynb", ".yaml", ".yml", ".md", ".log")
+_MAX_SCRIPT = 1 << 20
+_QUERY = re.compile(rb"--query-gpu=[\\\"']{0,2}([a-z][a-z0-9_.]*(?:, ?[a-z][a-z0-9_.]*)+)")
+#: Share of the rows in which a cell may be damaged.
+_DAMAGED = 0.01
+_FORMS = {
+    says.INDEX: re.compile(r"[0-9]{1,3}"),
+    says.UUID: re.compile(r"GPU-[0-9a-f-]+"),
+    says.BUS: re.compile(r"[0-9A-Fa-f:]+\.[0-9A-Fa-f]"),
+}
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """A command."""
+
+    names: tuple[str, ...]
+    #: Path of the script.
+    file: str
+
+
+class Queries:
+    """The commands in all scripts of a job directory."""
+
+    def __init__(self, files: Sequence[SourceFile] = ()) -> None:
+        """``files`` are all of the directory; scripts among them are read when a log needs them."""
+        self._scripts = [
+            file for file in sorted(files) if file.name.endswith(_SUFFIXES) and file.size <= _MAX_SCRIPT
+        ]
+
+    @cached_property
+    def _all(self) -> list[Query]:
+        return [
+            Query(names=tuple(name.strip() for name in found.decode().split(",")), file=file.name)
+            for file in self._scripts
+            for found in _QUERY.findall(_content(file))
+        ]
+
+    def of(self, beginning: str) -> Query | None:
+        """The command that wrote a log without a header line.
+
+        It has as many names as the log has columns, other commands with as many have the same names, and the cells are
+        possible for their names.
+        """
+        rows = [line.split(",") for line in beginning.split("\n")[:-1] if "," in line]
+        if not rows or not any(map(is_date, rows[0])):
+            return None
+        found = [query for query in self._all if len(query.names) == len(rows[0])]
+        if len({query.names for query in found}) != 1:
+            return None
+        whole = [row for row in rows if len(row) == len(rows[0])]
+        possible = all(map(_is_possible, found[0].names, map(Texts.of, zip(*whole, strict=True))))
+        return found[0] if possible else None
+
+
+def _content(file: SourceFile) -> bytes:
+    try:
+        return text_files.content(file.path, _MAX_SCRIPT)
+    except UnusableError:
+        return b""
+
+
+def _is_possible(name: str, texts: Texts) -> bool:
+    """Whether the cells of a column are such as the tool writes for a name."""
+    meaning = column(name)
+    rows = len(texts.code)
+    if meaning is None:
+        return True
+    if meaning.metric:
+        measured = Measured(name, meaning, meaning.metric)
+        measured.keep(measured.read(texts, np.arange(rows)), np.ones(rows, np.bool_), 0)
+        measured.finish(rows)
+        wrong = rows if measured.unit.code else measured.lost.get(IMPLAUSIBLE, (0,))[0]
+    else:
+        stripped = [text.strip() for text in texts.distinct]
+        form = _FORMS.get(meaning.says)
+        is_right = is_date if meaning.says == says.TIME else form.fullmatch if form else bool
+        wrong = sum(not is_right(stripped[code]) for code in texts.code.tolist())
+    return wrong <= _DAMAGED * rows

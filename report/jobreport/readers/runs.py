@@ -1,0 +1,97 @@
+"""The runs of a recording: a log goes on where it ended, a day or half a year later.
+
+Only logs are split. A job with samples or events of its own is one job, however long it was interrupted.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from jobreport.errors import UsageError
+from jobreport.readers.implausible_times import restricted
+from jobreport.remarks import Run
+from jobrules.model import SECOND_US
+from jobrules.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from jobreport.readers.grouping import Piece
+    from jobreport.tables.engine import Engine
+    from jobrules.model import IntArray, Job
+
+#: A number from 1, or all; None for the newest.
+Choice: TypeAlias = int | Literal["all"] | None
+
+#: A shorter pause separates no runs, nor does one of at most this share of the measured time.
+_PAUSE_US, _PAUSE_SHARE = 3600 * SECOND_US, 0.5
+#: Fewer moments are no run: somebody tried the command, or a date is damaged.
+_MIN_MOMENTS = 10
+
+#: First and last time of samples without a long pause, and in how many moments they were taken.
+_Stretch: TypeAlias = tuple[int, int, int]
+
+
+def chosen_run(pieces: list[Piece], engine: Engine, choice: Choice) -> tuple[list[Piece], tuple[Run, ...]]:
+    """The pieces of the run that is reported, and all runs; none for a recording without a pause that separates runs.
+
+    Raises ``UsageError`` for the number of a run that is not there.
+    """
+    split = _split(_stretches(pieces, engine)) if _logs_only(pieces) else []
+    found = [(first, last) for first, last, moments in split if moments >= _MIN_MOMENTS]
+    if isinstance(choice, int) and choice > max(len(found), 1):
+        raise UsageError(f"--run {choice}: the recording has {count(max(len(found), 1), 'run')}.")
+    if len(split) < 2 or not found:
+        return pieces, ()
+    number = len(found) if choice is None else choice
+    runs = [
+        Run(start_us=first, end_us=last, reported=number in ("all", place))
+        for place, (first, last) in enumerate(found, start=1)
+    ]
+    spans = [(run.start_us, run.end_us) for run in runs if run.reported]
+    of_nodes = {facts.node: spans for piece in pieces for facts in piece.facts}
+    code = "times.other_run" if len(found) > 1 else "times.no_run"
+    return [restricted(piece, of_nodes, engine, code) for piece in pieces], tuple(runs)
+
+
+def _logs_only(pieces: Sequence[Piece]) -> bool:
+    return not any(piece.group.reader.names_machines for piece in pieces if piece.facts)
+
+
+def _split(stretches: Sequence[_Stretch]) -> list[_Stretch]:
+    """The stretches, joined over pauses that separate no runs."""
+    measured_us = sum(last - first for first, last, _ in stretches)
+    runs = list(stretches[:1])
+    for before, (first, last, moments) in pairwise(stretches):
+        if first - before[1] > _PAUSE_SHARE * measured_us:
+            runs.append((first, last, moments))
+        else:
+            start, _, known = runs.pop()
+            runs.append((start, last, known + moments))
+    return runs
+
+
+def _stretches(pieces: Sequence[Piece], engine: Engine) -> list[_Stretch]:
+    """When samples of any node were taken, in the order of time."""
+    handles = [([handle], ()) for piece in pieces for handle in piece.handles]
+    found: list[_Stretch] = []
+    for first, last, moments in sorted(one for some in engine.ask(_of_tables, handles) for one in some):
+        if found and first - found[-1][1] <= _PAUSE_US:
+            start, end, known = found.pop()
+            found.append((start, max(end, last), max(known, moments)))
+        else:
+            found.append((first, last, moments))
+    return found
+
+
+def _of_tables(jobs: Sequence[Job]) -> list[_Stretch]:
+    return [one for job in jobs for panel in job.panels for one in _of_times(panel.time_us)]
+
+
+def _of_times(time_us: IntArray) -> Iterable[_Stretch]:
+    starts = np.flatnonzero(np.diff(time_us, prepend=time_us[0] - _PAUSE_US - 1) > _PAUSE_US)
+    ends = np.append(starts[1:], len(time_us))
+    return zip(time_us[starts].tolist(), time_us[ends - 1].tolist(), (ends - starts).tolist(), strict=True)
