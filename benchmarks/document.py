@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.jobs import HOURS, JOBS
+from benchmarks.logs import HOSTILE
 from benchmarks.stages import STAGES
 
 if TYPE_CHECKING:
@@ -114,6 +115,21 @@ def goals(results: Results) -> Iterator[Goal]:
         unit=" s",
         measured=results.median("minutes", "help", "wall_s"),
     )
+    log = {facts.job: facts.log_bytes for facts in results.jobs}.get("log", 0)
+    cpu_s = results.median("log", "panels", "cpu_s")
+    yield Goal(
+        text="GPU log → panels: CPU time for 100 MB",
+        bound=1.5,
+        unit=" s",
+        measured=cpu_s / log * 1e8 if log and cpu_s is not None else None,
+    )
+    peaks = [run.peak_bytes for kind in HOSTILE for run in results.of("hostile", kind)]
+    yield Goal(
+        text="GPU logs that are made to hurt: peak memory",
+        bound=300,
+        unit=" MB",
+        measured=max(peaks) / 1e6 if all(results.of("hostile", kind) for kind in HOSTILE) else None,
+    )
     stages = ("json", "all", "static")
     peaks = [run.peak_bytes for stage in stages for run in results.of(LARGEST, stage)]
     yield Goal(
@@ -215,8 +231,9 @@ def _job(results: Results, facts: Facts) -> Iterator[str]:
     job = JOBS[facts.job]
     kinds = ((facts.samples, "samples", facts.sample_bytes), (facts.events, "events", facts.trace_bytes))
     held = [f"{count:,} {kind} in {_megabytes(size)} MB" for count, kind, size in kinds if count]
+    held += [f"{_megabytes(facts.log_bytes)} MB of logs"] * bool(facts.log_bytes)
     yield f"### {job.title}"
-    yield f"{' and '.join(held)}; {facts.files:,} files."
+    yield "; ".join((" and ".join(held), f"{facts.files:,} files.")).removeprefix("; ")
     rows = []
     for stage in job.stages:
         if runs := results.of(job.name, stage):
@@ -255,7 +272,7 @@ def _left_out(results: Results) -> Iterator[str]:
 
 
 def _repeat(results: Results) -> str:
-    disk = sum(facts.sample_bytes + facts.trace_bytes for facts in results.jobs) / 1e9
+    disk = sum(facts.sample_bytes + facts.trace_bytes + facts.log_bytes for facts in results.jobs) / 1e9
     minutes = sum(run.wall_s for run in results.runs) / 60
     return f"""\
 `make bench` makes the jobs with `sample_data/generate.py` in `build/bench`, where they are kept, runs every stage as

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from benchmarks.logs import HOSTILE
 from benchmarks.results import Facts
 
 GENERATOR = Path(__file__).parents[1] / "sample_data" / "generate.py"
+LOGS = Path(__file__).with_name("logs.py")
 HOURS = (1, 4, 12, 24)
 
 
@@ -23,7 +25,7 @@ class Job:
 
     name: str
     title: str
-    #: Of the generator.
+    #: Of the program that makes it.
     options: str
     #: Names in ``stages.STAGES``, the first one reads the files into the cache.
     stages: tuple[str, ...]
@@ -34,6 +36,8 @@ class Job:
     minutes: float
     #: Run once, and not with ``--quick``.
     large: bool = False
+    #: Makes it.
+    program: Path = GENERATOR
 
 
 def _hours(hours: int) -> Job:
@@ -71,6 +75,26 @@ JOBS = {
             minutes=2,
         ),
         Job(
+            name="log",
+            title="GPU log: 2 GB, 8 GPUs at 1 s",
+            options="make honest",
+            stages=("cat", "pandas", "panels", "json"),
+            reference="pandas",
+            gigabytes=2,
+            minutes=15,
+            program=LOGS,
+        ),
+        Job(
+            name="hostile",
+            title="GPU logs that are made to hurt",
+            options="make hostile",
+            stages=tuple(HOSTILE),
+            reference="sparse",
+            gigabytes=2,
+            minutes=5,
+            program=LOGS,
+        ),
+        Job(
             name="nodes-16",
             title="16 nodes × 8 GPUs × 24 h at 1 s, with steps",
             options="--nodes 16 --gpus 8 --cores 32 --duration 24h --interval 1000",
@@ -84,10 +108,10 @@ JOBS = {
 }
 
 
-def generator() -> str:
-    """A digest of the program that makes the jobs."""
+def generator(job: Job) -> str:
+    """A digest of the program that makes a job."""
     digest = hashlib.sha256()
-    for path in sorted(GENERATOR.parent.rglob("*.py")):
+    for path in sorted(GENERATOR.parent.rglob("*.py")) if job.program == GENERATOR else [job.program]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
@@ -100,7 +124,7 @@ def made(job: Job, folder: Path) -> Facts:
     complete = folder / f"{job.name}.json"
     if complete.exists():
         facts = msgspec.json.decode(complete.read_bytes(), type=Facts)
-        if (facts.options, facts.generator) == (job.options, generator()):
+        if (facts.options, facts.generator) == (job.options, generator(job)):
             return facts
         complete.unlink()
         shutil.rmtree(folder / job.name)
@@ -109,7 +133,7 @@ def made(job: Job, folder: Path) -> Facts:
         sys.exit(f"{job.name} takes about {job.gigabytes:g} GB and {folder} has {free / 1e9:.1f} GB left.")
     part = folder / f"{job.name}.part"
     shutil.rmtree(part, ignore_errors=True)
-    subprocess.run([sys.executable, str(GENERATOR), *job.options.split(), "--out", str(part)], check=True)
+    subprocess.run([sys.executable, str(job.program), *job.options.split(), "--out", str(part)], check=True)
     part.rename(folder / job.name)
     facts = _counted(job, folder / job.name)
     complete.write_bytes(msgspec.json.encode(facts))
@@ -118,6 +142,7 @@ def made(job: Job, folder: Path) -> Facts:
 
 def _counted(job: Job, directory: Path) -> Facts:
     files = samples = sample_bytes = events = trace_bytes = 0
+    logs = [*directory.rglob("*.csv*")]
     for path in directory.rglob("*.json"):
         content = path.read_bytes()
         files += 1
@@ -130,10 +155,11 @@ def _counted(job: Job, directory: Path) -> Facts:
     return Facts(
         job=job.name,
         options=job.options,
-        generator=generator(),
-        files=files,
+        generator=generator(job),
+        files=files + len(logs),
         samples=samples,
         sample_bytes=sample_bytes,
         events=events,
         trace_bytes=trace_bytes,
+        log_bytes=sum(path.stat().st_size for path in logs) if job.name == "log" else 0,
     )

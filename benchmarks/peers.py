@@ -59,6 +59,16 @@ def polars(directory: str) -> None:
     print(made.collect().height, "groups")
 
 
+def pandas(directory: str) -> None:
+    """Read a log of nvidia-smi, with its times as such."""
+    import pandas as library
+
+    (log,) = Path(directory).glob("*.csv")
+    table = library.read_csv(log, skipinitialspace=True)
+    table["timestamp"] = library.to_datetime(table["timestamp"], format="%Y/%m/%d %H:%M:%S.%f")
+    print(len(table), "rows")
+
+
 def papermill() -> None:
     """Run an empty notebook: its kernel starts and imports what a report's would."""
     import papermill as library
@@ -85,7 +95,7 @@ def notebook() -> None:
     Path("run.html").write_text(html, "utf-8")
 
 
-PEERS = {one.__name__: one for one in (duckdb, polars, papermill, notebook)}
+PEERS = {one.__name__: one for one in (duckdb, polars, pandas, papermill, notebook)}
 
 if __name__ == "__main__":
     PEERS[sys.argv[1]](*sys.argv[2:])

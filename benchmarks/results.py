@@ -24,6 +24,7 @@ class Facts:
     sample_bytes: int
     events: int
     trace_bytes: int
+    log_bytes: int = 0
     #: Digest of the generator's program.
     generator: str = ""
 

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.logs import HOSTILE
 from benchmarks.processes import FailedError, cost
 from benchmarks.results import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LOGS = str(Path(__file__).with_name("logs.py"))
 PEERS = str(Path(__file__).with_name("peers.py"))
 REPORT = (sys.executable, "-m", "jobreport.cli")
 #: Seconds for a scheduler and its workers to find each other.
@@ -27,7 +29,7 @@ PATIENCE_S = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A command; ``JOB`` in it stands for the job directory."""
+    """A command; ``JOB`` at the beginning of a word stands for the job directory."""
 
     title: str
     command: tuple[str, ...]
@@ -37,8 +39,8 @@ class Stage:
     workers: int = 0
 
 
-def _report(title: str, *options: str, workers: int = 0) -> Stage:
-    command = (*REPORT, "--job-dir", "JOB", "--out", "report", "--quiet", *options)
+def _report(title: str, *options: str, workers: int = 0, job: str = "JOB") -> Stage:
+    command = (*REPORT, "--job-dir", job, "--out", "report", "--quiet", *options)
     return Stage(title=title, command=command, needs="distributed" if workers else "", workers=workers)
 
 
@@ -49,10 +51,23 @@ def _peer(title: str, *arguments: str, needs: str = "") -> Stage:
 STAGES = {
     "cat": Stage(
         title="cat all files to nowhere",
-        command=("find", "JOB", "-name", "*.json", "-exec", "cat", "{}", "+"),
+        command=("find", "JOB", "-type", "f", "-exec", "cat", "{}", "+"),
     ),
     "duckdb": _peer("DuckDB, bare aggregate", "duckdb", "JOB"),
     "polars": _peer("polars, bare aggregate of the samples", "polars", "JOB", needs="polars"),
+    "pandas": _peer("pandas, read_csv and to_datetime", "pandas", "JOB", needs="pandas"),
+    "panels": Stage(title="GPU log → panels", command=(sys.executable, str(LOGS), "read", "JOB")),
+    **{
+        kind: _report(
+            f"make-report, {title}",
+            "--formats",
+            "json",
+            job={"tar-archive": "JOB/tar-archive/job.tgz", "zip-archive": "JOB/zip-archive/job.zip"}.get(
+                kind, f"JOB/{kind}"
+            ),
+        )
+        for kind, title in HOSTILE.items()
+    },
     "papermill": _peer("papermill, a kernel that imports Bokeh and pandas", "papermill"),
     "notebook": _peer("the same, and one nbconvert export", "notebook"),
     "help": Stage(title="make-report --help", command=(*REPORT, "--help")),
@@ -75,7 +90,9 @@ def missing(name: str) -> str:
 def run(job: str, name: str, directory: Path, scratch: Path) -> Run:
     """Run a stage on a job directory, in an empty folder; raises ``FailedError``."""
     stage = STAGES[name]
-    command = [str(directory) if word == "JOB" else word for word in stage.command]
+    command = [
+        str(directory) + word[3:] if word.partition("/")[0] == "JOB" else word for word in stage.command
+    ]
     if stage.workers:
         with _cluster(stage.workers, scratch) as address:
             spent = cost([*command, "--dask", address], scratch)

@@ -41,6 +41,7 @@ from jobreport.errors import NothingReadableError
 from jobreport.readers import archive, text_files
 from jobreport.readers.base import Found, Reader, SourceFile
 from jobreport.readers.debugger_results import rule_results
+from jobreport.readers.nvidia_smi import lines as smi_lines
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles import marshalled
@@ -196,6 +197,8 @@ def _check_log(data: bytes) -> None:
     files = _written({_LOG: data})
     found = _read(NvidiaSmi(), files)
     assert _comparable(found) == _comparable(_read(NvidiaSmi(), files))
+    with mock.patch.object(smi_lines, "_PIECE", 100):
+        in_blocks = _read(NvidiaSmi(), files)
     for panel in found.panels:
         assert (np.diff(panel.time_us) > 0).all()
         assert (np.diff(panel.snapshot) > 0).all()
@@ -204,9 +207,10 @@ def _check_log(data: bytes) -> None:
         assert known.any(axis=1).all()
         assert (panel.values[known] >= 0).all()
         assert np.isfinite(panel.values[known]).all()
-    rows = smi_rows_reference.rows(data) if found.quality.files or found.quality.remarks else None
-    if rows is not None:
-        assert found.quality.rows + _count(found.quality.remarks, "rows") == rows, (found.quality, rows)
+    for quality in (found.quality, in_blocks.quality):
+        rows = smi_rows_reference.rows(data) if quality.files or quality.remarks else None
+        if rows is not None:
+            assert quality.rows + _count(quality.remarks, "rows") == rows, (quality, rows)
     _assert_printable(
         [*(panel.node for panel in found.panels), *(d for p in found.panels for d in p.devices)]
     )
@@ -254,7 +258,9 @@ def _in_pieces(path: Path) -> Iterator[bytes]:
         yield from (chunk[at : at + 100] for at in range(0, len(chunk), 100))
 
 
-_SMALL = SimpleNamespace(chunks=_in_pieces, DamagedError=text_files.DamagedError)
+_SMALL = SimpleNamespace(
+    chunks=_in_pieces, DamagedError=text_files.DamagedError, TooLargeError=text_files.TooLargeError
+)
 
 
 def _rows_of(events: Events) -> Iterator[Event]:

@@ -1,80 +1,86 @@
 """How many rows stand in a log of nvidia-smi, counted line by line.
 
-A *row* is a line that is not blank, names no columns, and does not begin with ``#`` in front of any header or under
-one that does; a last line without an end is one, whatever it holds. Lines with columns of several GPUs (``gpu0_util``)
-are several. What a name of a column means is the reader's word (``nvidia_smi.columns``, held by its tests).
+A *row* is a line that is not blank, names no columns, is no date and no banner, and does not begin with ``#`` in front
+of any header or under one that does; a last line without an end is one, whatever it holds. Lines with columns of
+several GPUs (``gpu0_util``) are several. What a name of a column means, what is a date, and what launchers put in front
+of lines is the reader's word (``nvidia_smi.columns``, ``times``, ``prefixes``, held by their tests).
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from fuzz.sample_rows_reference import unpacked
 from jobreport.readers.nvidia_smi.columns import columns
+from jobreport.readers.nvidia_smi.prefixes import PREFIXES
+from jobreport.readers.nvidia_smi.times import is_date
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_RULE = "-=+*#~_<>[]|: \t"
+_BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78A-Z])")
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]")
-#: In forms of logs whose rows are not lines.
-_OTHER_FORMS = ("| NVIDIA-SMI ", "NVSMI LOG", "<nvidia_smi_log", '"query_time"', " MB |")
+#: In forms of logs whose rows are not lines, and in one whose columns have no metric.
+_OTHER_FORMS = ("| NVIDIA-SMI ", "NVSMI LOG", "<nvidia_smi_log", '"query_time"', " MB |", "retired_pages.")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
-#: A time without other cells, which may be that of the rows below.
-_TIME_ALONE = re.compile(r"[^,;\t]*[0-9]:[0-9]{2}[^,;\t]*")
-#: A line that begins like a rule or a banner, which is no row of any log.
-_BANNER = re.compile(r"\s*([^\w\s])\1\1[^,;\t]*")
-#: The end of what a launcher puts in front of a line.
-_PREFIX_END = re.compile(r"[]:|)Z0-9] ?(?=[a-zA-Z])")
-_FIRST_CELL = re.compile(r"[^,;\t]*")
 
 
 def rows(content: bytes) -> int | None:
-    """The rows of a log; ``None`` where it may be read in several ways: quotes may join lines, a line be several rows."""
+    """The rows of a log; ``None`` where it may be read in several ways.
+
+    Quotes may join lines, a line may be several rows, a date or a banner may have as many cells as a row, and lines may
+    begin with the name of their writer.
+    """
     unzipped = unpacked(content)
-    # UTF-16 without a byte order mark.
-    if b"\0" in unzipped and unzipped[:2] not in _MARKS:
-        return None
     text = _text(unzipped)
-    # Names of columns without a metric.
-    if "retired_pages." in text or any(one in text for one in _OTHER_FORMS):
+    # UTF-16 without a byte order mark may begin in the middle of a character.
+    if any(one in text for one in _OTHER_FORMS) or (b"\0" in unzipped and unzipped[:2] not in _MARKS):
         return None
     *lines, last = text.split("\n")
     if '"' in text or any(_GPU_IN_NAME.search(line) for line in lines if _names_columns(line)):
         return None
-    if any(map(_is_unclear, lines)):
+    if any(_names_columns(line[match.end() :]) for line in lines for match in _prefixed(line)):
         return None
     found, notes = 0, True
     for line in lines:
         if _names_columns(line):
             notes = line.startswith("#")
-        elif line.strip() and not (notes and line.startswith("#")):
+        elif not line.strip() or (notes and line.startswith("#")):
+            continue
+        elif is_date(line.strip(_RULE)) or _BANNER.fullmatch(line):
+            if set(line.strip()) & set(",;\t -"):
+                return None
+        else:
             found += 1
     return found + bool(last.strip())
-
-
-def _is_unclear(line: str) -> bool:
-    """Whether it is a time or a banner, or names columns behind something else or with blanks between them."""
-    cells = _FIRST_CELL.match(line)
-    ends = [found.end() for found in _PREFIX_END.finditer(cells[0])] if cells else []
-    return (
-        bool(_TIME_ALONE.fullmatch(line) or _BANNER.fullmatch(line))
-        or any(_names_columns(line[end:]) for end in ends[:8])
-        or (not _names_columns(line) and _names_columns(re.sub(r" {2,}", ";", line.strip())))
-    )
 
 
 def _text(content: bytes) -> str:
     content = content.removeprefix(b"\xef\xbb\xbf")
     mark, encoding = next(((m, e) for m, e in _MARKS.items() if content.startswith(m)), (b"", "utf-8"))
     text = content[len(mark) :].decode(encoding, "replace").replace("\0", "").lstrip("\ufeff")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return _ANSI.sub("", text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _prefixed(line: str) -> Iterator[re.Match[str]]:
+    return filter(None, (prefix.match(line) for prefix in PREFIXES))
 
 
 @lru_cache(4096)
 def _names_columns(line: str) -> bool:
-    if line[:1].isdigit():
+    if line.lstrip()[:1].isdigit():
         return False
-    blanks = line.startswith("#") and not set(",;\t") & set(line)
-    fields = line.lstrip("#").split() if blanks else line.lstrip("#").split(max(",;\t", key=line.count))
+    if set(",;\t") & set(line):
+        fields = line.lstrip("#").split(max(",;\t", key=line.count))
+    elif line.startswith("#"):
+        fields = line.lstrip("#").split()
+    else:
+        fields = re.split(r"\s\s+", line.strip()) if "|" not in line else []
     known = [found for found in columns([name.strip() for name in fields]) if found]
     return (
         2 <= len(fields) <= 256

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.model import FloatArray, IntArray, Metric, Panel, natural_key
+from jobrules.model import BoolArray, FloatArray, IntArray, Metric, Panel, natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,12 +117,17 @@ def _fitting(columns: list[_Column]) -> list[_Column]:
     """
     if len(columns) <= MOST_CELLS:
         return columns
+    if int(np.count_nonzero(_taken(columns))) * len(columns) <= MOST_CELLS * _samples(columns):
+        return columns
+    return sorted(columns, key=lambda column: (-len(column.values), natural_key(column.device)))[:MOST_CELLS]
+
+
+def _taken(columns: list[_Column]) -> BoolArray:
+    """Whether any of the columns has a sample, by the number of the snapshot."""
     taken = np.zeros(1 + max(int(column.snapshot[-1]) for column in columns), np.bool_)
     for column in columns:
         taken[column.snapshot] = True
-    if int(np.count_nonzero(taken)) * len(columns) <= MOST_CELLS * _samples(columns):
-        return columns
-    return sorted(columns, key=lambda column: (-len(column.values), natural_key(column.device)))[:MOST_CELLS]
+    return taken
 
 
 def _panel(node: str, metric: Metric, columns: list[_Column]) -> Panel:
@@ -132,7 +137,7 @@ def _panel(node: str, metric: Metric, columns: list[_Column]) -> Panel:
         snapshot, time_us = first.snapshot, first.time_us
         values = np.stack([column.values for column in columns]).T
     else:
-        snapshot = np.unique(np.concatenate([column.snapshot for column in columns]))
+        snapshot = np.flatnonzero(_taken(columns))
         time_us = np.full(len(snapshot), np.iinfo(np.int64).max)
         values = np.full((len(columns), len(snapshot)), np.nan).T
         for i, column in enumerate(columns):

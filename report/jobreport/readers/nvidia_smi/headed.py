@@ -41,6 +41,7 @@ _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
 _CELL_END = "\x1f"
 #: ``column -t`` puts at least two blanks between columns.
 _WIDE = re.compile(r"\s{2,}")
+_DIGITS = "0123456789"
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
 #: The time as nothing but nvidia-smi writes it.
@@ -277,14 +278,17 @@ class _Writer:
                 continue
             rows += lines[after:place]
             places += range(after, place)
-            row, of_lines = ("", 1) if place in names_columns else header.row_at(lines, place)
+            after = place + 1
+            if place in names_columns:
+                continue
+            row, of_lines = header.row_at(lines, place)
             after = place + of_lines
             if row:
                 rows.append(row)
                 places.append(place)
             elif date := _date_in(lines[place]):
                 dates[len(rows)] = self._date = date
-            elif place not in names_columns:
+            else:
                 self._leave_out(int(written.numbers[place]), lines[place])
         rows += lines[after:end]
         places += range(after, end)
@@ -337,7 +341,8 @@ def _first_header(lines: Sequence[str]) -> _Header | None:
 
 def _candidates(lines: Sequence[str]) -> list[int]:
     """Places of lines that may name columns: rows begin with a time, a number or the name of a GPU."""
-    return [place for place, line in enumerate(lines) if not line.lstrip()[:1].isdigit()]
+    others = [place for place, line in enumerate(lines) if line[:1] not in _DIGITS]
+    return [place for place in others if lines[place].lstrip()[:1] not in _DIGITS]
 
 
 def _header(line: str) -> _Header | None:

@@ -49,7 +49,7 @@ def _block(text: str, line: int, skip: Callable[[Skipped], None], *, cut: bool =
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     lines = text.split("\n")
-    if len(text) > MAX_LINE:
+    if max(map(len, lines)) > MAX_LINE:
         for place, one in enumerate(lines):
             if len(one) > MAX_LINE:
                 skip(Skipped(code=_LONG_LINE, count=1, line=line + place, text=one[:MAX_LINE]))
