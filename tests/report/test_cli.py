@@ -289,3 +289,29 @@ def test_a_run_that_is_stopped_leaves_nothing_half_written(
     assert "Traceback" not in errors
     assert sorted(tmp_path.iterdir()) == [scratch]
     assert not list(scratch.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("chosen", "status", "words"),
+    [
+        (("--run", "1"), 0, "Run 1 of 2. Other runs: 2 (2026-01-04 15:00:00"),
+        (("--run", "all"), 0, "Run all 2 of the recording"),
+        ((), 0, "Run 2 of 2, the newest."),
+        (("--run", "3"), 2, "--run 3: the recording has 2 runs."),
+        (("--run", "0"), 2, "neither all nor the number of a run"),
+        (("--run", "newest"), 2, "neither all nor the number of a run"),
+    ],
+)
+def test_a_run_of_a_log_is_chosen_by_its_number(
+    chosen: tuple[str, ...], status: int, words: str, tmp_path: Path
+) -> None:
+    rows = [f"2026/01/0{day} 15:{i:02}:00.000, 0, 50 %" for day in (3, 4) for i in range(30)]
+    (tmp_path / "gpu.csv").write_text("\n".join(["timestamp, index, utilization.gpu [%]", *rows, ""]))
+
+    done = make_report("--job-dir", tmp_path, "--out", tmp_path / "out", "--formats", "json", *chosen)
+
+    assert done.returncode == status
+    assert words in done.stderr.replace("\xa0", " ")
+    if not status:
+        command = json.loads((tmp_path / "out" / "report.json").read_text())["command"]
+        assert command.endswith(" ".join(chosen))

@@ -28,8 +28,10 @@ _IDENTIFIERS = ("uuid", "bus")
 _WINDOW, _MAX_WINDOWS, _MAX_LOOPS = 32, 4096, 8
 #: Rows of a loop of which fewer show none.
 _MIN_ROWS = 10
-#: Share of windows in which several loops are found, of equal times, and of rows that fit no loop.
-_MIN_SHARE, _MAX_LOST = 0.25, 0.05
+#: Share of windows in which several loops are found, and of rows that fit no loop.
+_MIN_SHARE, _MAX_LOST = 0.1, 0.05
+#: Share of rows with the time of the row before where each time comes twice, or nearly.
+_EQUAL = 0.4
 #: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
 #: are missing, and so many that a single loop would not.
 _EXACT, _MANY_ROWS, _MOST_ROWS = 0.02, 0.8, 0.9
@@ -125,7 +127,7 @@ def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
     base = np.flatnonzero(measured & (gpu == np.bincount(gpu[measured]).argmax()))
     if len(base) < 2 * _MIN_ROWS:
         return one_loop
-    if np.mean(np.diff(time_us[base]) == 0) > _MIN_SHARE:
+    if np.mean(np.diff(time_us[base]) == 0) > _EQUAL:
         raise MixedError
     base_us = np.sort(time_us[base], kind="stable")
     base_us = base_us[np.diff(base_us, prepend=base_us[0] - 1) > 0]
@@ -140,12 +142,12 @@ def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
         return one_loop
     if loop.max() == 0:
         return one_loop
-    changes = np.diff(loop) != 0
-    apart_us = np.quantile(np.diff(base_us)[changes], _MAX_LOST)
+    apart_us = np.quantile(np.diff(base_us)[np.diff(loop) != 0], _MAX_LOST)
     nearest = _nearest(base_us, time_us, np.searchsorted(base_us, time_us))
-    if 2 * np.quantile(np.abs(time_us - base_us[nearest]), 1 - _MAX_LOST) > apart_us:
+    is_near = 2 * np.abs(time_us - base_us[nearest]) < apart_us
+    if np.mean(is_near) < 1 - _MAX_LOST:
         raise MixedError
-    return loop[nearest]
+    return np.where(is_near, loop[nearest], -1)
 
 
 def _interval_and_jitter_us(time_us: IntArray, share: float) -> tuple[int, int]:

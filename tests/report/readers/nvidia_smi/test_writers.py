@@ -199,6 +199,27 @@ def test_an_uneven_loop_is_one(times_s: np.ndarray, tmp_path: Path) -> None:
     assert remarks.keys() == {"zone"}
 
 
+def test_a_loop_faster_than_its_times_show_loses_rows_of_the_same_second_only(tmp_path: Path) -> None:
+    text = text_of([Loop(name="a", interval_s=0.7)], form="%Y/%m/%d %H:%M:%S")
+
+    means, remarks = read(tmp_path, gpu=text)
+
+    assert means["node"] == pytest.approx(A.means(), abs=1)
+    assert remarks["second_row"] == 4 * (120 - 84)
+
+
+def test_rows_without_that_of_the_first_gpu_are_given_to_no_other_machine(tmp_path: Path) -> None:
+    head, *lines = text_of([A, Loop(name="b", gpus=1, first_s=0.4)]).splitlines()
+    # The log lacks a row of GPU 0 here and there.
+    some = [line for i, line in enumerate(lines) if ", 0, " not in line or i % 80 != 40]
+
+    means, remarks = read(tmp_path, gpu="\n".join([head, *some, ""]))
+
+    assert {node: len(gpus) for node, gpus in means.items()} == {"log-1": 4, "log-2": 1}
+    assert means["log-1"] == pytest.approx(A.means(), abs=1)
+    assert remarks["no_writer"] > 0
+
+
 def test_a_log_twice_in_one_file_is_one_machine(tmp_path: Path) -> None:
     means, remarks = read(tmp_path, gpu=(text := text_of([A])) + text.partition("\n")[2])
 
