@@ -888,7 +888,7 @@ FORMS: tuple[Form, ...] = (
          lambda rows: {"amd.txt": "".join(f"GPU: {row.gpu}\n    USAGE:\n        GFX_ACTIVITY: {row.use} %\n        UMC_ACTIVITY: 0 %\n" for row in rows)},
          truth=REFUSED, says="amd-smi"),
     Form("wandb", "an export of W&B", "run.history(stream='system').to_csv('system.csv')",
-         lambda rows: {"system.csv": "_runtime,_timestamp,system.gpu.0.gpu,system.gpu.0.memoryAllocated\n" + "".join(f"{n},{row.at.timestamp():.3f},{row.use},13.5\n" for n, row in enumerate(rows))},
+         lambda rows: {"system.csv": _csv([some[0] for some in moments(rows)], {"_runtime": lambda row: 0, "_timestamp": lambda row: row.at.timestamp()} | {f"system.gpu.{i}.gpu": _of_gpu(rows, i, "use") for i in (0, 1)}, ",")},
          truth=REFUSED, says="W&B"),
     Form("xlsx", "an Excel workbook", "Excel, Save",
          lambda rows: {"gpu.xlsx": archived({"xl/workbook.xml": ""}, "zip")}, truth=REFUSED, says="CSV"),
