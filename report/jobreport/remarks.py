@@ -257,7 +257,7 @@ REMARKS: dict[str, Wording] = {
         "rows",
         "--columns has {columns} names, but rows such as “{row}” have another number of fields",
     ),
-    "nvidia_smi.query": Wording(
+    "nvidia_smi.script": Wording(
         "corrected", "files", "no header line; the columns are those of --query-gpu in {name}"
     ),
     "nvidia_smi.other_fields": Wording(
@@ -310,13 +310,13 @@ REMARKS: dict[str, Wording] = {
         "skipped", "rows", "not samples of GPUs but what --query-{query} lists: processes or memory pages"
     ),
     "nvidia_smi.fraction": Wording(
-        "corrected", "columns", "column {name}: all values are from 0 to 1; read as fractions, times 100%"
+        "corrected", "columns", "column {name}: all values are from 0 to 1; read as fractions, times 100"
     ),
     "nvidia_smi.assumed_unit": Wording(
         "corrected", "columns", "column {name}: no unit in the log; assumed: {measure} in {scale}"
     ),
     "nvidia_smi.use_in_gpu": Wording(
-        "corrected", "columns", "column {name}: no numbers of GPUs; read as GPU utilization in percent"
+        "corrected", "columns", "column {name}: its values are no numbers of GPUs; read as GPU utilization"
     ),
     "nvidia_smi.row_numbers": Wording(
         "dropped", "columns", "more numbers than a node has GPUs: the column numbers rows, not GPUs"
@@ -327,10 +327,10 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.not_activity": Wording(
         "dropped",
         "columns",
-        "column {name}: decimals, which the memory activity of the driver has not; perhaps a share of memory in use",
+        "column {name}: has decimals; the driver reports GPU memory activity in whole percent",
     ),
     "nvidia_smi.impossible_unit": Wording(
-        "dropped", "columns", "column {name}: more than 1 in 100 values is no {measure} in {scale}"
+        "dropped", "columns", "column {name}: over 1 in 100 values cannot be {measure} in {scale}"
     ),
     "nvidia_smi.zone": Wording(
         "corrected", "files", "no time zone in the log; read as {zone} (change with --timezone)"

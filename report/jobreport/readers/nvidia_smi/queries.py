@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,9 +12,7 @@ from msgspec import Struct
 
 from jobreport.readers import text_files
 from jobreport.readers.nvidia_smi import columns as says
-from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE
 from jobreport.readers.nvidia_smi.columns import column
-from jobreport.readers.nvidia_smi.measured import Measured
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import is_date
 from jobreport.readers.tally import UnusableError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.readers.base import SourceFile
+    from jobreport.readers.nvidia_smi.columns import Column
 
 _SUFFIXES = (".sh", ".sbatch", ".slurm", ".py", ".ipynb", ".yaml", ".yml", ".md", ".log")
 _MAX_SCRIPT = 1 << 20
@@ -33,6 +33,11 @@ _FORMS = {
     says.UUID: re.compile(r"GPU-[0-9a-f-]+"),
     says.BUS: re.compile(r"[0-9A-Fa-f:]+\.[0-9A-Fa-f]"),
 }
+
+
+_NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
+#: Numbers as the tool writes them, by the unit of the metric; memory in MiB.
+_HIGHEST = {"%": 100.0, "W": 2e3, "°C": 130.0, "MHz": 5e3, "B": float(1 << 20), "": math.inf}
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -87,17 +92,24 @@ def _content(file: SourceFile) -> bytes:
 def _is_possible(name: str, texts: Texts) -> bool:
     """Whether the cells of a column are such as the tool writes for a name."""
     meaning = column(name)
-    rows = len(texts.code)
     if meaning is None:
         return True
-    if meaning.metric:
-        measured = Measured(name, meaning, meaning.metric)
-        measured.keep(measured.read(texts, np.arange(rows)), np.ones(rows, np.bool_), 0)
-        measured.finish(rows)
-        wrong = rows if measured.unit.code else measured.lost.get(IMPLAUSIBLE, (0,))[0]
-    else:
-        stripped = [text.strip() for text in texts.distinct]
-        form = _FORMS.get(meaning.says)
-        is_right = is_date if meaning.says == says.TIME else form.fullmatch if form else bool
-        wrong = sum(not is_right(stripped[code]) for code in texts.code.tolist())
-    return wrong <= _DAMAGED * rows
+    wrong = [not _is_cell(text.strip(), meaning) for text in texts.distinct]
+    return bool(np.mean(np.array(wrong)[texts.code]) <= _DAMAGED)
+
+
+def _is_cell(text: str, meaning: Column) -> bool:
+    if meaning.says == says.TIME:
+        return is_date(text)
+    if text.startswith(("[", "N/A")):
+        return True
+    if meaning.says in _FORMS:
+        return bool(_FORMS[meaning.says].fullmatch(text))
+    if meaning.metric is None or meaning.bits:
+        return True
+    number, _, unit = text.partition(" ")
+    return (
+        bool(_NUMBER.fullmatch(number))
+        and float(number) <= _HIGHEST[meaning.metric.unit]
+        and unit in ("", "MiB", meaning.metric.unit)
+    )

@@ -172,7 +172,7 @@ class NvidiaSmi:
         form, names = self._form(beginning) or headed, self._columns
         if form is headed and (query := self._query(beginning)):
             names = query.names
-            note("nvidia_smi.query", name=escape_name(query.file, 200))
+            note("nvidia_smi.script", name=escape_name(query.file, 200))
         for part in form.tables(chain(first, lines), names):
             if isinstance(part, Skipped):
                 skip(part)

@@ -46,7 +46,7 @@ def test_the_columns_are_those_of_the_command(name: str, script: str, tmp_path: 
     panels = {panel.metric: panel for panel in job.panels}
     assert set(panels) == {Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL}
     assert panels[Metric.GPU_UTILIZATION].values.tolist() == [[i, i + 10] for i in range(40)]
-    (remark,) = (r for r in quality.sources[0].remarks if r.code == "nvidia_smi.query")
+    (remark,) = (r for r in quality.sources[0].remarks if r.code == "nvidia_smi.script")
     assert remark.fields == {"name": name.replace("_", ".")}
     assert remark.place == "gpu.csv"
 
@@ -96,7 +96,7 @@ def test_given_columns_stand_above_a_command_with_as_many(tmp_path: Path) -> Non
 
     quality = read_directory(job_of(tmp_path, train_sh=commands), columns=given, strict=True).quality
 
-    (remark,) = (r for r in quality.sources[0].remarks if r.code == "nvidia_smi.query")
+    (remark,) = (r for r in quality.sources[0].remarks if r.code == "nvidia_smi.script")
     assert remark.place == "other.csv"
     assert quality.sources[0].rows == len(LOG.splitlines()) + 9
 
@@ -106,6 +106,6 @@ def test_the_header_of_a_log_stands_above_commands(tmp_path: Path) -> None:
 
     job, quality = read_job(job_of(tmp_path, f"{header}\n{LOG}", train_sh=COMMAND), strict=True)
 
-    assert "nvidia_smi.query" not in {r.code for r in quality.sources[0].remarks}
+    assert "nvidia_smi.script" not in {r.code for r in quality.sources[0].remarks}
     (used,) = (panel for panel in job.panels if panel.metric is Metric.GPU_MEMORY_USED)
     assert {*used.values.ravel().tolist()} == {12288.0 * (1 << 20)}
