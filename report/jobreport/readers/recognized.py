@@ -105,5 +105,5 @@ def _names_columns(line: str) -> bool:
     plain = line.lstrip(_MARK)
     names = _SEPARATORS.split(plain) if _SEPARATORS.search(plain) else plain.split()
     known = columns([name.strip(' "') for name in names[:_NAMES]])
-    # A command names columns too.
-    return sum(map(bool, known)) > 1 and "=" not in line
+    # A command and JSON name columns too, and rows may end with a carriage return.
+    return sum(map(bool, known)) > 1 and not {*"={\r"} & {*line}

@@ -34,7 +34,7 @@ from tests.report.readers.nvidia_smi.forms import (
 
 #: Forms that are not yet read as they should be.
 PENDING = frozenset({
-    "two-nodes-shuffled", "date-lines-noheader", "date-lines-no-columns", "dmon-csv",
+    "two-nodes-shuffled",
 })  # fmt: skip
 
 
