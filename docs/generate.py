@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import sys
 import typing
 from enum import StrEnum
 from pathlib import Path
@@ -140,12 +141,21 @@ def _shown(annotation: Any) -> str:
     return text.replace(" | UnsetType", ", if any").replace("|", "or")
 
 
+def forms_page() -> str:
+    """Every form of GPU log that the tests make: what makes it, and what becomes of it."""
+    sys.path.insert(0, str(DOCS.parent))
+    from tests.report.readers.nvidia_smi import forms  # noqa: PLC0415 - not installed
+
+    return forms.page()
+
+
 PAGES = {
     "rules.md": rules_page,
     "report.schema.json": schema,
     "cli.md": command_page,
     "report-json.md": report_page,
     "differences.md": differences.page,
+    "log-forms.md": forms_page,
 }
 
 

@@ -55,6 +55,7 @@ from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
 from jobrules import RULES
 from jobrules.text import NBSP
+from tests.report.readers.nvidia_smi.forms import FORMS, contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -439,7 +440,8 @@ def _of_logs() -> list[bytes]:
         start_us=1_741_080_077_500_000,
         seed=1,
     )
-    return [text for dialect in DIALECTS.values() for _, text in log_files(spec, dialect)]
+    made = [text for dialect in DIALECTS.values() for _, text in log_files(spec, dialect)]
+    return made + [text for form in FORMS for text in contents(form.write(form.rows[:8])).values()]
 
 
 def _of_traces() -> list[bytes]:

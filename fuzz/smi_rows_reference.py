@@ -25,8 +25,8 @@ _BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78A-Z])")
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 _GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]")
-#: In forms of logs whose rows are not lines.
-_OTHER_FORMS = ("| NVIDIA-SMI ", "NVSMI LOG", "<nvidia_smi_log", '"query_time"', " MB |")
+#: In forms of logs whose rows are not lines, and in one whose columns have no metric.
+_OTHER_FORMS = ("| NVIDIA-SMI ", "NVSMI LOG", "<nvidia_smi_log", '"query_time"', " MB |", "retired_pages.")
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 
 
@@ -36,8 +36,10 @@ def rows(content: bytes) -> int | None:
     Quotes may join lines, a line may be several rows, a date or a banner may have as many cells as a row, and lines may
     begin with the name of their writer.
     """
-    text = _text(unpacked(content))
-    if any(one in text for one in _OTHER_FORMS):
+    unzipped = unpacked(content)
+    text = _text(unzipped)
+    # UTF-16 without a byte order mark may begin in the middle of a character.
+    if any(one in text for one in _OTHER_FORMS) or (b"\0" in unzipped and unzipped[:2] not in _MARKS):
         return None
     *lines, last = text.split("\n")
     if '"' in text or any(_GPU_IN_NAME.search(line) for line in lines if _names_columns(line)):

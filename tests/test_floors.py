@@ -27,6 +27,7 @@ FLOORS = (
     ("jobreport.debugger_report", "jobreport.output"),
     ("jobreport.pipeline",),
     ("jobreport.cli",),
+    ("jobreport.__main__",),
 )
 FLOOR = {name: i for i, names in enumerate(FLOORS) for name in names}
 

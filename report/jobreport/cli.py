@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _SEVERITIES = ("warning", "critical")
 _DATE_ORDERS = ("day-first", "month-first")
+#: Characters of an argument in a message.
+_MAX_NAME = 200
 #: Control characters, and those that reverse the direction of text.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -75,7 +78,7 @@ def _run(_context: click.Context, _option: click.Parameter, value: str | None) -
     "--job-dir",
     callback=_path,
     metavar="DIR",
-    help="Directory with the job's logs, or an archive of it (.tar, .tar.gz, .tar.xz, .tar.bz2, .zip).",
+    help="Directory with the job's logs, an archive of it (.tar, .tar.gz, .tar.xz, .tar.bz2, .zip), or one log.",
 )
 @click.option(
     "--out", callback=_path, metavar="DIR", help="Output directory.  [default: ./<job directory>-report]"
@@ -159,6 +162,7 @@ def _run(_context: click.Context, _option: click.Parameter, value: str | None) -
 )
 @click.option("--quiet", is_flag=True, help="Print only the path of the page.")
 @click.option("--force", is_flag=True, help="Overwrite an existing report.")
+@click.argument("others", nargs=-1, metavar="")
 @click.version_option(__version__, message="jobreport %(version)s", help="Show the version and exit.")
 def command(
     job_dir: Path | None,
@@ -182,6 +186,7 @@ def command(
     dask: str | None,
     quiet: bool,
     force: bool,
+    others: tuple[str, ...],
 ) -> int:
     """Report where the GPU time of a training job went, why, and what to do, as one HTML page.
 
@@ -194,6 +199,8 @@ def command(
         known = plugins.known_rules(rule_files).rules
         click.echo(describe.rule(explain, known) if explain else describe.rules(known))
         return 0
+    if others:
+        raise UsageError(_misplaced(others[0], job_dir))
     if job_dir is None:
         raise UsageError("No job given. Use `make-report --job-dir DIR`; see `make-report --help`.")
 
@@ -238,6 +245,14 @@ def command(
     return 3 if fail_on and worst and summary.reaches(worst, fail_on) else 0
 
 
+def _misplaced(argument: str, job_dir: Path | None) -> str:
+    """What to do about an argument without an option."""
+    known = f"{argument[:_MAX_NAME]} stands without an option."
+    if job_dir is None:
+        return f"{known} Use `make-report --job-dir {shlex.quote(argument)[:_MAX_NAME]}`."
+    return f"{known} --job-dir takes one directory: put all files of the job into it."
+
+
 def _engine(dask: str | None) -> AbstractContextManager[Engine]:
     if dask is not None:
         from jobreport.tables.cluster import DaskEngine  # noqa: PLC0415 - an extra
@@ -276,7 +291,7 @@ def main() -> None:
     """Run the command; errors become a sentence and an exit status, never a traceback without ``--strict``."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        status = command.main(standalone_mode=False)
+        status = command.main(prog_name="make-report", standalone_mode=False)
     except JobReportError as error:
         _print_error(f"make-report: {error}")
         status = error.exit_status

@@ -43,6 +43,10 @@ class Wording(NamedTuple):
     rest: str = ""
 
 
+#: The shortest command whose log is read, and the names of its columns.
+RECORD = "nvidia-smi --query-gpu=timestamp,index,utilization.gpu --format=csv -l 1 > gpu.csv"
+_NAMED = "--columns timestamp,index,utilization.gpu"
+
 #: By code. A code is ``<area>.<what>``, and stays when its words change.
 REMARKS: dict[str, Wording] = {
     # Job directory and archives
@@ -61,6 +65,68 @@ REMARKS: dict[str, Wording] = {
     "archive.deep": Wording("skipped", "files", "more than {folders} nested folders"),
     "archive.damaged": Wording("skipped", "files", "damaged in the archive, or in the way of another file"),
     "archive.replaced": Wording("skipped", "files", "a later file of the archive has the same name"),
+    # Files that are recognized, and not read
+    "recognized.lfs": Wording(
+        "skipped", "files", "a Git LFS pointer, not the file; fetch it with: git lfs pull"
+    ),
+    "recognized.excel": Wording(
+        "skipped",
+        "files",
+        "an Excel workbook; save it as CSV; if days and months are unclear, add --date-order",
+    ),
+    "recognized.archive": Wording("skipped", "files", "an archive; unpack it, or give it to --job-dir"),
+    "recognized.wandb": Wording(
+        "skipped",
+        "files",
+        "a recording of W&B, which is not read; rename the columns of an exported CSV with: "
+        r"sed -E '1s/_timestamp/timestamp/; 1s/system\.gpu\.([0-9]+)\.gpu/gpu\1_util/g' system.csv > gpu.csv",
+    ),
+    "recognized.stats": Wording(
+        "skipped", "files", f"the output of nvidia-smi stats, which is not read; record with: {RECORD}"
+    ),
+    "recognized.gpu_list": Wording(
+        "skipped", "files", f"the list of nvidia-smi -L, which has no samples; record with: {RECORD}"
+    ),
+    "recognized.gputil": Wording(
+        "skipped", "files", f"the table of GPUtil, which has no times; record with: {RECORD}"
+    ),
+    "recognized.dcgmi": Wording(
+        "skipped", "files", f"the output of dcgmi dmon, which has no times; record with: {RECORD}"
+    ),
+    "recognized.prometheus": Wording(
+        "skipped", "files", f"metrics of Prometheus, which are not read; record with: {RECORD}"
+    ),
+    "recognized.tegrastats": Wording(
+        "skipped",
+        "files",
+        f"the output of tegrastats, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
+    ),
+    "recognized.rocm": Wording(
+        "skipped",
+        "files",
+        f"the output of rocm-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
+    ),
+    "recognized.amd": Wording(
+        "skipped",
+        "files",
+        f"the output of amd-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
+    ),
+    "recognized.json_lines": Wording(
+        "skipped",
+        "files",
+        "JSON lines, which are not read; write their values as CSV with: "
+        f"jq -r '[.time,.gpu,.gpu_util]|@csv' gpu.jsonl > gpu.csv, and use {_NAMED}",
+    ),
+    "recognized.no_driver": Wording(
+        "skipped",
+        "files",
+        "nothing but messages that the NVIDIA driver cannot be reached; repair it until nvidia-smi -L lists the GPUs",
+    ),
+    "recognized.header": Wording(
+        "skipped",
+        "files",
+        f"names of columns without a row; record for as long as the job runs: {RECORD}",
+    ),
     # Text files
     "file.unreadable": Wording("skipped", "files", "cannot be read: {reason}"),
     "file.cut": Wording(
@@ -219,7 +285,11 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.one_moment": Wording(
         "skipped", "rows", "one moment only: no shares of time; nvidia-smi -l 1 repeats it"
     ),
-    "nvidia_smi.no_time": Wording("skipped", "rows", "no time that can be read"),
+    "nvidia_smi.no_time": Wording(
+        "skipped",
+        "rows",
+        "no time that can be read, such as 2025-03-14 09:21:17 or 1741944077 (--query-gpu=timestamp,… writes it)",
+    ),
     "nvidia_smi.date_order": Wording(
         "skipped",
         "rows",

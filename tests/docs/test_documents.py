@@ -3,11 +3,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import subprocess
 from types import ModuleType
 
 import pytest
 
 from jobreport import cli
+from jobreport.readers.nvidia_smi.columns import columns
 from tests.paths import ROOT
 
 
@@ -37,6 +39,15 @@ def test_the_readme_names_only_options_that_exist() -> None:
         text = (ROOT / name).read_text("utf-8")
         for block in re.findall(r"make-report[^`\n]*", text):
             assert set(re.findall(r"--[a-z][a-z-]*", block)) <= known, name
+
+
+def test_the_commands_that_record_run_and_all_their_columns_are_read() -> None:
+    for name in ("README.md", "docs/job-directory.md"):
+        text = (ROOT / name).read_text("utf-8")
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+            subprocess.run(["bash", "-n"], input=block, text=True, check=True)
+            for names in re.findall(r"--query-gpu=(\S+)", block):
+                assert all(columns(names.split(","))), (name, names)
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -106,6 +107,8 @@ def test_thresholds_reach_the_rule_and_the_command_in_the_report(tmp_path: Path)
     ("arguments", "message"),
     [
         ((), "No job given."),
+        (("my gpu.csv",), "Use `make-report --job-dir 'my gpu.csv'`."),
+        (("--job-dir", "a.csv", "b.csv"), "b.csv stands without an option. --job-dir takes one directory"),
         (("--job-dri", "x"), "--job-dir"),
         (("--job-dir", "x", "--formats", "pdf"), "choose from html, ipynb, json, md"),
         (("--explain", "LowGPUUtilisation"), "Did you mean LowGPUUtilization?"),
@@ -118,6 +121,34 @@ def test_wrong_usage_is_a_sentence_and_status_two(arguments: tuple[str, ...], me
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["gpu.csv", "gpu.csv.gz"])
+def test_a_single_log_is_a_job(name: str, tmp_path: Path) -> None:
+    rows = "".join(f"{1_767_454_613 + i},0,{i} %\n" for i in range(60))
+    log = f"timestamp,index,utilization.gpu\n{rows}".encode()
+    (tmp_path / name).write_bytes(gzip.compress(log) if name.endswith(".gz") else log)
+    (tmp_path / "other.csv").write_bytes(log)
+
+    done = make_report("--job-dir", name, "--formats", "json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "gpu-report" / "report.json").read_bytes())
+    assert (report["job"]["name"], report["command"]) == ("gpu", f"make-report --job-dir {name}")
+    assert [source["files"] for source in report["quality"]["sources"]] == [1]
+
+
+def test_the_package_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jobreport", "--frobnicate"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: make-report --job-dir DIR [OPTIONS]\n")
 
 
 def empty(folder: Path) -> Path:
@@ -133,7 +164,7 @@ def something_else(folder: Path) -> Path:
 
 
 def a_file(folder: Path) -> Path:
-    (folder / "job").write_text(LINE)
+    (folder / "job").write_text("hello")
     return folder / "job"
 
 

@@ -71,8 +71,9 @@ _DAMAGE = (
 class Unpacked(Struct, frozen=True, kw_only=True):
     """A job directory that is ready to be read."""
 
+    #: Or a single file of a job.
     directory: Path
-    #: The archive's name without its suffix; None for a plain directory.
+    #: The name of the archive or of the single file without its suffix; None for a plain directory.
     name: str | None = None
     #: What was not unpacked.
     remarks: tuple[Remark, ...] = ()
@@ -80,13 +81,14 @@ class Unpacked(Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def unpacked(job: Path) -> Iterator[Unpacked]:
-    """The directory itself, or a temporary folder with an archive's plain files.
+    """The directory or the single file itself, or a temporary folder with an archive's plain files.
 
     Raises ``NothingReadableError`` if nothing can be unpacked.
     """
     suffix = next((s for s in SUFFIXES if job.name.lower().endswith(s)), None)
     if suffix is None or not job.is_file():
-        yield Unpacked(directory=job)
+        stem = job.name.partition(".")[0] if job.is_file() else ""
+        yield Unpacked(directory=job, name=printable(stem) or None)
         return
     shown = escape_name(str(job), 200)
     with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:

@@ -35,13 +35,15 @@ def job_name(directory: Path) -> str:
 
 
 def listing(directory: Path, tally: Tally, leave: Collection[str] = ()) -> tuple[SourceFile, ...]:
-    """All plain files below the directory, sorted by name.
+    """All plain files below the directory, sorted by name; of a file that file alone.
 
     Links are not followed: a target inside the directory is found at its own place, and a target outside is no part
     of the job. Absolute paths in ``leave`` are skipped.
     """
     try:
         root = directory.resolve(strict=True)
+        if root.is_file():
+            return (SourceFile(name=_text(directory.name), place=str(root), size=root.stat().st_size),)
         with os.scandir(root):
             pass
     except (OSError, RuntimeError, ValueError) as error:
@@ -102,7 +104,7 @@ def _no_directory(directory: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return f"Directory not found: {name}. Check the path given with --job-dir."
     if isinstance(error, NotADirectoryError):
-        return f"{name} is neither a directory nor an archive (.tar, .tar.gz, .zip). Check the path given with --job-dir."
+        return f"{name} is neither a directory nor a file. Check the path given with --job-dir."
     return f"Cannot open the directory {name}: {getattr(error, 'strerror', None) or error}."
 
 

@@ -22,11 +22,12 @@ from jobreport.readers.machines import assign_logs
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
+from jobreport.readers.recognized import Recognized, recognized
 from jobreport.readers.runs import chosen_run
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
-from jobreport.remarks import Quality, Remark
+from jobreport.remarks import RECORD, Quality, Remark
 from jobreport.tables.engine import LocalEngine
 from jobreport.tables.parts import JobInParts
 from jobrules.model import JobInMemory, natural_sorted
@@ -49,6 +50,12 @@ __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
 #: Asked in this order. If two have the same metric of the same node, the first one's samples are used.
 READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig(), Traces(), NvidiaSmi())
+
+#: Remarks in the message if nothing can be read, and the codes of those that go before all others.
+MAX_REASONS = 3
+_ABOUT_LOGS = ("recognized.", "nvidia_smi.", "file.empty")
+#: Those that name a command or an option.
+_WITH_HELP = ("recognized.", "nvidia_smi.no_header", "nvidia_smi.column_count", "nvidia_smi.date_order")
 
 
 class Reading(Struct, frozen=True, kw_only=True, eq=False):
@@ -97,6 +104,8 @@ def read_directory(
     tally = Tally()
     found = listing(directory, tally, leave)
     files = _matched(found, NvidiaSmi(zone, columns, date_order, found))
+    for file, kind in files.recognized:
+        tally.note(kind.code, file=file.name, **kind.fields)
     size = sum(file.size for some in files.of_readers.values() for file in some)
     progress.stage(f"Reading {escape_name(name)}", size, "B")
 
@@ -137,6 +146,7 @@ class _Files(Struct, kw_only=True):
     all: Sequence[SourceFile]
     of_readers: dict[Reader, list[SourceFile]]
     debugger_results: list[SourceFile] = field(default_factory=list)
+    recognized: list[tuple[SourceFile, Recognized]] = field(default_factory=list)
     unknown: list[SourceFile] = field(default_factory=list)
     has_end_marker: bool = False
 
@@ -150,17 +160,28 @@ def _matched(files: Sequence[SourceFile], logs: NvidiaSmi) -> _Files:
             found.has_end_marker = True
         elif rule_results.matches_content(file):
             found.debugger_results.append(file)
-        elif reader := _reader_of(file, readers):
-            found.of_readers[reader].append(file)
         else:
-            found.unknown.append(file)
+            match _reader_of(file, readers):
+                case None:
+                    found.unknown.append(file)
+                case Recognized() as kind:
+                    found.recognized.append((file, kind))
+                case reader:
+                    found.of_readers[reader].append(file)
     return found
 
 
-def _reader_of(file: SourceFile, readers: Sequence[Reader]) -> Reader | None:
+def _reader_of(file: SourceFile, readers: Sequence[Reader]) -> Reader | Recognized | None:
+    """The reader of a file, or why it is not read. What is recognized is no log, whatever its columns are called."""
     by_name = (reader for reader in readers if reader.matches_name(file))
-    by_content = (reader for reader in readers if reader.matches_content(file))
-    return next(by_name, None) or next(by_content, None)
+    *first, logs = readers
+    by_content = (reader for reader in first if reader.matches_content(file))
+    return (
+        next(by_name, None)
+        or next(by_content, None)
+        or recognized(file)
+        or (logs if logs.matches_content(file) else None)
+    )
 
 
 def _debugger_results(files: Sequence[SourceFile], tally: Tally, *, strict: bool) -> RuleResults | None:
@@ -194,15 +215,19 @@ def _finished(pieces: Sequence[Piece], *, has_end_marker: bool) -> bool | None:
 
 
 def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark]) -> str:
-    """What was found, the first thing that went wrong, and what is supported."""
+    """What was found, what went wrong first, and what works instead."""
     name = escape_name(str(directory), 200)
     if not files and not remarks:
         return f"{name} is empty."
     text = f"No readable input in {name}: {count(len(files), 'file')} found"
     text += f" ({escape_name(files[0].name, 200)})." if files else "."
-    if remarks:
-        first = remarks[0]
-        unit, where = first.unit.removesuffix("s"), f" ({first.place})" if first.place else ""
-        text += f" {count(first.count, unit, first.unit)} {first.action}: {first.reason}{where}."
-    supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
-    return f"{text} Supported: {'; '.join(supported)}. See docs/job-directory.md."
+    about_logs = [one for one in remarks if one.code.startswith(_ABOUT_LOGS)]
+    for one in (about_logs or remarks)[:MAX_REASONS]:
+        unit, where = one.unit.removesuffix("s"), f" ({one.place})" if one.place else ""
+        text += f" {count(one.count, unit, one.unit)} {one.action}: {one.reason}{where}."
+    if not about_logs:
+        supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
+        text += f" Supported: {'; '.join(supported)}."
+    elif about_logs[0].code.startswith(_WITH_HELP):
+        return f"{text} See docs/job-directory.md."
+    return f"{text} A log that is read: {RECORD}. See docs/job-directory.md."

@@ -18,6 +18,7 @@ from jobreport.readers.tally import Tally
 from jobreport.remarks import REMARKS, Remark
 from jobrules.model import Metric
 from tests import scenario_d1
+from tests.paths import SAMPLES
 from tests.report.readers import events
 from tests.report.readers.samples import FILE, read, remarks, sample, values, write
 
@@ -63,11 +64,30 @@ def test_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
         read_job(tmp_path / "nowhere")
 
 
-def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "job.txt").write_text("x")
+def test_a_file_in_the_place_of_the_directory_is_read_alone(tmp_path: Path) -> None:
+    write(tmp_path, {FILE: [sample(5)], "notes.txt": "x"})
+    (tmp_path / "link.json").symlink_to(FILE)
 
-    with pytest.raises(NothingReadableError, match="neither a directory nor"):
-        read_job(tmp_path / "job.txt")
+    for name in (FILE, "link.json"):
+        job, quality = read_job(tmp_path / name)
+        assert (values(job), quality.remarks) == ([[5.0]], ())
+    with pytest.raises(NothingReadableError, match="1\u00a0file found"):
+        read_job(tmp_path / "notes.txt")
+
+
+def test_a_single_trace_is_read_alone() -> None:
+    trace = next(path for sample in SAMPLES for path in sorted(sample.rglob("*_pythontimeline.json.gz")))
+
+    job, _ = read_job(trace, strict=True)
+
+    assert (len(job.nodes), job.step_count > 0) == (1, True)
+
+
+def test_what_is_neither_a_directory_nor_a_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(NothingReadableError, match="neither a directory nor a file"):
+        read_job(tmp_path / "pipe")
 
 
 def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
@@ -79,7 +99,7 @@ def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
 
 def test_a_directory_of_other_files_is_refused_with_an_example_and_what_is_supported(tmp_path: Path) -> None:
     with pytest.raises(NothingReadableError, match="2\u00a0files found \\(notes\\.txt\\)") as error:
-        read(tmp_path, {"notes.txt": "", "system/training_job_end.ts": ""})
+        read(tmp_path, {"notes.txt": "x", "system/training_job_end.ts": ""})
 
     assert all(reader.looks_for in str(error.value) for reader in READERS)
 

@@ -44,8 +44,8 @@ _WIDE = re.compile(r"\s{2,}")
 _DIGITS = "0123456789"
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
-#: The time as nothing but nvidia-smi writes it.
-_TIMESTAMP = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}")
+#: The time as nothing but nvidia-smi writes it, or a number with one of its units.
+_OF_TOOL = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}|\d+(?:\.\d+)? (?:%|MiB|MHz|W)")
 #: What a script draws around a date, and a line that is nothing else or has it at both ends.
 _RULE = "-=+*#~_<>[]|: \t"
 _BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
@@ -84,7 +84,7 @@ class _Header(Struct, frozen=True, kw_only=True):
         return [
             place
             for place, line in enumerate(lines[begin:end], begin)
-            if line.count(separator) != count or '"' in line
+            if line.count(separator) != count or '"' in line or (self.marked and line.startswith(_MARK))
         ]
 
     def row_at(self, lines: Sequence[str], place: int) -> tuple[str, int]:
@@ -155,15 +155,17 @@ def column_names(text: str) -> tuple[str, ...]:
 def is_log(beginning: str, names: Sequence[str]) -> bool:
     """Whether a line names the columns of such a log, or the first one with several cells is a row.
 
-    A row has a time as nvidia-smi writes it, or a date and a cell for each of ``names``.
+    A row has a time or a unit as nvidia-smi writes them, or a cell for each of ``names`` and a date, which may be a line
+    of its own.
     """
     lines = beginning.split("\n")
     if _first_header(lines) or _prefix_of(lines, names):
         return True
-    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines if "|" not in line]
     first = next((row for row in rows if len(row) > 1), [])
     first_as_named = next((row for row in rows if len(row) == len(names)), [])
-    return any(map(_TIMESTAMP.fullmatch, first)) or any(map(is_date, first_as_named))
+    is_dated = any(map(is_date, first_as_named)) or any(map(_date_in, lines))
+    return any(map(_OF_TOOL.fullmatch, first)) or bool(first_as_named and is_dated)
 
 
 def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Skipped]:

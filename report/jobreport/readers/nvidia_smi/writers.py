@@ -110,10 +110,17 @@ def _machines(rows: Rows, names: list[str], of_one_number: list[str]) -> IntArra
         _nearest(rows.time_us[base], rows.time_us[others], np.searchsorted(key[base], key[others]))
     ]
     pairs, counts = np.unique(code[others] * len(place) + code[nearest], return_counts=True)
-    partner = dict(zip(*np.divmod(pairs[np.argsort(counts, kind="stable")], len(place)), strict=True))
-    keys: list[list[Hashable]] = [
-        [i, *([int(partner[i])] if i in partner else [])] for i in range(len(place))
-    ]
+    gpu_of = {
+        place[name]: gpu.name or gpu.bus or name for gpu, name in zip(rows.gpus, names, strict=True) if name
+    }
+    keys: list[list[Hashable]] = [[i] for i in range(len(place))]
+    free = {(gpu, base) for gpu in gpu_of.values() for base in range(len(of_one_number))}
+    # A machine has one GPU of each number: the nearest first, and then those for which one machine is left.
+    wanted = [divmod(pair, len(place)) for pair in pairs[np.argsort(-counts, kind="stable")].tolist()]
+    for other, base in wanted + [(other, base) for other, _ in wanted for base in range(len(of_one_number))]:
+        if len(keys[other]) == 1 and (gpu_of[other], base) in free:
+            keys[other].append(base)
+            free.remove((gpu_of[other], base))
     machine = np.full(len(place) + 1, -1)
     for number, some in enumerate(connected(keys)):
         machine[some] = number

@@ -1,0 +1,5 @@
+"""``python -m jobreport`` is ``make-report``."""
+
+from jobreport.cli import main
+
+main()
