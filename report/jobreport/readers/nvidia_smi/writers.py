@@ -32,7 +32,7 @@ _WINDOW, _MAX_WINDOWS, _MAX_LOOPS = 32, 4096, 8
 _MIN_ROWS = 10
 #: Share of windows in which several loops are found, and of rows that fit no loop.
 _MIN_SHARE, _MAX_LOST = 0.1, 0.05
-#: Share of rows with the time of the row before where each time comes twice, or nearly.
+#: Share of rows with the time of another where each time comes twice, or nearly.
 _EQUAL = 0.4
 #: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
 #: are missing, and so many that a single loop would not.
@@ -136,9 +136,11 @@ def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
     base = np.flatnonzero(measured & (gpu == np.bincount(gpu[measured]).argmax()))
     if len(base) < 2 * _MIN_ROWS:
         return one_loop
-    if np.mean(np.diff(time_us[base]) == 0) > _EQUAL:
-        raise MixedError
     base_us = np.sort(time_us[base], kind="stable")
+    # A log that stands in the file twice goes on from its beginning once.
+    is_copied = np.mean(np.diff(time_us[base]) <= 0) < 1 / _MIN_ROWS
+    if np.mean(np.diff(base_us) == 0) > _EQUAL and not is_copied:
+        raise MixedError
     base_us = base_us[np.diff(base_us, prepend=base_us[0] - 1) > 0]
     interval_us, jitter_us = _interval_and_jitter_us(base_us, _MANY_ROWS)
     if not interval_us:
