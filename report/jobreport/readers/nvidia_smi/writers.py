@@ -32,8 +32,10 @@ _WINDOW, _MAX_WINDOWS, _MAX_LOOPS = 32, 4096, 8
 _MIN_ROWS = 10
 #: Share of windows in which several loops are found, and of rows that fit no loop.
 _MIN_SHARE, _MAX_LOST = 0.1, 0.05
-#: Share of rows with the time of another where each time comes twice, or nearly.
+#: Share of rows with the time of the row before where each time comes twice, or nearly.
 _EQUAL = 0.4
+#: Share of rows that are earlier than the row before in a log that is in no order.
+_UNSORTED = 0.1
 #: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
 #: are missing, and so many that a single loop would not.
 _EXACT, _MANY_ROWS, _MOST_ROWS = 0.02, 0.8, 0.9
@@ -110,10 +112,17 @@ def _machines(rows: Rows, names: list[str], of_one_number: list[str]) -> IntArra
         _nearest(rows.time_us[base], rows.time_us[others], np.searchsorted(key[base], key[others]))
     ]
     pairs, counts = np.unique(code[others] * len(place) + code[nearest], return_counts=True)
-    partner = dict(zip(*np.divmod(pairs[np.argsort(counts, kind="stable")], len(place)), strict=True))
-    keys: list[list[Hashable]] = [
-        [i, *([int(partner[i])] if i in partner else [])] for i in range(len(place))
-    ]
+    gpu_of = {
+        place[name]: gpu.name or gpu.bus or name for gpu, name in zip(rows.gpus, names, strict=True) if name
+    }
+    keys: list[list[Hashable]] = [[i] for i in range(len(place))]
+    free = {(gpu, base) for gpu in gpu_of.values() for base in range(len(of_one_number))}
+    # A machine has one GPU of each number: the nearest first, and then those for which one machine is left.
+    wanted = [divmod(pair, len(place)) for pair in pairs[np.argsort(-counts, kind="stable")].tolist()]
+    for other, base in wanted + [(other, base) for other, _ in wanted for base in range(len(of_one_number))]:
+        if len(keys[other]) == 1 and (gpu_of[other], base) in free:
+            keys[other].append(base)
+            free.remove((gpu_of[other], base))
     machine = np.full(len(place) + 1, -1)
     for number, some in enumerate(connected(keys)):
         machine[some] = number
@@ -136,11 +145,12 @@ def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
     base = np.flatnonzero(measured & (gpu == np.bincount(gpu[measured]).argmax()))
     if len(base) < 2 * _MIN_ROWS:
         return one_loop
-    base_us = np.sort(time_us[base], kind="stable")
-    # A log that stands in the file twice goes on from its beginning once.
-    is_copied = np.mean(np.diff(time_us[base]) <= 0) < 1 / _MIN_ROWS
-    if np.mean(np.diff(base_us) == 0) > _EQUAL and not is_copied:
+    in_turn_us = time_us[base]
+    if np.mean(np.diff(in_turn_us) < 0) > _UNSORTED:
+        in_turn_us = np.sort(in_turn_us)
+    if np.mean(np.diff(in_turn_us) == 0) > _EQUAL:
         raise MixedError
+    base_us = np.sort(time_us[base], kind="stable")
     base_us = base_us[np.diff(base_us, prepend=base_us[0] - 1) > 0]
     interval_us, jitter_us = _interval_and_jitter_us(base_us, _MANY_ROWS)
     if not interval_us:
