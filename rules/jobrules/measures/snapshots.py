@@ -137,11 +137,12 @@ def _panel(node: str, metric: Metric, columns: list[_Column]) -> Panel:
         snapshot, time_us = first.snapshot, first.time_us
         values = np.stack([column.values for column in columns]).T
     else:
-        snapshot = np.flatnonzero(_taken(columns))
+        taken = _taken(columns)
+        snapshot, row_of = np.flatnonzero(taken), np.cumsum(taken) - 1
         time_us = np.full(len(snapshot), np.iinfo(np.int64).max)
         values = np.full((len(columns), len(snapshot)), np.nan).T
         for i, column in enumerate(columns):
-            rows = np.searchsorted(snapshot, column.snapshot)
+            rows = row_of[column.snapshot]
             time_us[rows] = np.minimum(time_us[rows], column.time_us)
             values[rows, i] = column.values
     return Panel(
