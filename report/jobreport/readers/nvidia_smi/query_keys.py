@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from jobreport.readers.nvidia_smi.records import Row, part_of_row
@@ -118,6 +119,7 @@ def _is_cut(column: str, value: str) -> bool:
     return column not in _SUMS and bool(_BARE.fullmatch(value))
 
 
+@lru_cache(1 << 12)  # every document has the same keys
 def key_of(text: str) -> str:
     """A key of the text as the XML writes it: ``FB Memory Usage`` is ``fb_memory_usage``."""
     return _OTHER.sub("_", text.strip().lower())

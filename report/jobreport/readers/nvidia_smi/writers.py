@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from jobreport.readers.nvidia_smi.rows import Rows
     from jobrules.model import BoolArray, IntArray
 
+#: More UUIDs of GPUs of one number are damage or malice.
+_MAX_MACHINES = 512
 #: What identifies a GPU, in the order of trust.
 _IDENTIFIERS = ("uuid", "bus")
 #: Rows of a GPU in which loops are looked for, how often in a log, and loops that are looked for.
@@ -35,6 +37,8 @@ _EQUAL = 0.4
 #: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
 #: are missing, and so many that a single loop would not.
 _EXACT, _MANY_ROWS, _MOST_ROWS = 0.02, 0.8, 0.9
+#: So even are the times of a single loop, as a share of their distance.
+_EVEN = 0.005
 #: How many times their jitter the times of several loops are uneven, and apart. No jitter is below that of the clock.
 _JITTERS, _CLOCK_US = 4, 500
 
@@ -67,9 +71,14 @@ def with_sound_identifiers(rows: Rows) -> Rows:
 
 
 def by_identifier(rows: Rows) -> IntArray:
-    """(n,) the machine of each row by UUIDs or bus ids: 0 for a single one, -1 where a row names none but others do."""
+    """(n,) the machine of each row by UUIDs or bus ids: 0 for a single one, -1 where a row names none but others do.
+
+    Raises ``MixedError`` for more machines than append to one file.
+    """
     for kind in _IDENTIFIERS:
         of_one_number = max(_by_number(rows, kind).values(), key=len, default=Counter[str]())
+        if len(of_one_number) > _MAX_MACHINES:
+            raise MixedError
         if len(of_one_number) > 1:
             return _machines(rows, [getattr(gpu, kind) for gpu in rows.gpus], [*of_one_number])
     return np.zeros(len(rows.time_us), np.int64)
@@ -166,11 +175,11 @@ def _interval_and_jitter_us(time_us: IntArray, share: float) -> tuple[int, int]:
         typical_us = np.median(lag_us, axis=1)
         spread_us = np.quantile(np.abs(lag_us - typical_us[:, None]), share, axis=1)
         uneven_us = np.median(np.abs(np.diff(windows, axis=1) - typical_us[:, None] / loops), axis=1)
-        regular = undecided & (spread_us <= _EXACT * typical_us)
+        regular = spread_us <= _EXACT * typical_us
         # Over many jittery intervals the jitter evens out, and times that are cut differ by less than what is cut.
-        several = regular & (uneven_us > np.maximum(_JITTERS * spread_us, resolution_us / 2))
+        several = undecided & regular & (uneven_us > np.maximum(_JITTERS * spread_us, resolution_us / 2))
         interval_us[several], jitter_us[several] = typical_us[several], spread_us[several]
-        undecided &= ~regular
+        undecided &= ~several & (spread_us > _EVEN * typical_us)
     found = interval_us > 0
     if np.mean(found) < _MIN_SHARE:
         return 0, 0
@@ -179,17 +188,23 @@ def _interval_and_jitter_us(time_us: IntArray, share: float) -> tuple[int, int]:
 
 def _loops(time_us: IntArray, interval_us: int, near_us: int) -> IntArray:
     """(n,) the loop of each of ascending times, an interval after the one before; -1 for single ones."""
-    last: list[int] = []
+    last: dict[int, int] = {}
+    rows: list[int] = []
     loop = []
     for at in time_us.tolist():
-        due = [i for i, seen in enumerate(last) if _off_us(at - seen, interval_us) <= near_us]
+        # A single row out of turn begins no loop.
+        last = {
+            i: seen for i, seen in last.items() if rows[i] >= _MIN_ROWS or at - seen < _MIN_ROWS * interval_us
+        }
+        due = [i for i, seen in last.items() if _off_us(at - seen, interval_us) <= near_us]
         if len(due) > 1 or len(last) > _MIN_ROWS * _MAX_LOOPS:
             raise MixedError
+        number = due[0] if due else len(rows)
         if not due:
-            due = [len(last)]
-            last.append(at)
-        last[due[0]] = at
-        loop.append(due[0])
+            rows.append(0)
+        rows[number] += 1
+        last[number] = at
+        loop.append(number)
     found = np.array(loop)
     counts = np.bincount(found)
     kept = np.flatnonzero(counts >= _MIN_ROWS)
@@ -197,9 +212,9 @@ def _loops(time_us: IntArray, interval_us: int, near_us: int) -> IntArray:
     end = np.array([time_us[found == i][-1] for i in kept])
     if counts[kept].sum() < (1 - _MAX_LOST) * len(time_us) or first.max() > end.min():
         raise MixedError
-    number = np.full(len(counts), -1)
-    number[kept] = np.arange(len(kept))
-    return np.asarray(number[found])
+    place = np.full(len(counts), -1)
+    place[kept] = np.arange(len(kept))
+    return np.asarray(place[found])
 
 
 def _off_us(after_us: int, interval_us: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -254,6 +255,18 @@ def test_rows_that_lack_their_uuid_are_of_the_gpu_of_their_number(tmp_path: Path
     text = text_of([A], ("index", "uuid")).replace("GPU-a2", "GPU-aZ", 1).replace("GPU-a2", "[N/A]", 3)
 
     assert read(tmp_path, gpu=text)[0] == {"node": A.means()}
+
+
+def test_a_uuid_for_every_second_row_takes_no_time(tmp_path: Path) -> None:
+    lines = [f"{1_767_452_400 + i},0,GPU-{i // 2},50" for i in range(40_000)]
+    (tmp_path / "gpu.csv").write_text("\n".join(["timestamp,index,uuid,gpu_util", *lines, ""]))
+    begin = time.process_time()
+
+    with pytest.raises(NothingReadableError, match=r"40,000.rows skipped: several rows of each GPU"):
+        read_job(tmp_path, strict=True)
+
+    # A machine for each of them would take minutes.
+    assert time.process_time() - begin < 10
 
 
 def test_uuids_that_were_made_anonymous_are_none(tmp_path: Path) -> None:
