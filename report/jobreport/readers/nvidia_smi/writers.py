@@ -34,6 +34,8 @@ _MIN_ROWS = 10
 _MIN_SHARE, _MAX_LOST = 0.1, 0.05
 #: Share of rows with the time of the row before where each time comes twice, or nearly.
 _EQUAL = 0.4
+#: Share of rows that are earlier than the row before in a log that is in no order.
+_UNSORTED = 0.1
 #: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
 #: are missing, and so many that a single loop would not.
 _EXACT, _MANY_ROWS, _MOST_ROWS = 0.02, 0.8, 0.9
@@ -143,7 +145,10 @@ def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
     base = np.flatnonzero(measured & (gpu == np.bincount(gpu[measured]).argmax()))
     if len(base) < 2 * _MIN_ROWS:
         return one_loop
-    if np.mean(np.diff(time_us[base]) == 0) > _EQUAL:
+    in_turn_us = time_us[base]
+    if np.mean(np.diff(in_turn_us) < 0) > _UNSORTED:
+        in_turn_us = np.sort(in_turn_us)
+    if np.mean(np.diff(in_turn_us) == 0) > _EQUAL:
         raise MixedError
     base_us = np.sort(time_us[base], kind="stable")
     base_us = base_us[np.diff(base_us, prepend=base_us[0] - 1) > 0]
