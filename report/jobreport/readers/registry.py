@@ -221,7 +221,7 @@ def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Seq
         return f"{name} is empty."
     text = f"No readable input in {name}: {count(len(files), 'file')} found"
     text += f" ({escape_name(files[0].name, 200)})." if files else "."
-    about_logs = [one for one in remarks if one.code.startswith(_ABOUT_LOGS)]
+    about_logs = [one for one in remarks if one.code.startswith(_ABOUT_LOGS) and one.action != "corrected"]
     for one in (about_logs or remarks)[:MAX_REASONS]:
         unit, where = one.unit.removesuffix("s"), f" ({one.place})" if one.place else ""
         text += f" {count(one.count, unit, one.unit)} {one.action}: {one.reason}{where}."

@@ -32,26 +32,14 @@ from tests.report.readers.nvidia_smi.forms import (
     without_supported,
 )
 
-#: Forms that are not yet read as they should be.
-PENDING = frozenset({
-    "two-nodes-shuffled",
-})  # fmt: skip
 
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(one, id=one.name, marks=[pytest.mark.xfail] if one.name in PENDING else [])
-        for one in FORMS
-    ],
-)
+@pytest.mark.parametrize("form", FORMS, ids=[form.name for form in FORMS])
 def test_a_form_of_log_gives_its_truth_or_help(form: Form, tmp_path: Path) -> None:
     assert problem(form, outcome(form, tmp_path)) == ""
 
 
 def test_each_form_has_a_name_of_its_own() -> None:
     assert len({form.name for form in FORMS}) == len(FORMS) >= 60
-    assert {form.name for form in FORMS} >= PENDING
 
 
 # Logs at random
@@ -124,9 +112,6 @@ def logs(draw: st.DrawFn) -> Form:
     order = draw(st.permutations([*columns]))
     separator = draw(st.sampled_from([",", ", ", ";", "\t"]))
     sorting = draw(st.sampled_from(["time", "gpu", "any"]))
-    # The form two-nodes-shuffled.
-    is_named = {"uuid", "pci.bus_id", "hostname"} & {*columns}
-    assume(sorting != "any" or layout != "one file" or len(machines) == 1 or is_named)
     if sorting == "gpu":
         rows.sort(key=lambda row: row.gpu)
     elif sorting == "any":
