@@ -150,7 +150,9 @@ REMARKS: dict[str, Wording] = {
     "times.other_run": Wording(
         "dropped", "samples", "outside of the run that is reported (choose with --run)"
     ),
-    "times.no_run": Wording("dropped", "samples", "a long pause away from all others, and too few for a run"),
+    "times.no_run": Wording(
+        "dropped", "samples", "too few for a run, and a long pause away from all others, or without a date"
+    ),
     # Samples of any source
     "samples.second": Wording("dropped", "samples", "second value of a device in the same snapshot"),
     "samples.devices": Wording("dropped", "samples", "more than {limit} devices of one node"),

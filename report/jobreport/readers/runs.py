@@ -14,7 +14,7 @@ from jobreport.errors import UsageError
 from jobreport.readers.implausible_times import restricted
 from jobreport.remarks import Run
 from jobrules.model import SECOND_US
-from jobrules.text import count
+from jobrules.text import count, dated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +41,12 @@ def chosen_run(pieces: list[Piece], engine: Engine, choice: Choice) -> tuple[lis
     Raises ``UsageError`` for the number of a run that is not there.
     """
     split = _split(_stretches(pieces, engine)) if _logs_only(pieces) else []
-    found = [(first, last) for first, last, moments in split if moments >= _MIN_MOMENTS]
+    found = [
+        (first, last)
+        for first, last, moments in split
+        # Times without dates have no place among those with dates.
+        if moments >= _MIN_MOMENTS and dated(first) == dated(split[-1][0])
+    ]
     if isinstance(choice, int) and choice > max(len(found), 1):
         raise UsageError(f"--run {choice}: the recording has {count(max(len(found), 1), 'run')}.")
     if len(split) < 2 or not found:

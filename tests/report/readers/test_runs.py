@@ -108,6 +108,17 @@ def test_somebody_who_tried_the_command_later_is_no_run(tmp_path: Path) -> None:
     assert [(one.code, one.count) for one in source.remarks if one.unit == "rows"] == [("times.no_run", 4)]
 
 
+def test_times_without_dates_are_no_run_among_those_with_dates(tmp_path: Path) -> None:
+    write(tmp_path, *rows(0, 20))
+    undated = [f"{10 * i}, 0, 90 %" for i in range(50)]
+    (tmp_path / "other.csv").write_text("\n".join(["elapsed_s, index, utilization.gpu [%]", *undated, ""]))
+
+    reading = read_directory(tmp_path, strict=True, run="all")
+
+    assert means(reading) == {"node": [20, 21]}
+    assert [one for _, one in lengths(reading)] == [True]
+
+
 def test_machines_of_one_run_are_together_and_others_are_left_out(tmp_path: Path) -> None:
     write(tmp_path, *rows(0, 20), name="early_n1.csv")
     for node in (2, 3):

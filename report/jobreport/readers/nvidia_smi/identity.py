@@ -1,9 +1,9 @@
 """Which GPU of which machine each row of nvidia-smi logs is of, decided from a table of who was seen where and when.
 
-A GPU is known by its UUID, else its bus id, else its number on its machine. Logs are of one machine if they name the
-same host or the same UUID, or if one is an earlier copy of the other. Other logs of a folder are of one machine too,
-unless two of them have the same measure of one GPU at the same time, or one number for two GPUs: then the words of
-their names separate them, or, where these are the same, their names.
+Logs are of one machine if they name the same host or the same UUID, or if one is an earlier copy of the other. Other
+logs of a folder are of one machine too, unless two of them have the same measure of one GPU at the same time, or one
+number for two GPUs: then the words of their names separate them, or, where these are the same, their names. A GPU of a
+machine is known by its number, which its UUID or bus id gives to logs without numbers where any log has both.
 """
 
 from __future__ import annotations
@@ -148,11 +148,11 @@ def _in_common(table: Sequence[Entry]) -> list[list[Hashable]]:
 
 def _copies(table: Sequence[Entry]) -> dict[int, int]:
     """The number of the log that a log is an earlier or a later copy of: it begins with the same bytes."""
-    alike: defaultdict[Hashable, list[Entry]] = defaultdict(list)
+    same_begin: defaultdict[Hashable, list[Entry]] = defaultdict(list)
     for entry in table:
-        alike[entry.first_us, frozenset(seen.gpu for seen in entry.gpus)].append(entry)
+        same_begin[entry.first_us, frozenset(seen.gpu for seen in entry.gpus)].append(entry)
     found: dict[int, int] = {}
-    for some in alike.values():
+    for some in same_begin.values():
         beginnings = sorted((_beginning(entry.file), entry.number) for entry in some) if len(some) > 1 else []
         for (text, number), (longer, other) in pairwise(beginnings):
             if text and longer.startswith(text):

@@ -156,6 +156,15 @@ def test_loops_that_cannot_be_separated_are_not_read(loops: tuple[Loop, ...], tm
         read_job(tmp_path, strict=True)
 
 
+def test_rows_of_the_same_times_in_any_order_are_not_read(tmp_path: Path) -> None:
+    head, *lines = text_of((A, Loop(name="b", first_s=0))).splitlines()
+    shuffled = np.random.default_rng(1).permutation(lines).tolist()
+    (tmp_path / "gpu.csv").write_text("\n".join([head, *shuffled, ""]))
+
+    with pytest.raises(NothingReadableError, match=r"960.rows skipped: several rows of each GPU"):
+        read_job(tmp_path, strict=True)
+
+
 @pytest.mark.parametrize("columns", [("hostname",), ("hostname", "index"), ("hostname", "uuid")])
 def test_machines_that_are_named_are_those(columns: tuple[str, ...], tmp_path: Path) -> None:
     loops = (A, Loop(name="b", first_s=0.0))
