@@ -56,8 +56,9 @@ _FACTORS = FACTORS | {
     "°C": FACTORS["°C"] | {"deg": 1.0, "degrees": 1.0},
 }
 
-#: Anything smaller is nothing in any unit; a ratio to it might be past the largest number there is.
-_SMALLEST = 1e-9
+#: Anything smaller is nothing in any unit, and anything larger is impossible; a product or a ratio with it might be past
+#: the largest number there is.
+_SMALLEST, _LARGEST = 1e-9, 1e30
 #: Why a cell has no value: codes of remarks. A cell has one of these, or a number with or without a unit.
 NOT_AVAILABLE, IMPLAUSIBLE = "samples.not_available", "samples.implausible"
 _BARE, _KNOWN = "bare", "known"
@@ -126,7 +127,8 @@ def _value(text: str, column: Column, unit: str) -> tuple[float, str]:
 
 
 def _with_factor(value: float, factor: float | None) -> tuple[float, str]:
-    value = value if abs(value) >= _SMALLEST else 0.0
+    if not _SMALLEST <= abs(value) <= _LARGEST:
+        value = math.copysign(math.inf, value) if abs(value) > _LARGEST else 0.0
     return (value, _BARE) if factor is None else (value * factor, _KNOWN)
 
 

@@ -282,7 +282,9 @@ class _Part:
     def _note_unit(self, one: Measured) -> None:
         line, text = one.first_impossible
         place = {"line": line, "text": text} if line else {}
-        self._note(one.unit.code, name=one.name, measure=one.metric.label, scale=one.unit.scale, **place)
+        self._note(
+            one.unit.code, name=one.name, measure=one.metric.quantity.noun, scale=one.unit.scale, **place
+        )
 
     def _best(self, metric: Metric, candidates: Sequence[Measured]) -> list[Measured]:
         """Columns of a metric that are used: the best that has a number, and all that are reasons."""

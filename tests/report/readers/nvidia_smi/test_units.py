@@ -89,6 +89,7 @@ CASES: Mapping[str, tuple[Mapping[str, Cell], Mapping[Metric, Cell], set[str]]] 
     "W with and without": ({"power": lambda i: f"{61 + i} W" if i % 2 else 61 + i}, {POWER: lambda i: 61 + i}, set()),
     "W with damage": ({"power": lambda i: 61_000 if i == 7 else 61}, {POWER: lambda i: None if i == 7 else 61}, set()),
     "nobody's power": ({"power": lambda i: 3e6}, {}, {IMPOSSIBLE}),
+    "past all numbers": ({"power": lambda i: "1e308", "memory_used": lambda i: "1e400"}, {}, {IMPOSSIBLE}),
     "m°C": ({"temp": lambda i: 48_500}, {HEAT: lambda i: 48.5}, {ASSUMED}),
     "Kelvin": ({"temp_c": lambda i: 320}, {}, {IMPOSSIBLE}),
     "kHz": ({"sm_clock": lambda i: 1_410_000}, {CLOCK: lambda i: 1410}, {ASSUMED}),
