@@ -17,7 +17,7 @@ from msgspec import Struct
 from jobrules.model import BoolArray, FloatArray, IntArray, Metric, Panel, natural_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 #: Largest distance of the sensors of one moment in system samples.
 TOLERANCE_US = 20_000
@@ -67,25 +67,28 @@ def anchors(time_us: IntArray, tolerance_us: int = TOLERANCE_US) -> IntArray:
     return time_us[np.sort(np.concatenate(found))]
 
 
-def node_panels(node: str, series: Sequence[Series], tolerance_us: int = TOLERANCE_US) -> NodePanels:
+def node_panels(node: str, series: Iterable[Series], tolerance_us: int = TOLERANCE_US) -> NodePanels:
     """The panels of one node, their snapshots numbered over the samples of all its series."""
-    if not series:
+    left = [*series]
+    if not left:
         return NodePanels(panels=(), surplus=0, sparse=0)
-    times = _shared(one.time_us for one in series)
+    times = _shared(one.time_us for one in left)
     distinct = {id(t): t for t in times}
     # A stable sort is quick with what is a few ascending runs.
     starts = anchors(np.sort(np.concatenate(list(distinct.values())), kind="stable"), tolerance_us)
     numbers = {key: np.searchsorted(starts, t, side="right") - 1 for key, t in distinct.items()}
     by_metric: defaultdict[Metric, list[_Column]] = defaultdict(list)
     surplus = 0
-    for one, time_us in zip(series, times, strict=True):
+    for time_us in times:
+        one = left.pop(0)
         column = _Column(one.device, time_us, numbers[id(time_us)], one.values)
         surplus += column.surplus
         by_metric[one.metric].append(column)
     sparse = 0
     panels = []
     for metric in Metric:
-        if columns := by_metric[metric]:
+        # Series that nobody else has are gone with their panel.
+        if columns := by_metric.pop(metric, []):
             kept = _fitting(columns)
             sparse += _samples(columns) - _samples(kept)
             panels.append(_panel(node, metric, kept))
@@ -137,11 +140,12 @@ def _panel(node: str, metric: Metric, columns: list[_Column]) -> Panel:
         snapshot, time_us = first.snapshot, first.time_us
         values = np.stack([column.values for column in columns]).T
     else:
-        snapshot = np.flatnonzero(_taken(columns))
+        taken = _taken(columns)
+        snapshot, row_of = np.flatnonzero(taken), np.cumsum(taken) - 1
         time_us = np.full(len(snapshot), np.iinfo(np.int64).max)
         values = np.full((len(columns), len(snapshot)), np.nan).T
         for i, column in enumerate(columns):
-            rows = np.searchsorted(snapshot, column.snapshot)
+            rows = row_of[column.snapshot]
             time_us[rows] = np.minimum(time_us[rows], column.time_us)
             values[rows, i] = column.values
     return Panel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,8 @@ from msgspec import Struct
 from jobreport.readers.nvidia_smi.columns import FACTORS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
     from jobrules.model import FloatArray
@@ -82,7 +85,7 @@ def is_no_value(text: str) -> bool:
 
 def cells(texts: Texts, column: Column, unit: str) -> Cells:
     """Numbers in the cells of a column of a metric in a unit."""
-    read = [_plain_number(text, column, unit) or _value(text, column, unit) for text in texts.distinct]
+    read = [*map(_reader(column, unit), texts.distinct)]
     values = np.array([value for value, _ in read])
     kinds = np.array([_KINDS.index(kind) for _, kind in read], np.int8)
     lost: dict[str, tuple[int, int]] = {}
@@ -94,6 +97,17 @@ def cells(texts: Texts, column: Column, unit: str) -> Cells:
         np.where(kinds == _KINDS.index(one), values, np.nan)[texts.code] for one in (_KNOWN, _BARE)
     )
     return Cells(known=known, bare=bare, lost=lost)
+
+
+@lru_cache(16)
+def _reader(column: Column, unit: str) -> Callable[[str], tuple[float, str]]:
+    """``_value`` of a column, with a memory: each block of a log has most of the texts of the one before."""
+
+    @lru_cache(1 << 14)
+    def read(text: str) -> tuple[float, str]:
+        return _plain_number(text, column, unit) or _value(text, column, unit)
+
+    return read
 
 
 def _plain_number(text: str, column: Column, unit: str) -> tuple[float, str] | None:

@@ -75,8 +75,9 @@ def _once(gpu: Rows, tally: Tally) -> Rows:
 
 
 def series_of(name: str, gpu: Rows) -> Iterator[Series]:
-    """The samples of each metric of a GPU."""
-    for metric, values in gpu.values.items():
+    """The samples of each metric of a GPU, which gives them up."""
+    for metric in [*gpu.values]:
+        values = gpu.values.pop(metric)
         there = ~np.isnan(values)
         if there.all():
             yield Series(metric=metric, device=name, time_us=gpu.time_us, values=values)

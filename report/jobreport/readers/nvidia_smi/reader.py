@@ -228,7 +228,9 @@ def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tupl
         gpus = rows_by_gpu(machine, logs, tally)
         rows += sum(len(gpu.time_us) for gpu in gpus.values())
         series = [one for name, gpu in gpus.items() for one in series_of(name, gpu)]
-        made = node_panels(as_name(machine.name), series, _tolerance_us(series))
+        tolerance_us = _tolerance_us(series)
+        # Each panel takes the place of the series that it is made of.
+        made = node_panels(as_name(machine.name), (series.pop(0) for _ in range(len(series))), tolerance_us)
         tally.note("samples.second", count=made.surplus, unit="values")
         panels += made.panels
         files += [
