@@ -99,7 +99,7 @@ def _by_number(rows: Rows, kind: str) -> Mapping[str, Counter[str]]:
 
 def _machines(rows: Rows, names: list[str], of_one_number: list[str]) -> IntArray:
     """(n,) the machine of each row: GPUs of other numbers are of that one whose row is nearest most of the time."""
-    place = {name: i for i, name in enumerate(dict.fromkeys([*of_one_number, *names])) if name}
+    place = {name: i for i, name in enumerate(dict.fromkeys(filter(None, [*of_one_number, *names])))}
     code = np.array([place.get(name, -1) for name in names], np.int64)[rows.gpu]
     _, when = np.unique(rows.time_us, return_inverse=True)
     # Of rows at the same time those are near which are so in the file.
