@@ -23,7 +23,7 @@ from jobrules.measures.stragglers import held_up
 from jobrules.model import SECOND_US, HowMuch, Metric, Note, Reason, ReasonKind, Severity
 from jobrules.model.claims import Precedence
 from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
-from jobrules.text import count, share
+from jobrules.text import capitalized, count, share, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,7 +93,7 @@ class PowerCap(Rule):
                 headline = "No GPU was at its power limit"
             recorded = as_far_as_recorded(len(judged), job.gpu_count + job.gpus_unknown)
             return self.passed(f"{headline}{recorded}", **facts)
-        return self.triggered(self._finding(capped), **facts)
+        return self.triggered(self._finding(capped, len(judged)), **facts)
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What other GPUs lost while they waited for one that its power limit slowed."""
@@ -106,7 +106,7 @@ class PowerCap(Rule):
             (Metric.GPU_POWER_CAP,),
         )
 
-    def _finding(self, capped: Sequence[_Capped]) -> Finding:
+    def _finding(self, capped: Sequence[_Capped], judged: int) -> Finding:
         dropped = [gpu for gpu in capped if gpu.dropped(self.clock_drop)]
         clocks: list[Fact] = [
             HowMuch(what, mhz, "MHz", of=gpu.at_limit.label)
@@ -124,9 +124,9 @@ class PowerCap(Rule):
         )
         part = share(max(gpu.at_limit.share for gpu in capped))
         lasted = f"for {part} of its time" if one else f"the worst for {part} of its time"
-        title = (
-            f"{count(len(capped), 'GPU')} {'was' if one else 'were'} {where}{' ' if one else ', '}{lasted}"
-        )
+        every = len(capped) == judged
+        who = capitalized(some_of(judged, judged, "GPU")) if every else count(len(capped), "GPU")
+        title = f"{who} {'was' if one else 'were'} {where}{' ' if one else ', '}{lasted}"
         return finding_of(
             self,
             title + (f", and {'its clock' if one else 'clocks'} dropped" if dropped else ""),

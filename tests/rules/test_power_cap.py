@@ -137,7 +137,7 @@ def test_gpus_whose_clock_is_not_known_are_reported_with_one_that_fell() -> None
     (finding,) = checked(logged(gpu_power_cap=table, gpu_clock=clocks)).findings
 
     assert finding.severity is Severity.WARNING
-    assert finding.title.startswith("2\u00a0GPUs were at their power limit, the worst for 100.0%")
+    assert finding.title.startswith("Both GPUs were at their power limit, the worst for 100.0%")
     assert finding.devices == ("algo-1/gpu1", "algo-1/gpu0")
     assert "at the limit: algo-1 gpu0 1,400\u00a0MHz" in in_words(finding.evidence)
 

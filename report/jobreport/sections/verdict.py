@@ -113,8 +113,6 @@ def findings(report: Report) -> Fragment:
         "findings",
         rows=rows,
         cards={card.name for card in report.rules},
-        without_finding=verdict.without_finding,
-        evaluated=_is_evaluated(report),
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="findings", html=html)

@@ -80,12 +80,13 @@ class Reason(Struct, frozen=True, kw_only=True):
         missing = int(self.needed - self.have)
         return f" for {number(missing)} of {count(int(self.needed), 'GPU')}" if self.needed else ""
 
-    def sentence(self, rule: str) -> str:
-        """Why the rule of that name was not evaluated, without a period at the end."""
+    @property
+    def sentence(self) -> str:
+        """Why a rule was not evaluated, without a period at the end."""
         match self.kind:
             case ReasonKind.TOO_SHORT | ReasonKind.TOO_FEW:
                 needed, have = self.amounts
-                return f"{rule} needs {needed}; {self.whose} has {have}"
+                return f"Needs {needed}; {self.whose} has {have}"
             case ReasonKind.NOT_RECORDED:
                 return f"{capitalized(self.what)} {self.verb} not recorded{self._of_gpus}"
             case ReasonKind.ERROR:

@@ -597,12 +597,14 @@ def test_every_rule_that_was_not_evaluated_is_named_by_what_it_lacks() -> None:
         "G needs 15 min of samples, this job has 14 min 59 s.",
         "Nothing to check: no node has a second GPU (E).",
     ]
-    assert by_reason(missing)[2].brief.replace("\u00a0", " ") == "Too short: 3 rules."
-    assert reasons["A"].sentence("A") == "Steps were not recorded"
-    assert (
-        reasons["H"].sentence("H").replace("\u00a0", " ")
-        == "GPU utilization was not recorded for 3 of 8 GPUs"
-    )
+    assert [group.brief.replace("\u00a0", " ") for group in by_reason(missing)] == [
+        "Failed: C.",
+        "Not recorded: GPU utilization for 3 of 8 GPUs (1 rule), steps (1), GPU power (1).",
+        "Too short: 3 rules.",
+        "Nothing to check: E.",
+    ]
+    assert reasons["A"].sentence == "Steps were not recorded"
+    assert reasons["H"].sentence.replace("\u00a0", " ") == "GPU utilization was not recorded for 3 of 8 GPUs"
     assert [how_many(n, 8).replace("\u00a0", " ") for n in (0, 1, 8)] == [
         "All 8 rules were evaluated",
         "1 of 8 rules was not evaluated",
