@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jobreport import formats, pipeline, sections
-from jobreport.document import Origin, Report
+from jobreport.document import Report
 from jobreport.output import summary
 from jobreport.remarks import Quality, SourceQuality
 from jobrules import RULES
@@ -226,5 +226,4 @@ def test_a_ticket_and_a_terminal_begin_with_what_matters(job: Path) -> None:
         if verdict.advice:
             assert verdict.advice_head in text
             assert verdict.advice[0].replace("`", "") in text
-    if report.origin is Origin.SAMPLES:
-        assert JARGON.findall(top + "\n".join(lines)) == []
+    assert JARGON.findall(top + "\n".join(lines)) == []
