@@ -66,6 +66,7 @@ class CPUBottleneck(BottleneckRule):
                 when="while the CPU was saturated",
                 claim=partial(claim, crowded=True),
                 finding=partial(self._saturated_cpu, result),
+                widened=True,
             ),
             Cause(
                 key="saturated-process",
@@ -74,6 +75,7 @@ class CPUBottleneck(BottleneckRule):
                 when="while one process was saturated",
                 claim=partial(claim, crowded=False),
                 finding=partial(self._saturated_process, result),
+                widened=True,
             ),
         )
 

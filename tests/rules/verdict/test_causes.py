@@ -71,6 +71,32 @@ def test_an_active_gpu_is_slowed_where_nearly_all_of_the_cpu_is_in_use(
     assert ("cpu-bottleneck" in parts(verdict)) is claims
 
 
+@pytest.mark.parametrize(
+    ("metric", "cores", "key"),
+    [
+        (Metric.CPU_UTILIZATION, CORES, "cpu-bottleneck"),
+        (Metric.CPU_UTILIZATION, 1, "saturated-process"),
+        (Metric.IO_WAIT, 2, "io-bottleneck"),
+    ],
+)
+def test_a_stall_that_begins_and_ends_between_two_samples_is_claimed_whole(
+    metric: Metric, cores: int, key: str
+) -> None:
+    # Tenths of a second, averaged to samples of a second; stalls of 2.3 s begin at any of them.
+    rng = np.random.default_rng(1)
+    lengths = np.ravel([(23, int(rest)) for rest in rng.integers(30, 60, 150)])
+    stalled = np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
+    stalled = stalled[: len(stalled) // 10 * 10].reshape(-1, 10).mean(axis=1)
+    busy = np.where(np.arange(CORES) < cores, 100.0, 5.0)
+    used = stalled[:, None] * busy + (1 - stalled[:, None]) * 5.0
+    cpu = used if metric is Metric.CPU_UTILIZATION else np.full_like(used, 20.0)
+    waiting = used if metric is Metric.IO_WAIT else np.zeros_like(used)
+    verdict = verdict_of(make_job(gpu=97 * (1 - stalled), cpu=cpu, io_wait=waiting, interval_s=1))
+
+    assert keys(verdict) == [key]
+    assert parts(verdict)[key] == pytest.approx(97 * stalled.mean(), abs=2)
+
+
 def test_waiting_for_io_comes_before_a_saturated_cpu() -> None:
     gpu, wait = [1.0, 1.0, 95.0] * 200, [80.0, 1.0, 1.0] * 200
     job = make_job(gpu=gpu, cpu=[99.0] * N, io_wait=wait, interval_s=1)
