@@ -16,6 +16,7 @@ from jobrules.measures.framework_time import breakdown_of, summed, weights_by_la
 from jobrules.measures.intervals import union
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import series_of
+from jobrules.measures.sample_weights import around_us
 from jobrules.measures.value_counts import Counted
 from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Note, RuleResult, When, Where
 from jobrules.model.claims import Cause, Precedence
@@ -427,8 +428,8 @@ def _in_slow_steps(
         return None
     rows = np.concatenate(slow)
     times = union(steps.start_us[rows], steps.end_us[rows])
-    covered = times.overlap_us(panel.time_us, panel.time_us + weight_us.astype(np.int64))
-    inside = covered / np.maximum(weight_us, 1.0)
+    covered = times.overlap_us(*around_us(panel.time_us, weight_us))
+    inside = np.minimum(1.0, covered / np.maximum(weight_us, 1.0))
     longer_us = sum(extra_us.values()) / len(extra_us)
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:

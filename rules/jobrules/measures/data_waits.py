@@ -12,6 +12,7 @@ from jobrules.measures.core_use import SLOWED_GPU, CoreUse
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.intervals import Intervals, union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank
+from jobrules.measures.sample_weights import around_us
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
 
@@ -177,7 +178,7 @@ def _claimed_before(gpus: Sequence[Samples], waits: Waits) -> float:
     claimed = [
         np.minimum(
             np.where(gpu.in_work, gpu.lost_us - gpu.left_us, 0.0),
-            waits.fetched.overlap_us(gpu.time_us, gpu.time_us + gpu.weight_us.astype(np.int64)),
+            waits.fetched.overlap_us(*around_us(gpu.time_us, gpu.weight_us)) / 2,
         ).sum()
         for gpu in gpus
     ]
@@ -216,15 +217,14 @@ def _waited(
 def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
     """(n,) which snapshots lie wholly within a step of every rank."""
     steps = part.steps
+    start_us, end_us = around_us(panel.time_us, weight_us)
     inside = [
-        union(steps.start_us[rows], steps.end_us[rows]).overlap_us(
-            panel.time_us, panel.time_us + weight_us.astype(np.int64)
-        )
+        union(steps.start_us[rows], steps.end_us[rows]).overlap_us(start_us, end_us)
         for rows in rows_by_rank(steps).values()
     ]
     if not inside:
         return np.zeros(len(panel.time_us), np.bool_)
-    return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * weight_us)
+    return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * (end_us - start_us))
 
 
 def waiting_part(waited: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:

@@ -270,8 +270,9 @@ class OfRules(Account):
                     if taken and key in stalls:
                         stalls[key].add(row)
                 left[k][row] = rest
-                slow = overlap(t, panel.time_us[row] + int(grid[row]), self.slow[panel.node][0])
-                slow_us[row] = in_work * slow / max(grid[row], 1.0) * rest
+                around = t - int(grid[max(0, row - 1)]), t + int(grid[row])
+                slow = min(1.0, overlap(*around, self.slow[panel.node][0]) / max(grid[row], 1.0))
+                slow_us[row] = in_work * slow * rest
                 alone[row] = bool(in_work and len(cpu) > 1 and full and not crowded and value < 10)
             longer_us = self.slow[panel.node][1]
             scale = min(1.0, longer_us / max(1.0, sum(slow_us.values())))

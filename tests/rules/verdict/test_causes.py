@@ -177,6 +177,27 @@ def test_fetches_outside_of_steps_are_waits_and_idle_samples_go_first(
         assert parts(verdict)["low"] == pytest.approx(25, abs=0.2)
 
 
+@pytest.mark.parametrize("stamped_s", [0.0, 1.0])
+def test_waits_of_any_length_are_found_whichever_end_of_a_sample_its_time_is(stamped_s: float) -> None:
+    # Tenths of a second: a fetch of 1.2 s, a step of 1.5 s, and so on; samples are means of a second.
+    waits = np.arange(N * 10) % 27 < 12
+    gpu = 97 * (1 - waits.reshape(-1, 10).mean(axis=1))
+    starts = np.arange(0, N - 3, 2.7)
+    job = make_job(
+        extra=[
+            make_panel(
+                Metric.GPU_UTILIZATION, gpu, interval_s=1, start_us=START_US + int(stamped_s * SECOND_US)
+            )
+        ],
+        steps=make_steps([(t + 1.2, t + 2.7) for t in starts]),
+        events=make_events([("DataLoaderIter", "_Single::fetch", t, t + 1.2) for t in starts]),
+    )
+    verdict = verdict_of(job)
+
+    assert keys(verdict) == ["data-loading"]
+    assert parts(verdict)["data-loading"] == pytest.approx(100 * 1.2 / 2.7, abs=1.5)
+
+
 def test_steps_of_nearly_all_of_the_time_hold_their_fetches() -> None:
     verdict = verdict_of(loading(0.4, [2.0, 90.0], step_s=1.0))
 
