@@ -200,7 +200,7 @@ class Run:
     def sampled(self, values: Floats) -> Floats:
         """Samples that begin within a snapshot, so that what begins and ends with one is seen in parts of two."""
         before = np.concatenate([values[..., :1], values[..., :-1]], axis=-1)
-        return (1 - self.early) * values + self.early * before
+        return ((1 - self.early) * values + self.early * before).astype(np.float32)
 
     def _waiting(self, rows: Rows) -> Floats:
         """(nodes, gpus, rows) use of idle GPUs: rarely a sample of 1 to 3%."""
