@@ -132,7 +132,8 @@ class LoadBalancing(Rule):
             return ()
         used = [gpu for gpu in job.gathered(use_in_work, work) if gpu.worked]
         # What was measured for a part only may be the busy part.
-        known = [gpu for gpu in used if 2 * gpu.measured_us >= max(one.measured_us for one in used)]
+        longest_us = max((gpu.measured_us for gpu in used), default=0.0)
+        known = [gpu for gpu in used if 2 * gpu.measured_us >= longest_us]
         means = sorted((gpu.mean, f"{gpu.node} {gpu.device}") for gpu in known)
         if len(means) < 2:
             return ()
