@@ -53,7 +53,7 @@ LONG_US = 10 * 60 * SECOND_US
 
 
 def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[Cause, ...]:
-    """The causes at the edges of the work; ``first_step`` is the result of MaxInitializationTime."""
+    """The causes at the edges of the work; ``first_step`` is the result of the rule on start-up."""
     never = Cause(
         key=NEVER,
         precedence=Precedence.NEVER_USED,
