@@ -124,9 +124,9 @@ class StepOutlier(Rule):
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What the GPUs of a node lost during the outlier steps of its ranks."""
-        del job
         if not result.findings:
             return ()
+        nodes = frozenset(job.nodes)
         limits = ByNode[dict[tuple[str, str], float]]()
         for who, one in result.details["step_details"].items():
             own = {
@@ -135,7 +135,7 @@ class StepOutlier(Rule):
                 if block.get("windows_in_violation")
             }
             # Names of nodes and ranks may both have hyphens.
-            for node in (who[:at] for at, char in enumerate(who) if char == "-"):
+            for node in nodes.intersection(who[:at] for at, char in enumerate(who) if char == "-"):
                 limits.setdefault(node, {}).update(own)
         return (
             Cause(
