@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.work import Work
@@ -165,7 +164,7 @@ def sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | N
 def account_of(job: Job, checks: Checks) -> Account:
     """Give each lost moment of each GPU of a job to one cause."""
     work = Work.of(job)
-    first_step = next((r for rule, r in checks if isinstance(rule, MaxInitializationTime)), None)
+    first_step = next((r for rule, r in checks if rule.role is Role.START_UP), None)
     checks, of_rules = _causes_of_rules(job, checks) if work else (checks, [])
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
     causes.sort(key=lambda cause: cause.precedence)
@@ -247,13 +246,9 @@ def _records_loading(part: Job) -> bool:
 def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
     """Findings of a job whose GPUs were not sampled."""
     found = [
-        finding
-        for rule, result in checks
-        for finding in result.findings
-        # The share of a step rule is of the time of steps.
-        if rule.role is Role.OBSERVATION or (rule.role is Role.CAUSE and finding.share is not None)
+        finding for rule, result in checks for finding in result.findings if rule.role is not Role.SYMPTOM
     ]
-    late = any(isinstance(rule, MaxInitializationTime) and result.findings for rule, result in checks)
+    late = any(rule.role is Role.START_UP and result.findings for rule, result in checks)
     return (*found, *late_first_step(job, started=late))
 
 

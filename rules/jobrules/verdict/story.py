@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When
 from jobrules.model.claims import Cause, Claimed
@@ -276,7 +275,7 @@ def _observe(story: Story) -> Story:
     own = [
         finding
         for rule, result in story.account.checks
-        if rule.role is Role.OBSERVATION and not isinstance(rule, MaxInitializationTime)
+        if rule.role is Role.OBSERVATION
         for finding in result.findings
         if finding.key not in known
     ]
