@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.core_use import SLOWED_GPU, CoreUse
+from jobrules.measures.core_use import SATURATED_PERCENT, SLOWED_GPU, CoreUse
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.intervals import Intervals, union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank
@@ -28,8 +28,6 @@ RELEVANT_PART = 0.05
 WITHIN_PART = 0.99
 #: Steps that take more of the time than this hold what happens between two batches.
 STEPS_PART = 0.8
-#: A core above this is saturated.
-SATURATED_PERCENT = 90.0
 #: The rest of the work looks the same if its loss is within this part of that where waits were recorded.
 SAME_PART = 1 / 3
 #: A main thread that spends more of its function time than this in loading waits for data.
@@ -184,11 +182,17 @@ def _claimed_before(gpus: Sequence[Samples], waits: Waits) -> float:
     return float(np.mean(claimed))
 
 
-def _alone(gpu: Samples, use: CoreUse | None) -> FloatArray:
-    """Lost time in which a GPU is idle while a single core is saturated."""
+def _alone(gpu: Samples, use: CoreUse | None, *, more_than_usual: bool = False) -> FloatArray:
+    """Lost time in which a GPU is idle while a single core is saturated.
+
+    By a profile the thread that saturates it loads data. Otherwise it may spin, so cores count if they are saturated
+    more than usual.
+    """
     if use is None:
         return np.zeros(len(gpu.values))
-    return np.where(use.few[gpu.rows] & (gpu.values < IDLE_PERCENT), gpu.left_us, 0.0)
+    idle = gpu.values < IDLE_PERCENT
+    rows = use.telling(gpu, idle) if more_than_usual else use.few[gpu.rows] & idle
+    return np.where(rows, gpu.left_us, 0.0)
 
 
 def _waited(
@@ -209,8 +213,8 @@ def _waited(
     )
     part = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum()))
     same = part if abs(there - here) <= SAME_PART * here else 0.0
-    alike_us = np.where(stepping, 0.0, same * gpu.left_us) if same else _alone(gpu, use)
-    return waited + np.where(elsewhere, alike_us, 0.0)
+    same_us = np.where(stepping, 0.0, same * gpu.left_us) if same else _alone(gpu, use, more_than_usual=True)
+    return waited + np.where(elsewhere, same_us, 0.0)
 
 
 def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
@@ -235,7 +239,7 @@ def waiting_part(waited: float, part: Job, panel: Panel, weight_us: FloatArray) 
     def of_gpu(gpu: Samples) -> FloatArray:
         idle = gpu.values < IDLE_PERCENT
         by_share = _whole_samples(gpu.left_us, idle, waited * gpu.work_us)
-        single = np.where(use.few[gpu.rows] & idle, gpu.left_us, 0.0) if use else by_share
+        single = _alone(gpu, use, more_than_usual=True)
         return max(by_share, single, key=lambda claimed: float(claimed.sum()))
 
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
+from jobrules.measures.data_waits import RELEVANT_PART
 from jobrules.measures.work import Work
 from jobrules.model import Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
 from jobrules.model.claims import Cause
@@ -171,6 +173,7 @@ def account_of(job: Job, checks: Checks) -> Account:
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
     owners = {cause.key: name for cause, name in of_rules}
+    cores = FewCores.sum(job.gathered(few_cores, work) if work else ())
     return Account(
         checks=_with_failed_claims(checks, nodes, owners),
         work=work,
@@ -178,8 +181,8 @@ def account_of(job: Job, checks: Checks) -> Account:
         causes=tuple(causes),
         nodes=nodes,
         owners=owners,
-        recorded=_recorded(job),
-        notes=loop_notes(job.loop_facts),
+        recorded=_recorded(job, cores),
+        notes=(*loop_notes(job.loop_facts), *_core_notes(cores)),
         unknown_gpus=job.gpus_unknown,
     )
 
@@ -222,10 +225,19 @@ def _rank(finding: Finding) -> tuple[int, int, float]:
     return _ORDER.index(finding.severity), kind, -(finding.share or 0)
 
 
-def _recorded(job: Job) -> dict[str, bool]:
-    """What could show a cause, and whether it was recorded."""
-    return {
-        "CPU utilization": job.has(Metric.CPU_UTILIZATION),
+def _recorded(job: Job, cores: FewCores) -> dict[str, bool]:
+    """What could show a cause, and whether it was recorded; without the CPU if it was and is undecided."""
+    cpu = {"CPU utilization": job.has(Metric.CPU_UTILIZATION)}
+    if cpu["CPU utilization"] and not any(
+        len(panel.devices) > 1
+        for part in job.facts
+        for panel in part.panels
+        if panel.metric is Metric.CPU_UTILIZATION
+    ):
+        cpu = {"mean CPU utilization": True, "CPU utilization per core": False}
+    elif cores.in_idle >= RELEVANT_PART and not cores.others:
+        cpu = {}
+    return cpu | {
         "I/O wait": job.has(Metric.IO_WAIT),
         "steps": bool(job.step_count or (job.loop_facts and job.loop_facts.outside is not None)),
         "data loading": bool(job.loop_facts and job.loop_facts.fetch_s is not None)
@@ -238,6 +250,20 @@ def loop_notes(facts: LoopFacts | None) -> tuple[str, ...]:
     if facts is None or not facts.outside or facts.waited:
         return ()
     return (f"According to {facts.source}, {share(facts.outside)} of the recorded time is between the steps",)
+
+
+def _core_notes(cores: FewCores) -> tuple[str, ...]:
+    """Why a saturated core is no evidence."""
+    if cores.in_idle < RELEVANT_PART:
+        return ()
+    seen = f"A core was saturated in {share(cores.in_idle)} of the samples"
+    if not cores.others:
+        return (f"{seen}, but no GPU was ever active to compare with",)
+    if cores.in_idle >= TELLING_LIFT * cores.in_others:
+        return ()
+    return (
+        f"{seen} of idle GPUs and in {share(cores.in_others)} of the others, so that alone explains nothing",
+    )
 
 
 def _records_loading(part: Job) -> bool:

@@ -37,6 +37,7 @@ NAMED_SHARE = 0.01
 #: The causes that a recording shows.
 _SHOWN_BY = {
     "CPU utilization": ("cpu-bottleneck", "saturated-process"),
+    "mean CPU utilization": ("cpu-bottleneck",),
     "I/O wait": ("io-bottleneck",),
     "steps": ("step-outlier",),
     "data loading": ("data-loading",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -240,7 +241,9 @@ class OfRules(Account):
             never = all(v == 0 for _, _, _, v, _ in samples[k])
             almost = self.much and self.active[panel.node, k] < 0.05
             slow_us: dict[int, float] = {}
-            alone: dict[int, bool] = {}
+            alone: dict[int, int] = {}
+            idle_cores: list[int] = []
+            other_cores = [math.inf]
             for row, t, weight, value, in_work in samples[k]:
                 loss = rest = weight * (1 - value / 100)
                 cpu, wait = (self.cores(panel, row, m) for m in (Metric.CPU_UTILIZATION, Metric.IO_WAIT))
@@ -264,13 +267,15 @@ class OfRules(Account):
                 left[k][row] = rest
                 slow = overlap(t, panel.time_us[row] + int(grid[row]), self.slow[panel.node][0])
                 slow_us[row] = in_work * slow / max(grid[row], 1.0) * rest
-                alone[row] = bool(in_work and len(cpu) > 1 and full and not crowded and value < 10)
+                alone[row] = full * (in_work and len(cpu) > 1 and not crowded and value < 10)
+                if in_work and cpu:
+                    (idle_cores if value < 10 else other_cores).append(full)
             longer_us = self.slow[panel.node][1]
             scale = min(1.0, longer_us / max(1.0, sum(slow_us.values())))
             for row, us in slow_us.items():
                 lost[k]["step-outlier"] += us * scale
                 left[k][row] -= us * scale
-                if alone[row]:
+                if alone[row] >= least_of(idle_cores, other_cores):
                     lost[k]["saturated-process"] += left[k][row]
                     left[k][row] = 0.0
         self.share_out_uneven(panel, samples, left, lost)
@@ -311,6 +316,15 @@ class OfRules(Account):
         ):
             return
         lost["batch-size"] += sum(left[row] for row, _, _, v, _ in inside if v >= 10)
+
+
+def least_of(idle: list[int], others: Sequence[float]) -> float:
+    """How many saturated cores are twice as frequent while a GPU idles; infinite if no number is."""
+    for k in range(1, max(idle, default=0) + 1):
+        often, usual = (sum(n >= k for n in some) / len(some) for some in (idle, others))
+        if often >= 2 * usual:
+            return k
+    return math.inf
 
 
 def account_of_rules(job: Job) -> tuple[list[Cause], RuleResult]:
