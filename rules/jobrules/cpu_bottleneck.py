@@ -79,10 +79,12 @@ class CPUBottleneck(BottleneckRule):
 
     def _saturated_cpu(self, result: RuleResult, cores: int, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
+        snapshots = result.details.get("bottlenecks", {}).values()
+        counts = [node["CPUs"] for snapshot in snapshots for node in snapshot["nodes"].values()]
         return self.finding(
             f"A GPU was held up while the CPU was saturated in {seen} of snapshots",
             *moments(claimed, result),
-            *_saturated_cores(result, cores),
+            *saturated_cores(counts, cores),
             Note("Half of the cores or more, or their mean, counts as saturated"),
             Inferred("simultaneous samples"),
             advice=(
@@ -123,10 +125,8 @@ class CPUBottleneck(BottleneckRule):
         )
 
 
-def _saturated_cores(result: RuleResult, cores: int) -> tuple[Note, ...]:
-    """Median number of saturated cores where half or more of each node's ``cores`` are; nothing if that is not known."""
-    snapshots = result.details.get("bottlenecks", {}).values()
-    counts = [node["CPUs"] for snapshot in snapshots for node in snapshot["nodes"].values()]
+def saturated_cores(counts: Sequence[int], cores: int) -> tuple[Note, ...]:
+    """Median of the numbers of saturated cores that are half or more of each node's ``cores``; nothing without any."""
     crowded = [n for n in counts if n >= CROWDED_PART * cores]
     if not (cores > 1 and crowded):
         return ()

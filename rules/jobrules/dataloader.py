@@ -180,6 +180,9 @@ class Dataloader(Rule):
             HowMuch("Recorded fetches", facts.fetches),
             Note(f"According to {facts.source}, {waited} for {share(facts.waited)} of the recorded time"),
         ]
+        if facts.of_first_fetches:
+            first = "Only the first fetch of each training process was recorded"
+            evidence.append(Note(f"{first}, so the amount is an upper bound"))
         if facts.note:
             evidence.append(Note(facts.note))
         return self.finding(

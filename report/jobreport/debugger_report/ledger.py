@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from jobrules.model.claims import Cause
     from jobrules.rule import Rule
 
+#: Causes outside of the work.
+_OUTSIDE = (START_UP, WIND_DOWN)
+
 
 class Ledger:
     """The lost time of each GPU, from which causes take their amounts in their order."""
@@ -38,6 +41,8 @@ class Ledger:
         #: Times of the snapshots that a cause has taken.
         self.taken_us = np.empty(0, np.int64)
         self.node_count = len({node for node, _ in gpus})
+        #: GPUs of whose lost time causes took all but that of idle samples.
+        self.active_taken: set[GPU] = set()
 
     def take(
         self,
@@ -104,9 +109,8 @@ class Ledger:
 
     def not_yet(self, amount_us: float) -> dict[GPU, float]:
         """An amount of each GPU without what other causes took during the work: they are seen at the same moments."""
-        edge = (START_UP, WIND_DOWN)
         return {
-            gpu: amount_us - sum(us for key, us in self.lost[gpu].items() if key not in edge)
+            gpu: amount_us - sum(us for key, us in self.lost[gpu].items() if key not in _OUTSIDE)
             for gpu in self.used
         }
 
@@ -115,6 +119,23 @@ class Ledger:
         """What each GPU lost more than the one that lost least, without what was taken."""
         least = min(self.left[gpu] for gpu in self.used)
         return {gpu: self.left[gpu] - least for gpu in self.used}
+
+    def in_work(self, gpu: GPU) -> Histogram:
+        """The utilization of a used GPU in the work, if it was idle before and after it."""
+        if self.work is None:
+            return self.gpus[gpu]
+        return self.gpus[gpu].without((self.clocks.length_us - self.work.length_us) / self.interval_us)
+
+    def take_active(self, cause: Cause, owner: Rule) -> None:
+        """Give to a cause what used GPUs lost while they were not idle."""
+        self.active_taken = set(self.used)
+        active = {gpu: one.lost["low"] + one.lost["busy"] for gpu, one in self.used.items()}
+        self.take(cause, {gpu: self.clocks.length_us * part for gpu, part in active.items()}, owner)
+
+    def left_part(self, gpu: GPU) -> float:
+        """Share of what a GPU lost in the work that no cause has taken."""
+        outside_us = sum(self.lost[gpu].get(key, 0.0) for key in _OUTSIDE)
+        return self.left[gpu] / max(1.0, self.clocks.length_us * (1 - self.gpus[gpu].used) - outside_us)
 
     def nodes(self) -> tuple[NodeTime, ...]:
         """The time of each node."""
@@ -138,8 +159,9 @@ class Ledger:
 
     def _device(self, gpu: GPU) -> DeviceTime:
         histogram, left, rest = self.gpus[gpu], self.left[gpu], {}
+        parts = list(histogram.lost.items())
         # Causes take idle time first, so what they left is the time of the busiest samples.
-        for key, share in reversed(histogram.lost.items()):
+        for key, share in parts if gpu in self.active_taken else reversed(parts):
             rest[key] = min(left, share * self.clocks.length_us)
             left -= rest[key]
         return DeviceTime(

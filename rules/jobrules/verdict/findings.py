@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrules.dataloader import Dataloader
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
@@ -14,7 +15,7 @@ from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.data_waits import RELEVANT_PART
 from jobrules.measures.work import Work
 from jobrules.model import Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
-from jobrules.model.claims import Cause
+from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, join_names, share
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
@@ -22,7 +23,7 @@ from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
 from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
 from jobrules.verdict.phases import JobPhases
-from jobrules.verdict.story import UNEXPLAINED_LOSS, Account, Checks, Story, story_of
+from jobrules.verdict.story import CRITICAL_SHARE, UNEXPLAINED_LOSS, Account, Checks, Story, story_of
 from jobrules.verdict.time_use import TimeUse, time_use
 
 _ORDER = list(Severity)
@@ -280,7 +281,25 @@ def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
         if rule.role is Role.OBSERVATION or (rule.role is Role.CAUSE and finding.share is not None)
     ]
     late = any(isinstance(rule, MaxInitializationTime) and result.findings for rule, result in checks)
-    return (*found, *late_first_step(job, started=late))
+    return (*found, *_waiting_loop(job, checks), *late_first_step(job, started=late))
+
+
+def _waiting_loop(job: Job, checks: Checks) -> list[Finding]:
+    """Waiting for data in a loop of which only a few numbers are known, without an amount of GPU time."""
+    facts, nodes = job.loop_facts, tuple(job.nodes)
+    nothing = Claimed(
+        gpu_s=0.0, share=0.0, devices=(), nodes=nodes, snapshots=0, of_snapshots=0, start_us=0, end_us=0
+    )
+    return [
+        replace(
+            rule.waiting_in_loop(facts, facts.cores or 0, 1).finding(nothing),
+            severity=Severity.CRITICAL if facts.waited >= CRITICAL_SHARE else Severity.WARNING,
+            share=facts.waited,
+            share_of="of the training loop",
+        )
+        for rule, _ in checks
+        if isinstance(rule, Dataloader) and facts and facts.waited
+    ]
 
 
 def _explains(finding: Finding, use: TimeUse | None) -> bool:
