@@ -163,7 +163,7 @@ class Dataloader(Rule):
             precedence=Precedence.DATA_LOADING,
             label="Lost: waiting for data",
             when="while training waited for data",
-            claim=partial(waiting_part, facts.waited),
+            claim=partial(waiting_part, facts),
             finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),
         )
 

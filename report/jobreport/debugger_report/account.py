@@ -29,11 +29,12 @@ from jobrules.load_balancing import LoadBalancing
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import CROWDED_PART
+from jobrules.measures.data_waits import SAME_PART
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, JobInMemory, Note
 from jobrules.model.loop_facts import RELEVANT_PART
 from jobrules.rule import Rule
-from jobrules.text import share, took
+from jobrules.text import duration, share, took
 from jobrules.verdict.edges import edges
 from jobrules.verdict.findings import loop_notes
 from jobrules.verdict.story import Account
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 _NO_JOB = JobInMemory(name="")
 #: Steps that take this much of the time with GPUs below this percentage hold the fetches inside.
 STEPS_PART, STEPS_IDLE = 0.8, 0.1
-#: If the mean of the steps is this many times their median, few steps take more than half of their time.
+#: If the mean of the steps is this many times their median, the longer half takes at least three quarters of the time.
 LONG_MEAN = 2.0
 
 
@@ -70,7 +71,8 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
     ledger = Ledger(clocks, work, histograms)
     first_step = _chosen(checks, MaxInitializationTime)
     never, *started_and_ended = edges(_NO_JOB, work, first_step[1] if first_step else None)
-    ledger.take(never_used(never, histograms, clocks, work), ledger.of_unused)
+    unknown = gpus_of(results) - histograms.keys()
+    ledger.take(never_used(never, histograms, len(unknown), clocks, work), ledger.of_unused)
     if work:
         ends = "first and last step" if work.steps_us else "the longest time without a bottleneck"
         for cause in started_and_ended:
@@ -98,7 +100,7 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
             "steps": facts is not None and facts.outside is not None,
             "data loading": facts is not None and facts.fetch_s is not None,
         },
-        unknown_gpus=len(gpus_of(results) - histograms.keys()),
+        unknown_gpus=len(unknown),
         seen=f"a CPU core was saturated in {share(saturated)} of snapshots" if undecided else "",
         notes=_notes(results, facts, ledger, saturated),
     )
@@ -109,10 +111,13 @@ def _chosen(checks: Checks, kind: type[_R]) -> tuple[_R, RuleResult] | None:
     return next(((rule, result) for rule, result in checks if isinstance(rule, kind)), None)
 
 
+def _start_unknown(work: Work | None) -> tuple[str, ...]:
+    return (MAYBE_START,) if work and work.whole and not work.steps_us else ()
+
+
 def _of_bottlenecks(cause: Cause, rule: Rule, work: Work, *facts: Fact) -> Cause:
     """A cause that is seen in the entries of a rule."""
-    start = [Note(MAYBE_START)] if work.whole else []
-    return inferred(cause, f"entries of {rule.name}", *facts, *start)
+    return inferred(cause, f"entries of {rule.name}", *facts, *map(Note, _start_unknown(work)))
 
 
 def _take_io(ledger: Ledger, results: RuleResults, checks: Checks, work: Work) -> None:
@@ -140,17 +145,36 @@ def _take_cpu(
 
 
 def _take_loading(ledger: Ledger, facts: LoopFacts | None, checks: Checks, work: Work) -> None:
+    """The time in which training waited for data: of the work, or of the part that has steps unless the rest looks the
+    same.
+    """
     loader = _chosen(checks, Dataloader)
-    if loader and facts and facts.waited:
-        nodes = [node for node, _ in ledger.gpus]
-        cause = loader[0].waiting_in_loop(facts, facts.cores or 0, max(map(nodes.count, nodes)))
-        ledger.take(cause, ledger.not_yet(facts.waited * work.length_us), loader[0])
+    if not (loader and facts and facts.waited):
+        return
+    nodes = [node for node, _ in ledger.gpus]
+    cause = loader[0].waiting_in_loop(facts, facts.cores or 0, max(map(nodes.count, nodes)))
+    length_us = work.length_us
+    if facts.steps_us and not work.steps_us:
+        recorded_us = facts.steps_us[1] - facts.steps_us[0]
+        lost = max((1 - ledger.in_work(gpu).used for gpu in ledger.used), default=0.0)
+        if abs(lost - facts.waited) > SAME_PART * facts.waited:
+            length_us = recorded_us
+        cause = inferred(
+            cause,
+            "Dataloader",
+            Note(f"Steps were recorded for {duration(recorded_us)} of {duration(work.length_us)}"),
+        )
+    ledger.take(cause, ledger.not_yet(facts.waited * length_us), loader[0])
 
 
 def _take_differences(ledger: Ledger, checks: Checks) -> None:
     chosen = _chosen(checks, LoadBalancing)
     if chosen and len(ledger.used) > 1:
-        ledger.take(uneven_load(chosen[0], ledger.used), ledger.differences, chosen[0])
+        ledger.take(
+            uneven_load(chosen[0], {gpu: ledger.in_work(gpu) for gpu in ledger.used}),
+            ledger.differences,
+            chosen[0],
+        )
 
 
 def _take_small_batches(ledger: Ledger, results: RuleResults, checks: Checks) -> None:
@@ -191,8 +215,7 @@ def _notes(
         )
     elif not waited and saturated >= RELEVANT_PART:
         notes.append("Whether a core was saturated while GPUs were active, too, is not recorded")
-    if ledger.work and ledger.work.whole:
-        notes.append(MAYBE_START)
+    notes += _start_unknown(ledger.work)
     stepped = 1 - facts.outside if facts and facts.outside is not None else 0.0
     used = max((ledger.in_work(gpu).used for gpu in ledger.used), default=1.0)
     if stepped > STEPS_PART and used < STEPS_IDLE:
@@ -211,7 +234,7 @@ def _long_steps(results: RuleResults) -> str:
     if mean_s < LONG_MEAN * median_s or not median_s:
         return ""
     took_s = f"{took(SECOND_US * mean_s)} on average, {took(SECOND_US * median_s)} in the median"
-    return f"A step takes {took_s}: few steps take most of the time of all, and may hold what GPUs wait for"
+    return f"A step takes {took_s}: the long ones take most of the time, and may hold what GPUs wait for"
 
 
 def _work(

@@ -29,8 +29,10 @@ MAYBE_START = "Start-up may be part of it"
 ALMOST_UNUSED = 1.0
 
 
-def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], clocks: Clocks, work: Work | None) -> Cause:
-    """GPUs with nearly all samples below 2%."""
+def never_used(
+    cause: Cause, gpus: Mapping[GPU, Histogram], unknown: int, clocks: Clocks, work: Work | None
+) -> Cause:
+    """GPUs with nearly all samples below 2%, next to so many of ``unknown`` utilization."""
     most = max((one.above_zero for one in gpus.values() if not one.worked), default=0)
     samples = max(one.count for one in gpus.values())
     seen = f"at most {most} of {number(samples)} samples above 1%" if most else "no sample above 1%"
@@ -39,7 +41,7 @@ def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], clocks: Clocks, work
         return Finding(
             key=NEVER,
             severity=Severity.CRITICAL,
-            title=never_used_title(len(claimed.devices), len(gpus), clocks.length_us, work, seen),
+            title=never_used_title(len(claimed.devices), len(gpus) + unknown, clocks.length_us, work, seen),
             evidence=(
                 Where(tuple(" ".join(name.rsplit("/", 1)) for name in claimed.devices)),
                 Inferred("the histograms of LoadBalancing"),

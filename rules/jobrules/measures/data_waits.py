@@ -17,7 +17,7 @@ from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
 
 if TYPE_CHECKING:
     from jobrules.measures.work import Work
-    from jobrules.model import Profile
+    from jobrules.model import LoopFacts, Profile
     from jobrules.model.claims import Claim, Samples
 
 #: Between fetches farther apart than this, nothing was recorded.
@@ -207,14 +207,18 @@ def _waited(
     waited = _idle_first(open_us, gpu.values < IDLE_PERCENT, amount_us)
     recorded = waits.recorded.holds(gpu.time_us) & gpu.in_work
     elsewhere = gpu.in_work & ~recorded
-    here, there = (
-        float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum()))
-        for rows in (recorded, elsewhere)
-    )
     part = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum()))
-    same = part if abs(there - here) <= SAME_PART * here else 0.0
+    same = part if _looks_same(gpu, recorded, elsewhere) else 0.0
     same_us = np.where(stepping, 0.0, same * gpu.left_us) if same else _alone(gpu, use, more_than_usual=True)
     return waited + np.where(elsewhere, same_us, 0.0)
+
+
+def _looks_same(gpu: Samples, here: BoolArray, there: BoolArray) -> bool:
+    """True if a GPU lost about as much per time in some samples as in others."""
+    lost, other = (
+        float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum())) for rows in (here, there)
+    )
+    return abs(other - lost) <= SAME_PART * lost
 
 
 def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
@@ -231,14 +235,22 @@ def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
     return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * weight_us)
 
 
-def waiting_part(waited: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
-    """Claim a share of the work, idle samples first; or the moments with a single saturated core, if they are more."""
+def waiting_part(facts: LoopFacts, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    """Claim the share of the loop in which training waited, idle samples first; or the moments with a single saturated
+    core, if they are more.
+
+    Where only a part of the work has steps, the share is of that part, unless the rest looks the same.
+    """
     del weight_us
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+    first_us, last_us = facts.steps_us or (0, np.iinfo(np.int64).max)
 
     def of_gpu(gpu: Samples) -> FloatArray:
-        idle = gpu.values < IDLE_PERCENT
-        by_share = _whole_samples(gpu.left_us, idle, waited * gpu.work_us)
+        stepped = gpu.in_work & (gpu.time_us >= first_us) & (gpu.time_us <= last_us)
+        known = gpu.in_work if _looks_same(gpu, stepped, gpu.in_work & ~stepped) else stepped
+        left_us = np.where(known, gpu.left_us, 0.0)
+        amount_us = facts.waited * float(gpu.weight_us[known].sum())
+        by_share = _whole_samples(left_us, gpu.values < IDLE_PERCENT, amount_us)
         single = _alone(gpu, use, more_than_usual=True)
         return max(by_share, single, key=lambda claimed: float(claimed.sum()))
 

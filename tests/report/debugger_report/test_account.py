@@ -146,7 +146,7 @@ def test_one_gpu_at_its_limit_is_a_quarter_of_the_mean_of_four(tmp_path: Path) -
     assert parts(report.verdict)["used"] == pytest.approx(0.8 * 99.5 / 4, abs=0.1)
 
 
-def test_a_gpu_that_was_sampled_for_a_shorter_time_was_not_above_98_percent_meanwhile(tmp_path: Path) -> None:
+def test_a_gpu_that_was_sampled_for_a_shorter_time_was_not_measured_meanwhile(tmp_path: Path) -> None:
     """Datapoints are those of one GPU; the quantiles of the other node bound what its histogram may lack."""
     both = balance(gpu0={0: 1000, 60: 1000})
     both["Details"]["algo-2"] = balance(gpu0={0: 800, 60: 200})["Details"]["algo-1"]
@@ -157,13 +157,27 @@ def test_a_gpu_that_was_sampled_for_a_shorter_time_was_not_above_98_percent_mean
     )
 
     # One sample in a hundred may be above 98%.
-    second = (200 * 60.5 + 20 * 99.5) / 1020
+    second = (200 * 60.5 + 20 * 99.5) / SAMPLES
     assert parts(report.verdict)["used"] == pytest.approx((60.5 / 2 + second) / 2, abs=0.1)
+    assert parts(report.verdict)["unmeasured"] == pytest.approx(980 / SAMPLES * 50, abs=0.1)
+
+
+def test_entries_of_a_node_whose_gpus_were_never_used_say_nothing_of_another(tmp_path: Path) -> None:
+    both = balance(gpu0={0: 1000, 90: 1000})
+    both["Details"]["algo-2"] = balance(gpu0={0: SAMPLES})["Details"]["algo-1"]
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=both,
+        IOBottleneck=bottlenecks({i / 2: 1 for i in range(2000)}),
+    )
+
+    assert "io-bottleneck" not in parts(report.verdict)
 
 
 def test_a_gpu_without_a_sample_is_unknown_and_not_unused(tmp_path: Path) -> None:
     report = built(
-        tmp_path,
+        tmp_path / "used",
         MaxInitializationTime=times(),
         LoadBalancing=balance(gpu0={0: 1000, 90: 1000}, gpu1={}) | {"Datapoints": 0},
     )
@@ -171,6 +185,12 @@ def test_a_gpu_without_a_sample_is_unknown_and_not_unused(tmp_path: Path) -> Non
     assert "gpu-never-used" not in keys(report.verdict)
     assert report.verdict.use is not None
     assert (report.verdict.use.count, report.verdict.use.unknown) == (1, 1)
+    idle = built(
+        tmp_path / "idle",
+        MaxInitializationTime=times(0, 1),
+        LoadBalancing=balance(gpu0={0: 9}, gpu1={}) | {"Datapoints": 0},
+    )
+    assert idle.verdict.findings[0].title.startswith("1 of 2\u00a0GPUs was never used")
 
 
 def test_f_bottlenecks_count_although_the_rule_wants_more_samples(tmp_path: Path) -> None:
@@ -228,6 +248,8 @@ def test_fewer_saturated_cores_or_of_an_unknown_number_are_seen_but_no_cause(
     assert main.key == "unexplained"
     assert "(a CPU core was saturated in 40.0% of snapshots)" in main.title
     evidence = in_words(main.evidence)
+    # The steps show that there is none.
+    assert "Start-up may be" not in evidence
     assert "Whether a core was saturated while GPUs were active, too, is not recorded." in evidence
     assert "CPU utilization" not in evidence
 
@@ -304,12 +326,12 @@ def unexplained(folder: Path, **rules: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("mean", "said"), [(0.1, False), (0.19, False), (0.25, True)])
-def test_few_steps_that_take_most_of_the_time_may_hold_fetches(
+def test_long_steps_that_take_most_of_the_time_may_hold_fetches(
     tmp_path: Path, mean: float, said: bool
 ) -> None:
     evidence = unexplained(tmp_path, StepOutlier=steps(0.1, mean, 1000), OverallFrameworkMetrics=outside(80))
 
-    sentence = "A step takes 0.25 s on average, 0.1 s in the median: few steps take most of the time of all"
+    sentence = "A step takes 0.25 s on average, 0.1 s in the median: the long ones take most of the time"
     assert (sentence in evidence) is said
 
 
@@ -328,6 +350,31 @@ def test_steps_hold_what_gpus_wait_for_only_if_these_idle_in_the_work(
     )
 
     assert ("they hold what the GPUs wait for" in evidence) is (said or start_s == 0)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "percent"),
+    [
+        # The job lost as much as training waited where steps were recorded; and much less.
+        ({0: 1500, 60: 500}, 80),
+        ({0: 200, 90: 1800}, 8),
+    ],
+)
+def test_steps_of_a_part_speak_for_the_work_if_it_lost_as_much(
+    tmp_path: Path, gpu: dict[int, int], percent: float
+) -> None:
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(100, 200),
+        LoadBalancing=balance(gpu0=gpu),
+        StepOutlier=steps(0.1, 0.1, 200),
+        OverallFrameworkMetrics=outside(66.7),
+        Dataloader=loader(0.4),
+    )
+
+    assert parts(report.verdict)["data-loading"] == pytest.approx(percent, abs=0.2)
+    evidence = in_words(found(report.verdict, "data-loading").evidence).replace("\u00a0", " ")
+    assert "Steps were recorded for 1 min 40 s of 16 min 40 s." in evidence
 
 
 def test_first_fetches_alone_make_the_amount_an_upper_bound(tmp_path: Path) -> None:
@@ -477,6 +524,13 @@ def test_gpus_that_were_never_used_and_those_that_differ(tmp_path: Path) -> None
     assert (first.key, first.devices, first.share) == ("gpu-never-used", ("algo-1/gpu1",), 0.5)
     assert parts(differ.verdict)["load-balancing"] == pytest.approx(20.1, abs=0.1)
     assert found(differ.verdict, "load-balancing").title.endswith("40.2% to 80.5% on average")
+    late = built(
+        tmp_path / "c",
+        MaxInitializationTime=times(200, LENGTH),
+        LoadBalancing=balance(gpu0={0: 400, 80: 1600}, gpu1={0: 1200, 80: 800}),
+    )
+    # In the work, as all that the verdict says.
+    assert found(late.verdict, "load-balancing").title.endswith("40.2% to 80.5% on average")
 
 
 def test_without_times_or_histograms_the_median_stays(tmp_path: Path) -> None:
