@@ -82,9 +82,7 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
         _take_loading(ledger, facts, checks, work)
         _take_differences(ledger, checks)
         _take_small_batches(ledger, results, checks)
-    usage = results.usage
     saturated = ledger.snapshots_left(results.bottlenecks["CPUBottleneck"])
-    undecided = saturated >= RELEVANT_PART and not (facts and facts.waited)
     return Account(
         checks=checks,
         work=work,
@@ -92,16 +90,9 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
         causes=tuple(ledger.causes),
         nodes=ledger.nodes(),
         owners=ledger.owners,
-        recorded=(
-            {} if undecided else {"CPU utilization": bool(results["CPUBottleneck"] and usage.get("CPU"))}
-        )
-        | {
-            "I/O wait": bool(results["IOBottleneck"] and usage.get("I/O")),
-            "steps": facts is not None and facts.outside is not None,
-            "data loading": facts is not None and facts.fetch_s is not None,
-        },
+        recorded=_recorded(results, facts, saturated),
         unknown_gpus=len(unknown),
-        seen=f"a CPU core was saturated in {share(saturated)} of snapshots" if undecided else "",
+        seen=_undecided(facts, saturated),
         notes=_notes(results, facts, ledger, saturated),
     )
 
@@ -202,6 +193,26 @@ def _highest_mean(usage: Usage) -> float:
     return 0.5 * usage.p50 + 0.45 * usage.p95 + 0.04 * usage.p99 + 0.01 * usage.max
 
 
+def _recorded(results: RuleResults, facts: LoopFacts | None, saturated: float) -> dict[str, bool]:
+    """What could show a cause, and whether it was recorded; without what was and is undecided, as steps always are."""
+    known = {
+        "CPU utilization": bool(results["CPUBottleneck"] and results.usage.get("CPU")),
+        "I/O wait": bool(results["IOBottleneck"] and results.usage.get("I/O")),
+        "steps": facts is not None and facts.outside is not None,
+        "data loading": facts is not None and facts.fetch_s is not None,
+    }
+    waited = facts.waited if facts else 0.0
+    undecided = {"steps", *(["CPU utilization"] if saturated >= max(waited, RELEVANT_PART) else [])}
+    return {what: there for what, there in known.items() if not (there and what in undecided)}
+
+
+def _undecided(facts: LoopFacts | None, saturated: float) -> str:
+    """Clause on saturated cores that no cause has taken; empty if waiting for data explains them, or there are few."""
+    if saturated < RELEVANT_PART or (facts and facts.waited):
+        return ""
+    return f"a CPU core was saturated in {share(saturated)} of snapshots"
+
+
 def _notes(
     results: RuleResults, facts: LoopFacts | None, ledger: Ledger, saturated: float
 ) -> tuple[str, ...]:
@@ -213,7 +224,7 @@ def _notes(
             f"A core was saturated in {share(saturated)} of snapshots, more than the time outside of steps: "
             "steps may hold fetches"
         )
-    elif not waited and saturated >= RELEVANT_PART:
+    elif _undecided(facts, saturated):
         notes.append("Whether a core was saturated while GPUs were active, too, is not recorded")
     notes += _start_unknown(ledger.work)
     stepped = 1 - facts.outside if facts and facts.outside is not None else 0.0

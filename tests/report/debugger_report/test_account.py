@@ -333,6 +333,7 @@ def test_long_steps_that_take_most_of_the_time_may_hold_fetches(
 
     sentence = "A step takes 0.25 s on average, 0.1 s in the median: the long ones take most of the time"
     assert (sentence in evidence) is said
+    assert "not the cause: steps" not in evidence
 
 
 @pytest.mark.parametrize(("start_s", "said"), [(0, False), (0, True), (600, False)])
