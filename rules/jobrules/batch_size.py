@@ -116,15 +116,17 @@ class BatchSize(Rule):
         highest = max(job.gathered(_p95, work), default=100.0)
         if highest >= self.gpu_threshold_p95:
             return ()
-        return (
-            Cause(
-                key="batch-size",
-                precedence=Precedence.SMALL_BATCH,
-                label="Lost: GPU steadily below its capacity",
-                when="while neither CPU nor GPU was the limit",
-                claim=partial(_small, self),
-                finding=partial(self._found, job, result, highest),
-            ),
+        return (self.cause(job, result, highest, partial(_small, self)),)
+
+    def cause(self, job: Job, result: RuleResult, highest: float, claim: Any = None) -> Cause:
+        """The cause, where the most used GPU has a p95 of ``highest`` percent."""
+        return Cause(
+            key="batch-size",
+            precedence=Precedence.SMALL_BATCH,
+            label="Lost: GPU steadily below its capacity",
+            when="while neither CPU nor GPU was the limit",
+            claim=claim,
+            finding=partial(self._found, job, result, highest),
         )
 
     def _found(self, job: Job, result: RuleResult, highest: float, claimed: Claimed) -> Finding:

@@ -161,7 +161,7 @@ class Dataloader(Rule):
             precedence=Precedence.DATA_LOADING,
             label="Lost: waiting for data",
             when="while training waited for data",
-            claim=partial(waiting_part, facts.waited),
+            claim=partial(waiting_part, facts),
             finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),
         )
 
@@ -178,6 +178,9 @@ class Dataloader(Rule):
             HowMuch("Recorded fetches", facts.fetches),
             Note(f"According to {facts.source}, {waited} for {share(facts.waited)} of the recorded time"),
         ]
+        if facts.of_first_fetches:
+            first = "Only the first fetch of each training process was recorded"
+            evidence.append(Note(f"{first}, so the amount is an upper bound"))
         if facts.note:
             evidence.append(Note(facts.note))
         return self.finding(

@@ -113,7 +113,10 @@ def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it
 
     assert "will not help" in " ".join(crowded.advice)
     assert "num_workers" in single.advice[0]
+    assert "All 8 cores were saturated (median)." in in_words(crowded.evidence).replace("\u00a0", " ")
     assert in_words(crowded.evidence).endswith("Inferred from simultaneous samples.")
+    some = found(verdict_of(while_idle([95.0] * 5 + [5.0] * 3)), "cpu-bottleneck")
+    assert "5 of 8 cores were saturated (median)." in in_words(some.evidence).replace("\u00a0", " ")
 
 
 # Data loading
@@ -124,7 +127,7 @@ def loading(
     gpu: list[float],
     *,
     until: float = N,
-    cores: list[float] | None = None,
+    cores: list[float] | np.ndarray | None = None,
     workers: int | None = 0,
     step_s: float | None = None,
 ) -> Job:
@@ -144,7 +147,7 @@ def loading(
     steps = make_steps([(t + 1 - length, t + 1.0) for t in range(N)])
     return make_job(
         gpu=(gpu * N)[:N],
-        cpu=None if cores is None else np.tile(cores, (N, 1)),
+        cpu=None if cores is None else np.broadcast_to(cores, (N, CORES)),
         interval_s=1,
         steps=steps,
         events=make_events(fetches, loaders=[loader] if workers is not None else []),
@@ -228,10 +231,71 @@ def test_what_was_recorded_for_a_part_speaks_for_the_rest_if_that_looks_the_same
 
 
 def test_where_the_rest_differs_moments_of_one_full_core_are_still_data_loading() -> None:
-    job = loading(0.4, [2.0, 90.0] * 100 + [2.0, 2.0] * 200, until=200, cores=[95.0] + [5.0] * 7)
-    amounts = parts(verdict_of(job))
+    gpu = [2.0, 90.0] * 100 + [2.0, 2.0] * 200
 
-    assert amounts["data-loading"] == pytest.approx(200 / 6 * 0.4 + 400 / 6 * 0.98, abs=0.4)
+    def amount(core_while_active: float) -> float:
+        core = np.where(np.array(gpu) < 10, 95.0, core_while_active)
+        cores = np.column_stack((core, np.full((N, CORES - 1), 5.0)))
+        return parts(verdict_of(loading(0.4, gpu, until=200, cores=cores)))["data-loading"]
+
+    assert amount(20.0) == pytest.approx(200 / 6 * 0.4 + 400 / 6 * 0.98, abs=0.4)
+    # A core that is always full shows nothing.
+    assert amount(95.0) == pytest.approx(200 / 6 * 0.4, abs=0.4)
+
+
+def shares(*, idle: list[int], active: list[int]) -> tuple[float, str]:
+    """Percent claimed for saturated processes, and what the page says of cores, by their numbers in each sample."""
+    gpu = [2.0] * len(idle) + [90.0] * len(active)
+    order = np.random.default_rng(1).permutation(len(gpu))
+    cpu = np.where(np.arange(CORES) < np.array([*idle, *active])[:, None], 97.0, 20.0)
+    verdict = verdict_of(make_job(gpu=np.array(gpu)[order], cpu=cpu[order], interval_s=1))
+    said = " ".join(in_words(one.evidence) for one in verdict.findings)
+    return parts(verdict).get("saturated-process", 0.0), said
+
+
+@pytest.mark.parametrize(
+    ("idle", "active", "percent", "said"),
+    [
+        # A process that works alone; the main thread may spin at the same time.
+        ([1] * 200, [0] * 400, 200 / 6 * 0.98, ""),
+        ([2] * 200, [1] * 400, 200 / 6 * 0.98, ""),
+        ([1] * 200, [0, 0, 0, 1] * 100, 200 / 6 * 0.98, ""),
+        (
+            [2, 1] * 100,
+            [1] * 400,
+            100 / 6 * 0.98,
+            "100.0% of the samples of idle GPUs and in 100.0% of the others",
+        ),
+        # It only spins.
+        (
+            [1] * 200,
+            [1] * 400,
+            0,
+            "100.0% of the samples of idle GPUs and in 100.0% of the others, so that alone explains nothing",
+        ),
+        ([1, 0] * 100, [1, 0] * 200, 0, "50.0% of the samples of idle GPUs and in 50.0%"),
+        ([3] * 200, [3] * 400, 0, "so that alone explains nothing"),
+        ([0] * 200, [0] * 400, 0, ""),
+        ([1] * 600, [], 0, "saturated in 100.0% of the samples, but no GPU was ever active to compare with"),
+    ],
+)
+def test_a_core_that_is_as_often_saturated_while_gpus_work_explains_nothing(
+    idle: list[int], active: list[int], percent: float, said: str
+) -> None:
+    claimed, text = shares(idle=idle, active=active)
+
+    assert claimed == pytest.approx(percent, abs=0.3)
+    assert said in text if said else "A core was saturated in" not in text
+    # Without an active GPU nothing is ruled out.
+    assert ("not the cause: CPU utilization" in text) is (bool(active) and not percent)
+
+
+def test_the_mean_of_the_cores_rules_out_no_single_one() -> None:
+    verdict = verdict_of(make_job(gpu=[2.0, 90.0] * 300, cpu=[20.0] * N, interval_s=1))
+
+    said = in_words(found(verdict, "unexplained").evidence)
+    assert "Recorded, and not the cause: mean CPU utilization." in said
+    assert "Not recorded: CPU utilization per core, I/O wait," in said
 
 
 def profiled(loader_s: float) -> Profile:
@@ -387,7 +451,7 @@ def test_a_small_batch_needs_room_on_the_cpu_and_a_gpu_that_is_steadily_low(what
     if what == "cpu in use":
         cpu[:, 1:] = 66.0
     if what == "often idle":
-        gpu[::10] = 3.0
+        gpu[::9] = 3.0
     if what == "often full":
         gpu[::18] = 90.0
     if what == "stalled":
