@@ -219,6 +219,8 @@ def _notes(
     """What limits the account; a core was saturated in a part of the snapshots that no cause has taken."""
     notes = list(loop_notes(facts))
     waited = facts.waited if facts else 0.0
+    if facts and facts.note and not waited:
+        notes.append(facts.note)
     if 0 < waited < saturated:
         notes.append(
             f"A core was saturated in {share(saturated)} of snapshots, more than the time outside of steps: "
@@ -233,8 +235,6 @@ def _notes(
         notes.append("Steps take most of the time while the GPUs idle: they hold what the GPUs wait for")
     elif stepped >= RELEVANT_PART and (long := _long_steps(results)):
         notes.append(long)
-    if facts and facts.note and not waited:
-        notes.append(facts.note)
     return tuple(notes)
 
 

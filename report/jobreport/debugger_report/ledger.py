@@ -126,15 +126,17 @@ class Ledger:
 
     @property
     def differences(self) -> dict[GPU, float]:
-        """What each GPU lost more than the one that lost least, without what was taken."""
-        least = min(self.left[gpu] for gpu in self.used)
-        return {gpu: self.left[gpu] - least for gpu in self.used}
+        """What each GPU lost more per time than the one that lost least, without what was taken."""
+        lost = {gpu: self.left[gpu] / self.measured_us[gpu] for gpu in self.used}
+        least = min(lost.values())
+        return {gpu: self.measured_us[gpu] * (part - least) for gpu, part in lost.items()}
 
     def in_work(self, gpu: GPU) -> Histogram:
         """The utilization of a used GPU in the work, if it was idle before and after it."""
         if self.work is None:
             return self.gpus[gpu]
-        return self.gpus[gpu].without((self.clocks.length_us - self.work.length_us) / self.interval_us)
+        outside_us = max(0.0, self.measured_us[gpu] - self.work.length_us)
+        return self.gpus[gpu].without(outside_us / self.interval_us)
 
     def take_active(self, cause: Cause, owner: Rule) -> None:
         """Give to a cause what used GPUs lost while they were not idle."""

@@ -162,6 +162,17 @@ def test_a_gpu_that_was_sampled_for_a_shorter_time_was_not_measured_meanwhile(tm
     assert parts(report.verdict)["unmeasured"] == pytest.approx(980 / SAMPLES * 50, abs=0.1)
 
 
+def test_a_gpu_that_was_measured_for_a_shorter_time_lost_as_much_per_time(tmp_path: Path) -> None:
+    both = balance(gpu0={0: 1000, 60: 1000})
+    both["Details"]["algo-2"] = balance(gpu0={0: 500, 60: 500})["Details"]["algo-1"]
+    # The datapoints are those of the last GPU.
+    both["Datapoints"] = 1000
+    report = built(tmp_path, MaxInitializationTime=times(0, LENGTH), LoadBalancing=both)
+
+    assert parts(report.verdict)["unmeasured"] == pytest.approx(25, abs=0.1)
+    assert "load-balancing" not in parts(report.verdict)
+
+
 def test_entries_of_a_node_whose_gpus_were_never_used_say_nothing_of_another(tmp_path: Path) -> None:
     both = balance(gpu0={0: 1000, 90: 1000})
     both["Details"]["algo-2"] = balance(gpu0={0: SAMPLES})["Details"]["algo-1"]
