@@ -91,14 +91,11 @@ class BatchSize(Rule):
             return checks.passed(self, headline, **facts)
         details: dict[str, Any] = {node.name: node.details for node in nodes if node.details}
         details["last_timestamp"] = checks.last_start_us
-        with_memory = sum(node.with_memory for node in nodes)
-        without = checks.violating - with_memory
-        title = (
-            "CPU, GPU, and GPU memory activity were all low" if with_memory else "CPU and GPU were both low"
-        )
-        notes = [f"{count(without, 'window')} checked without GPU memory activity"] if without else []
-        finding = checks.finding(self, f"{title} in {number(checks.windows[0])}", notes)
-        return checks.triggered(self, finding, details=details, **facts)
+        with_memory = any(node.with_memory for node in nodes)
+        low = "CPU, GPU, and GPU memory activity were all low" if with_memory else "CPU and GPU were both low"
+        violating, checked = checks.windows
+        headline = f"{low} in {number(violating)} of {count(checked, 'window')}"
+        return checks.triggered(self, headline, details=details, **facts)
 
     def without(self, job: Job, missing: Reason) -> RuleResult:
         """As SageMaker Debugger, the result of a job without GPUs counts its CPU samples."""
@@ -119,15 +116,17 @@ class BatchSize(Rule):
         highest = max(job.gathered(_p95, work), default=100.0)
         if highest >= self.gpu_threshold_p95:
             return ()
-        return (
-            Cause(
-                key="batch-size",
-                precedence=Precedence.SMALL_BATCH,
-                label="Lost: GPU steadily below its capacity",
-                when="while neither CPU nor GPU was the limit",
-                claim=partial(_small, self),
-                finding=partial(self._found, job, result, highest),
-            ),
+        return (self.cause(job, result, highest, partial(_small, self)),)
+
+    def cause(self, job: Job, result: RuleResult, highest: float, claim: Any = None) -> Cause:
+        """The cause, where the most used GPU has a p95 of ``highest`` percent."""
+        return Cause(
+            key="batch-size",
+            precedence=Precedence.SMALL_BATCH,
+            label="Lost: GPU steadily below its capacity",
+            when="while neither CPU nor GPU was the limit",
+            claim=claim,
+            finding=partial(self._found, job, result, highest),
         )
 
     def _found(self, job: Job, result: RuleResult, highest: float, claimed: Claimed) -> Finding:
@@ -161,7 +160,7 @@ class BatchSize(Rule):
         memory = part.panel(name, Metric.GPU_MEMORY_ACTIVITY)
         gpus: list[CheckedGPU] = []
         boxes: dict[str, Any] = {}
-        with_memory = 0
+        with_memory = False
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
             window = in_samples(self.window, time_us)
@@ -181,7 +180,7 @@ class BatchSize(Rule):
                 low[known] &= trailing_below(
                     held[1], ends, memory_window, 0.95, self.gpu_memory_threshold_p95
                 )
-                with_memory += int(np.count_nonzero(low & known))
+                with_memory |= bool((low & known).any())
             unused = bool(values.max() <= 0)
             gpu_short = None if len(at_gpu) else reason_few_samples(len(values), window)
             gpu = CheckedGPU(
@@ -228,8 +227,8 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     #: Snapshots of its CPU; 0 without any.
     cpu_samples: int
     gpus: tuple[CheckedGPU, ...]
-    #: Windows that violate and were checked with GPU memory activity, over all GPUs.
-    with_memory: int
+    #: True if a window that violates was checked with GPU memory activity.
+    with_memory: bool
     #: For the JSON; empty without a window that violates.
     details: dict[str, Any]
 

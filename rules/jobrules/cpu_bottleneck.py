@@ -10,11 +10,11 @@ import numpy as np
 
 from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.measures.core_use import SLOWED_GPU, SLOWED_MEAN, CoreUse
+from jobrules.measures.core_use import CROWDED_PART, SLOWED_GPU, SLOWED_MEAN, CoreUse
 from jobrules.model import Inferred, Metric, Note
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
-from jobrules.text import share
+from jobrules.text import capitalized, share, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,32 +56,37 @@ class CPUBottleneck(BottleneckRule):
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """A saturated CPU, and a single saturated process; evidence is a GPU that is idle in the same snapshot."""
-        del job
-        claim = partial(_saturated, self)
+        panels = [p for part in job.facts for p in part.panels if p.metric is Metric.CPU_UTILIZATION]
+        cores = {len(panel.devices) for panel in panels}
         return (
             Cause(
                 key="cpu-bottleneck",
                 precedence=Precedence.CPU_BOUND,
                 label="Lost: CPU saturated",
                 when="while the CPU was saturated",
-                claim=partial(claim, crowded=True),
-                finding=partial(self._saturated_cpu, result),
+                claim=partial(_saturated, self),
+                finding=partial(self._saturated_cpu, result, cores.pop() if len(cores) == 1 else 0),
+                widened=True,
             ),
             Cause(
                 key="saturated-process",
                 precedence=Precedence.ONE_PROCESS,
                 label="Lost: one process saturated",
                 when="while one process was saturated",
-                claim=partial(claim, crowded=False),
+                claim=partial(_alone, self),
                 finding=partial(self._saturated_process, result),
+                widened=True,
             ),
         )
 
-    def _saturated_cpu(self, result: RuleResult, claimed: Claimed) -> Finding:
+    def _saturated_cpu(self, result: RuleResult, cores: int, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
+        snapshots = result.details.get("bottlenecks", {}).values()
+        counts = [node["CPUs"] for snapshot in snapshots for node in snapshot["nodes"].values()]
         return self.finding(
             f"A GPU was held up while the CPU was saturated in {seen} of snapshots",
             *moments(claimed, result),
+            *saturated_cores(counts, cores),
             Note("Half of the cores or more, or their mean, counts as saturated"),
             Inferred("simultaneous samples"),
             advice=(
@@ -122,10 +127,16 @@ class CPUBottleneck(BottleneckRule):
         )
 
 
-def _saturated(
-    rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray, *, crowded: bool
-) -> Claim | None:
-    """Claim the moments in which a GPU is idle while the CPU, or if not ``crowded`` only some core, is saturated.
+def saturated_cores(counts: Sequence[int], cores: int) -> tuple[Note, ...]:
+    """Median of the numbers of saturated cores that are half or more of each node's ``cores``; nothing without any."""
+    crowded = [n for n in counts if n >= CROWDED_PART * cores]
+    if not (cores > 1 and crowded):
+        return ()
+    return (Note(f"{capitalized(some_of(int(np.median(crowded)), cores, 'core'))} were saturated (median)"),)
+
+
+def _saturated(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    """Claim the moments in which a GPU is idle while the CPU is saturated.
 
     A GPU that is active but slowed down counts too if nearly all of the CPU is in use.
     """
@@ -133,14 +144,12 @@ def _saturated(
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, rule.cpu_threshold)
     if use is None:
         return None
-    cores, full = (
-        (use.crowded, use.mean >= SLOWED_MEAN) if crowded else (use.few, np.zeros(len(use.mean), np.bool_))
-    )
+    crowded, full = use.crowded, use.mean >= SLOWED_MEAN
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
         return [
             np.where(
-                (cores[gpu.rows] & (gpu.values < rule.gpu_threshold))
+                (crowded[gpu.rows] & (gpu.values < rule.gpu_threshold))
                 | (full[gpu.rows] & (gpu.values < SLOWED_GPU)),
                 gpu.left_us,
                 0.0,
@@ -149,3 +158,14 @@ def _saturated(
         ]
 
     return claim
+
+
+def _alone(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    """Claim the moments in which a GPU is idle while a few cores are saturated, more than usual."""
+    del weight_us
+    use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, rule.cpu_threshold)
+    if use is None:
+        return None
+    return lambda gpus: [
+        np.where(use.telling(gpu, gpu.values < rule.gpu_threshold), gpu.left_us, 0.0) for gpu in gpus
+    ]

@@ -27,7 +27,6 @@ from jobrules.model import (
     Reason,
     ReasonKind,
     RuleResult,
-    Severity,
     Where,
 )
 from jobrules.model.claims import Cause, Precedence, moments
@@ -124,9 +123,8 @@ class Dataloader(Rule):
             limit = f"; {count(missing, 'node')} not evaluated" if missing else ""
             within = f"within {self.min_threshold:g} to {self.max_threshold:g}% of the cores"
             return self.passed(f"{worst.summary}: {within}{limit}", **facts)
-        finding = self._finding(nodes, worst)
         return self.triggered(
-            finding,
+            f"{worst.summary}{self._state(worst)}",
             violations=len(worst.hits),
             first_us=grid.begin_us(worst.hits[0]),
             last_us=min(grid.begin_us(worst.hits[-1] + 1), job.span_us[1]),
@@ -163,7 +161,7 @@ class Dataloader(Rule):
             precedence=Precedence.DATA_LOADING,
             label="Lost: waiting for data",
             when="while training waited for data",
-            claim=partial(waiting_part, facts.waited),
+            claim=partial(waiting_part, facts),
             finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),
         )
 
@@ -180,6 +178,9 @@ class Dataloader(Rule):
             HowMuch("Recorded fetches", facts.fetches),
             Note(f"According to {facts.source}, {waited} for {share(facts.waited)} of the recorded time"),
         ]
+        if facts.of_first_fetches:
+            first = "Only the first fetch of each training process was recorded"
+            evidence.append(Note(f"{first}, so the amount is an upper bound"))
         if facts.note:
             evidence.append(Note(facts.note))
         return self.finding(
@@ -254,15 +255,12 @@ class Dataloader(Rule):
             what = "threads of the data pipeline" if loading.pipeline else "number of loader processes"
             missing = Reason(kind=ReasonKind.NOT_RECORDED, what=what)
         fetches, workers = len(loading.fetches), len(loading.workers)
-        lanes = np.flatnonzero(np.bincount(loading.fetches.lane)).tolist()
         return _Node(
             name=name,
-            has_gpus=part.has(Metric.GPU_UTILIZATION),
             pipeline=loading.pipeline,
             prefetch=loading.prefetch,
             # TensorFlow's fetches are among the work of its threads.
             datapoints=workers if loading.pipeline else fetches + workers,
-            processes=len({loading.fetches.lanes[i].rank for i in lanes}),
             fetch_times=_fetch_times(loading.fetches),
             loaders=[dict(zip(_SETTING, one, strict=True)) for one in loading.settings],
             tables={} if loading.pipeline else _tables(loading),
@@ -275,60 +273,15 @@ class Dataloader(Rule):
             missing=missing,
         )
 
+    def _state(self, node: _Node) -> str:
+        few = node.median < node.cores * self.min_threshold / 100
+        many = node.median > node.cores * self.max_threshold / 100
+        return ": too few" if few else ": too many" if many else " at the end, too few or too many before"
+
     def _outside(self, node: _Node) -> float:
         """How far a node's loaders are outside the thresholds at the end, in percent of its cores; below 0 if inside."""
         part = 100 * node.median / max(1, node.cores)
         return max(self.min_threshold - part, part - self.max_threshold)
-
-    def _finding(self, nodes: Sequence[_Node], worst: _Node) -> Finding:
-        few = worst.median < worst.cores * self.min_threshold / 100
-        many = worst.median > worst.cores * self.max_threshold / 100
-        state = ": too few" if few else ": too many" if many else " at the end, too few or too many before"
-        others = [node for node in nodes if len(node.hits) and node is not worst]
-        evidence: list[Fact] = [
-            Where((worst.name,)),
-            HowMuch("Time with data loading", worst.seconds, "s"),
-            HowMuch(f"Mean number of {worst.loaders_noun}", worst.mean),
-        ]
-        if times := worst.fetch_times:
-            evidence += [
-                HowMuch(f"Batch fetch, {quantile}", times[quantile], "s") for quantile in ("p50", "p95")
-            ]
-        if worst.pipeline:
-            evidence.append(Note("Threads of TensorFlow's data pipeline are counted, which is experimental"))
-        if others:
-            evidence.append(Note(f"{count(len(others), 'other node')} outside the thresholds"))
-        main = worst.main_loader
-        if main and main["pin_memory"] is False and worst.has_gpus:
-            evidence.append(
-                Note("Batches are not pinned in memory (``pin_memory=False``), which slows copies to the GPU")
-            )
-        return self.finding(
-            f"{worst.summary}{state}",
-            *evidence,
-            # If the GPUs wait for the loaders, other rules report it.
-            severity=Severity.WARNING if few or many else Severity.INFO,
-            advice=_setting(worst, few=few) if few or many else self.documentation().advice,
-        )
-
-
-def _setting(node: _Node, *, few: bool) -> tuple[str, ...]:
-    """Advice on ``num_workers``: a training process's part of the cores, if both are known."""
-    ranks, to = node.processes, ""
-    if ranks and not node.pipeline:
-        to = f" to about {max(1, node.cores // ranks)}"
-        to += f" for each of the {count(ranks, 'training process', 'training processes')}" * (ranks > 1)
-    cores = f"the node has {count(node.cores, 'core')}"
-    if few:
-        return (
-            f"Raise ``num_workers``{to}: {cores}.",
-            "If fetches stay long, storage or the preparation of the data limits.",
-            "It gains nothing if the GPUs do not wait for data.",
-        )
-    return (
-        f"Lower ``num_workers``{to}: {cores}.",
-        "More loader processes compete with each other and with training for cores and memory.",
-    )
 
 
 def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray, IntArray]:
@@ -352,14 +305,11 @@ def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray,
 
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
-    has_gpus: bool
     #: True if the loaders are threads of TensorFlow's data pipeline; True if that fetched ahead.
     pipeline: bool
     prefetch: bool
     #: Loader events.
     datapoints: int
-    #: Training processes that fetched.
-    processes: int
     #: Quantiles and histogram in seconds, by SageMaker Debugger's keys; empty without a fetch.
     fetch_times: dict[str, Any]
     #: The loaders by class and setting, those with most fetches first.

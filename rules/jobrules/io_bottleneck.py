@@ -64,13 +64,14 @@ class IOBottleneck(BottleneckRule):
                 when="while the CPU waited for I/O",
                 claim=partial(_waiting, self),
                 finding=partial(self._found, result),
+                widened=True,
             ),
         )
 
     def _found(self, result: RuleResult, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
         return self.finding(
-            f"A GPU was idle while a CPU core waited for I/O in {seen} of snapshots",
+            f"A GPU was held up while a CPU core waited for I/O in {seen} of snapshots",
             *moments(claimed, result),
             Inferred("simultaneous samples"),
             devices=claimed.devices,

@@ -22,18 +22,17 @@ from jobrules.model import (
     Reason,
     ReasonKind,
     RuleResult,
-    Severity,
     Status,
 )
 from jobrules.model.claims import Cause, Precedence, moments
-from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples, severity_of
+from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples
 from jobrules.text import count, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel
+    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel
     from jobrules.model.claims import Claim, Claimed, Samples
 
 #: Bins of 2 %: 0, 2, …, 100, the last one closed.
@@ -45,8 +44,6 @@ MIN_IN_LOOP = 9 * BINS
 MAX_NODES = 1000
 #: Distance of two histograms that share no bin.
 MAX_DISTANCE = float(np.sqrt(np.log(2)))
-#: Nodes that the evidence describes.
-_MAX_NAMED = 4
 #: Reasons of a GPU that has enough samples.
 ALONE = Reason(kind=ReasonKind.NOT_APPLICABLE, what="every node has 1 GPU")
 NO_SECOND = Reason(kind=ReasonKind.NOT_APPLICABLE, what="the node has 1 GPU")
@@ -114,10 +111,9 @@ class LoadBalancing(Rule):
             largest = f"largest distance {worst.distance:.2f} (threshold {self.threshold:g})"
             headline = f"GPU utilization is similar within each node: {largest}{limit}"
             return self.passed(headline, **facts)
-        finding = self._finding(nodes, worst)
         windows = np.concatenate([node.violating for node in nodes])
         return self.triggered(
-            finding,
+            _headline(worst, self.threshold),
             triggered=facts["violating"],
             violations=facts["violating"],
             first_us=grid.begin_us(windows.min()),
@@ -132,7 +128,8 @@ class LoadBalancing(Rule):
             return ()
         used = [gpu for gpu in job.gathered(use_in_work, work) if gpu.worked]
         # What was measured for a part only may be the busy part.
-        known = [gpu for gpu in used if 2 * gpu.measured_us >= max(one.measured_us for one in used)]
+        longest_us = max((gpu.measured_us for gpu in used), default=0.0)
+        known = [gpu for gpu in used if 2 * gpu.measured_us >= longest_us]
         means = sorted((gpu.mean, f"{gpu.node} {gpu.device}") for gpu in known)
         if len(means) < 2:
             return ()
@@ -209,46 +206,13 @@ class LoadBalancing(Rule):
             violating=windows[violating],
         )
 
-    def _finding(self, nodes: Sequence[_Node], worst: _Pair) -> Finding:
-        over = {
-            name
-            for node in nodes
-            for pair in node.pairs
-            if pair.distance > self.threshold
-            for name in (pair.one, pair.other)
-        }
-        # If nothing differs at the end, the finding is about the GPUs that differed for a time.
-        named = over or {name for node in nodes for name in node.violated}
-        means: list[Fact] = []
-        lost = 0.0
-        for node in nodes:
-            used = {i: float(node.mean[i]) for i, name in enumerate(node.names) if name in named}
-            if not used:
-                continue
-            most, least = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
-            lost += sum(used[most] - mean for mean in used.values()) / 100
-            means += [
-                HowMuch(what, used[i], "%", of=f"{node.name} {node.devices[i]}")
-                for what, i in (("Highest mean utilization", most), ("Lowest mean utilization", least))
-            ]
-        # The cost of the difference: time in which GPUs were utilized less than the busiest named GPU of their node, as a
-        # share of the time of all GPUs. The distance does not say that: 0.83 is also the one of 49% and 51%.
-        part = lost / sum(len(node.names) for node in nodes)
-        bases = {node.basis for node in nodes}
-        basis = bases.pop() if len(bases) == 1 else "training loop of nodes with steps"
-        pair = escape_name(f"{worst.node} {worst.one_device} and {worst.other_device}")
-        distances = f"distance {worst.distance:.2f}, means {in_percent(worst.mean)} and {in_percent(worst.other_mean)}"
-        return self.finding(
-            f"Utilization of {pair} differs: {distances}"
-            if over
-            else "GPU utilization differed for a time, not at the end",
-            *means[: 2 * _MAX_NAMED],
-            Note(f"Means are of the {basis}"),
-            severity=severity_of(part) if over else Severity.INFO,
-            devices=tuple(name for node in nodes for name in node.names if name in named),
-            share=part,
-            share_of="of GPU time" if basis == "whole job" else "of GPU time in the training loop",
-        )
+
+def _headline(worst: _Pair, threshold: float) -> str:
+    if worst.distance <= threshold:
+        return "GPU utilization differed for a time, not at the end"
+    pair = escape_name(f"{worst.node} {worst.one_device} and {worst.other_device}")
+    means = f"means {in_percent(worst.mean)} and {in_percent(worst.other_mean)}"
+    return f"Utilization of {pair} differs: distance {worst.distance:.2f}, {means}"
 
 
 def binned(panel: Panel, loop: tuple[int, int] | None) -> tuple[BoolArray, IntArray]:
@@ -271,14 +235,6 @@ class _Pair(Struct, frozen=True, kw_only=True):
     other_mean: float
     distance: float
 
-    @property
-    def one(self) -> str:
-        return f"{self.node}/{self.one_device}"
-
-    @property
-    def other(self) -> str:
-        return f"{self.node}/{self.other_device}"
-
 
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
@@ -300,11 +256,6 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f"{self.name}/{device}" for device in self.devices)
-
-    @property
-    def violated(self) -> list[str]:
-        """GPUs of a pair that violated in any window."""
-        return [name for name, n in zip(self.names, self.hits.sum(axis=1).tolist(), strict=True) if n]
 
     @property
     def distances(self) -> dict[str, dict[str, float]]:

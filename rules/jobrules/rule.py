@@ -89,6 +89,8 @@ class Role(StrEnum):
     CAUSE = "cause"
     #: Inside the finding on the cause, or as what is unexplained.
     SYMPTOM = "symptom"
+    #: Inside the finding on start-up; on their own if no GPU was sampled.
+    START_UP = "start-up"
 
 
 _HEADINGS = {

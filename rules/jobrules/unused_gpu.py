@@ -153,10 +153,6 @@ class _GPU(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return f"{self.node}/{self.device}"
 
-    @property
-    def label(self) -> str:
-        return f"{self.node} {self.device}"
-
 
 def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
     for panel in part.panels_of(Metric.GPU_UTILIZATION):

@@ -125,29 +125,17 @@ def test_the_main_finding_of_these_explains_lost_time(name: str, seed: int) -> N
 
 @pytest.mark.parametrize("seed", EACH_SEED)
 @pytest.mark.parametrize(
-    ("name", "title", "advice"),
+    ("name", "headline"),
     [
-        # 8 cores and 2 training processes; one loading process for every four cores, five for every two.
-        (
-            "few-loaders",
-            "2\u00a0loader processes for 8\u00a0cores: too few",
-            "Raise ``num_workers`` to about 4",
-        ),
-        (
-            "many-loaders",
-            "20\u00a0loader processes for 8\u00a0cores: too many",
-            "Lower ``num_workers`` to about 4",
-        ),
+        # One loader process for every four cores, five for every two.
+        ("few-loaders", "2\u00a0loader processes for 8\u00a0cores: too few"),
+        ("many-loaders", "20\u00a0loader processes for 8\u00a0cores: too many"),
     ],
 )
-def test_loaders_are_counted_and_are_no_cause_of_lost_time(
-    name: str, title: str, advice: str, seed: int
-) -> None:
+def test_loaders_are_counted_and_are_no_cause_of_lost_time(name: str, headline: str, seed: int) -> None:
     results, verdict = judged(name, seed)
 
-    (finding,) = results["Dataloader"].findings
-    assert finding.title == title
-    assert " ".join(finding.advice).startswith(advice)
+    assert results["Dataloader"].headline == headline
     # As busy as the healthy job: the GPUs do not wait for data.
     assert verdict.findings == ()
 

@@ -30,7 +30,7 @@ from jobrules.measures.histograms import distance, normalized
 from jobrules.measures.minutes import WIDTH_US
 from jobrules.model import SECOND_US, Finding, Measure, Metric, Severity, Status
 from jobrules.rule import severity_of
-from jobrules.text import clock, count, duration, escape_name, number, percent, share
+from jobrules.text import clock, count, duration, escape_name, number, percent, share, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,13 +125,13 @@ class _Result(Struct, frozen=True, kw_only=True):
 
     def frequency(self, patience: float) -> tuple[str, Severity]:
         """How often a rule that checks each GPU once per minute triggered, and how bad that is."""
-        times = f"SageMaker Debugger's rule triggered {count(self.triggered, 'time')}"
+        triggered = f"SageMaker Debugger's rule triggered {times(self.triggered)}"
         checks = self.checks(patience)
         if checks is None:
-            return f"{times}; it checks each GPU once per minute.", Severity.WARNING
+            return f"{triggered}; it checks each GPU once per minute.", Severity.WARNING
         made = max(checks, self.triggered)
         severity = severity_of(self.triggered / made)
-        return f"{times} in about {count(made, 'check')}, one per minute and GPU.", severity
+        return f"{triggered} in about {count(made, 'check')}, one per minute and GPU.", severity
 
     def finding(self, title: str, severity: Severity, *evidence: str, **facts: Any) -> Finding:
         """The finding of this rule; ``evidence`` are sentences."""
@@ -193,7 +193,7 @@ def _low_gpu(result: _Result) -> Evaluation:
     threshold = result.threshold("threshold_p95", 70)
     low = [gpu for gpu in p95 if p95[gpu] < threshold]
     fluctuating = len(p95) - len(low)
-    title = f"Low or fluctuating GPU utilization was counted {count(result.triggered, 'time')}"
+    title = f"Low or fluctuating GPU utilization was counted {times(result.triggered)}"
     if low:
         title = f"{in_words(len(low), total)} had low utilization, p95 {spread(p95[gpu] for gpu in low)}"
         title += f"; {number(fluctuating)} had fluctuating utilization" if fluctuating else ""
@@ -218,7 +218,7 @@ def _low_gpu(result: _Result) -> Evaluation:
             title,
             severity,
             *evidence,
-            seen_as=f"low or fluctuating utilization, counted {count(result.triggered, 'time')}",
+            seen_as=f"low or fluctuating utilization, counted {times(result.triggered)}",
             devices=_paths(tuple(shown)),
             **advice,
         ),
@@ -378,8 +378,7 @@ def _steps(result: _Result) -> Evaluation:
     different = {rank: len(set(steps[rank].step_numbers)) for rank, n in outliers.items() if n > threshold}
     worst = max(different, key=lambda rank: different[rank], default=None)
     if worst is None:
-        times = count(result.triggered, "time")
-        headline = f"Too many outliers were counted {times}, the result does not say where"
+        headline = f"Too many outliers were counted {times(result.triggered)}, the result does not say where"
         evidence = ["The result keeps another mode of the rank than the one that triggered."]
         severity = Severity.INFO
     else:

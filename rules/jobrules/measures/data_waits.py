@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.core_use import SLOWED_GPU, CoreUse
+from jobrules.measures.core_use import SATURATED_PERCENT, SLOWED_GPU, CoreUse
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.intervals import Intervals, union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank
+from jobrules.measures.sample_weights import around_us
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
 
 if TYPE_CHECKING:
     from jobrules.measures.work import Work
-    from jobrules.model import Profile
+    from jobrules.model import LoopFacts, Profile
     from jobrules.model.claims import Claim, Samples
 
 #: Between fetches farther apart than this, nothing was recorded.
@@ -28,8 +29,6 @@ RELEVANT_PART = 0.05
 WITHIN_PART = 0.99
 #: Steps that take more of the time than this hold what happens between two batches.
 STEPS_PART = 0.8
-#: A core above this is saturated.
-SATURATED_PERCENT = 90.0
 #: The rest of the work looks the same if its loss is within this part of that where waits were recorded.
 SAME_PART = 1 / 3
 #: A main thread that spends more of its function time than this in loading waits for data.
@@ -177,18 +176,24 @@ def _claimed_before(gpus: Sequence[Samples], waits: Waits) -> float:
     claimed = [
         np.minimum(
             np.where(gpu.in_work, gpu.lost_us - gpu.left_us, 0.0),
-            waits.fetched.overlap_us(gpu.time_us, gpu.time_us + gpu.weight_us.astype(np.int64)),
+            waits.fetched.overlap_us(*around_us(gpu.time_us, gpu.weight_us)) / 2,
         ).sum()
         for gpu in gpus
     ]
     return float(np.mean(claimed))
 
 
-def _alone(gpu: Samples, use: CoreUse | None) -> FloatArray:
-    """Lost time in which a GPU is idle while a single core is saturated."""
+def _alone(gpu: Samples, use: CoreUse | None, *, more_than_usual: bool = False) -> FloatArray:
+    """Lost time in which a GPU is idle while a single core is saturated.
+
+    By a profile the thread that saturates it loads data. Otherwise it may spin, so cores count if they are saturated
+    more than usual.
+    """
     if use is None:
         return np.zeros(len(gpu.values))
-    return np.where(use.few[gpu.rows] & (gpu.values < IDLE_PERCENT), gpu.left_us, 0.0)
+    idle = gpu.values < IDLE_PERCENT
+    rows = use.telling(gpu, idle) if more_than_usual else use.few[gpu.rows] & idle
+    return np.where(rows, gpu.left_us, 0.0)
 
 
 def _waited(
@@ -203,39 +208,50 @@ def _waited(
     waited = _idle_first(open_us, gpu.values < IDLE_PERCENT, amount_us)
     recorded = waits.recorded.holds(gpu.time_us) & gpu.in_work
     elsewhere = gpu.in_work & ~recorded
-    here, there = (
-        float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum()))
-        for rows in (recorded, elsewhere)
-    )
     part = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum()))
-    same = part if abs(there - here) <= SAME_PART * here else 0.0
-    alike_us = np.where(stepping, 0.0, same * gpu.left_us) if same else _alone(gpu, use)
-    return waited + np.where(elsewhere, alike_us, 0.0)
+    same = part if _looks_same(gpu, recorded, elsewhere) else 0.0
+    same_us = np.where(stepping, 0.0, same * gpu.left_us) if same else _alone(gpu, use, more_than_usual=True)
+    return waited + np.where(elsewhere, same_us, 0.0)
+
+
+def _looks_same(gpu: Samples, here: BoolArray, there: BoolArray) -> bool:
+    """True if a GPU lost about as much per time in some samples as in others."""
+    lost, other = (
+        float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum())) for rows in (here, there)
+    )
+    return abs(other - lost) <= SAME_PART * lost
 
 
 def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
     """(n,) which snapshots lie wholly within a step of every rank."""
     steps = part.steps
+    start_us, end_us = around_us(panel.time_us, weight_us)
     inside = [
-        union(steps.start_us[rows], steps.end_us[rows]).overlap_us(
-            panel.time_us, panel.time_us + weight_us.astype(np.int64)
-        )
+        union(steps.start_us[rows], steps.end_us[rows]).overlap_us(start_us, end_us)
         for rows in rows_by_rank(steps).values()
     ]
     if not inside:
         return np.zeros(len(panel.time_us), np.bool_)
-    return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * weight_us)
+    return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * (end_us - start_us))
 
 
-def waiting_part(waited: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
-    """Claim a share of the work, idle samples first; or the moments with a single saturated core, if they are more."""
+def waiting_part(facts: LoopFacts, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    """Claim the share of the loop in which training waited, idle samples first; or the moments with a single saturated
+    core, if they are more.
+
+    Where only a part of the work has steps, the share is of that part, unless the rest looks the same.
+    """
     del weight_us
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+    first_us, last_us = facts.steps_us or (0, np.iinfo(np.int64).max)
 
     def of_gpu(gpu: Samples) -> FloatArray:
-        idle = gpu.values < IDLE_PERCENT
-        by_share = _whole_samples(gpu.left_us, idle, waited * gpu.work_us)
-        single = np.where(use.few[gpu.rows] & idle, gpu.left_us, 0.0) if use else by_share
+        stepped = gpu.in_work & (gpu.time_us >= first_us) & (gpu.time_us <= last_us)
+        known = gpu.in_work if _looks_same(gpu, stepped, gpu.in_work & ~stepped) else stepped
+        left_us = np.where(known, gpu.left_us, 0.0)
+        amount_us = facts.waited * float(gpu.weight_us[known].sum())
+        by_share = _whole_samples(left_us, gpu.values < IDLE_PERCENT, amount_us)
+        single = _alone(gpu, use, more_than_usual=True)
         return max(by_share, single, key=lambda claimed: float(claimed.sum()))
 
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]

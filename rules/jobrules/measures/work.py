@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
@@ -37,6 +38,10 @@ class Work(Struct, frozen=True, kw_only=True):
     def of(cls, job: Job) -> Work | None:
         """None if no GPU was ever used and no step was recorded."""
         return job.once(_work)
+
+    def of_node(self, node: str) -> Work:
+        """What the part of one node needs."""
+        return replace(self, clocks=self.clocks.of_node(node))
 
     def span_us(self, node: str) -> tuple[int, int]:
         """Begin and end on the clock of a node."""

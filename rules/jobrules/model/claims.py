@@ -136,3 +136,6 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     finding: Callable[[Claimed], Finding]
     #: False for what may claim time outside of the work.
     of_work: bool = True
+    #: True if it claims the samples in which its evidence was seen. A stall begins and ends between two samples, so the low
+    #: samples just before and after a claimed one are partly the same stall, and that part is claimed too.
+    widened: bool = False

@@ -18,6 +18,10 @@ from jobrules.model.claims import Cause, Claim, Claimed, Samples
 #: Below this a GPU does not do what it could; the loss above it is usual.
 LOW_PERCENT = 70.0
 
+#: What a GPU does when nothing holds it up: this quantile of its samples that no cause claimed. Of short stalls, samples
+#: that are partly one may be as many as those without.
+USUAL = 0.75
+
 #: Less is the rounding of an amount.
 ROUNDING_US = 1.0
 
@@ -81,7 +85,7 @@ def spent_per_node(
     Lost time goes to the causes in their order: each takes what it claims of what the causes before it left. Start and
     end of the job are on the clock of each node.
     """
-    claims = tuple((cause.key, cause.of_work, cause.claim) for cause in causes if cause.claim)
+    claims = tuple((one.key, one.of_work, one.widened, one.claim) for one in causes if one.claim)
     return job.gathered(_spent, metric, claims, Clocks.of(job), work)
 
 
@@ -108,7 +112,7 @@ def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
 def _spent(
     part: Job,
     metric: Metric,
-    causes: Sequence[tuple[str, bool, Callable[[Job, Panel, FloatArray], Claim | None]]],
+    causes: Sequence[tuple[str, bool, bool, Callable[[Job, Panel, FloatArray], Claim | None]]],
     clocks: Clocks,
     work: Work | None,
 ) -> Iterator[NodeTime]:
@@ -119,10 +123,10 @@ def _spent(
         every = [_samples(panel, column, span_us, weight_us, in_work) for column in range(len(panel.devices))]
         devices = [samples for samples, _ in every]
         lost: list[dict[str, float]] = [{} for _ in devices]
-        losses: dict[str, Loss] = {}
+        hits = {key: np.zeros(len(panel.time_us), np.bool_) for key, *_ in causes}
+        stalls: dict[str, list[BoolArray]] = {key: [] for key, _, widened, _ in causes if widened}
         failed: dict[str, RuntimeError] = {}
-        for key, of_work, of_node in causes:
-            hit = np.zeros(len(panel.time_us), np.bool_)
+        for key, of_work, widened, of_node in causes:
             shown = [
                 replace(one, left_us=np.where(one.in_work, one.left_us, 0.0)) if of_work else one
                 for one in devices
@@ -138,23 +142,49 @@ def _spent(
                 taken = np.clip(bound, 0.0, one.left_us)
                 lost[i][key] = float(taken.sum())
                 devices[i] = replace(devices[i], left_us=devices[i].left_us - taken)
-                hit[one.rows] |= taken >= ROUNDING_US
-            at = np.flatnonzero(hit)
-            losses[key] = (
-                Loss(snapshots=len(at), start_us=int(panel.time_us[at[0]]), end_us=int(panel.time_us[at[-1]]))
-                if len(at)
-                else Loss()
-            )
+                hits[key][one.rows] |= taken >= ROUNDING_US
+                if widened:
+                    stalls[key].append(taken >= ROUNDING_US)
+            if stalls and key == [*stalls][-1]:
+                for stall, of_devices in stalls.items():
+                    for i, claimed_here in enumerate(of_devices):
+                        taken = _edges(claimed_here, devices[i])
+                        lost[i][stall] += float(taken.sum())
+                        devices[i] = replace(devices[i], left_us=devices[i].left_us - taken)
+                        hits[stall][devices[i].rows] |= taken >= ROUNDING_US
         yield NodeTime(
             node=panel.node,
             devices=tuple(
                 _time(one, own, unmeasured_us)
                 for one, own, (_, unmeasured_us) in zip(devices, lost, every, strict=True)
             ),
-            losses=losses,
+            losses={key: _loss(panel.time_us[hit]) for key, hit in hits.items()},
             snapshots=int(np.count_nonzero(in_work)),
             failed=failed,
         )
+
+
+def _edges(claimed: BoolArray, gpu: Samples) -> FloatArray:
+    """Lost time of the low samples just before and after claimed ones, as far as it is more than usual.
+
+    A GPU that is idle for a part of a sample, and as usual for the rest, has the usual value times the rest.
+    """
+    # Where a sample does not hold until the next one, nothing was measured in between.
+    joined = gpu.weight_us[:-1] >= np.diff(gpu.time_us) - ROUNDING_US
+    near = np.append(False, claimed[:-1] & joined) | np.append(claimed[1:] & joined, False)
+    unclaimed = gpu.in_work & (gpu.left_us == gpu.lost_us)
+    near &= unclaimed & (gpu.values >= IDLE_PERCENT) & (gpu.values < LOW_PERCENT)
+    if not near.any():
+        return np.zeros(len(near))
+    usual = max(IDLE_PERCENT, float(np.quantile(gpu.values[unclaimed], USUAL)))
+    return np.where(near, gpu.weight_us * np.maximum(0.0, 1 - gpu.values / usual), 0.0)
+
+
+def _loss(time_us: IntArray) -> Loss:
+    """From the times of the snapshots with a claim."""
+    if not len(time_us):
+        return Loss()
+    return Loss(snapshots=len(time_us), start_us=int(time_us[0]), end_us=int(time_us[-1]))
 
 
 def _claimed_of(claim: Claim | None, gpus: Sequence[Samples]) -> Sequence[FloatArray]:

@@ -53,7 +53,7 @@ LONG_US = 10 * 60 * SECOND_US
 
 
 def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[Cause, ...]:
-    """The causes at the edges of the work; ``first_step`` is the result of MaxInitializationTime."""
+    """The causes at the edges of the work; ``first_step`` is the result of the rule on start-up."""
     never = Cause(
         key=NEVER,
         precedence=Precedence.NEVER_USED,
@@ -65,13 +65,12 @@ def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[C
     )
     if work is None or work.gpu_us is None:
         return (never,)
-    late_us = work.clocks.clock_offset_us
     start_up = Cause(
         key=START_UP,
         precedence=Precedence.START_UP,
         label="Lost: start-up",
         when="in start-up",
-        claim=partial(_before, work.begin_us, late_us),
+        claim=partial(_before, work),
         finding=partial(_started, job, work, first_step),
         of_work=False,
     )
@@ -80,7 +79,7 @@ def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[C
         precedence=Precedence.WIND_DOWN,
         label="Lost: wind-down",
         when="in wind-down",
-        claim=partial(_after, work.end_us, late_us),
+        claim=partial(_after, work),
         finding=partial(_ended, job, work),
         of_work=False,
     )
@@ -96,15 +95,15 @@ def _never(part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     return claim
 
 
-def _before(begin_us: int, late_us: dict[str, int], part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+def _before(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     del part, weight_us
-    until_us = begin_us + late_us.get(panel.node, 0)
+    until_us, _ = work.span_us(panel.node)
     return lambda gpus: [np.where(gpu.time_us < until_us, gpu.left_us, 0.0) for gpu in gpus]
 
 
-def _after(end_us: int, late_us: dict[str, int], part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+def _after(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     del part, weight_us
-    since_us = end_us + late_us.get(panel.node, 0)
+    _, since_us = work.span_us(panel.node)
     return lambda gpus: [np.where(gpu.time_us > since_us, gpu.left_us, 0.0) for gpu in gpus]
 
 
@@ -153,7 +152,7 @@ def _ended(job: Job, work: Work, claimed: Claimed) -> Finding:
 
 def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     unused, gpus = claimed.devices, job.gpu_count + job.gpus_unknown
-    held = sum(job.gathered(_holds_memory, frozenset(unused)))
+    held = len({*unused} & {*job.gathered(_hold_memory)})
     evidence: list[Fact] = [Where(tuple(" ".join(name.rsplit("/", 1)) for name in unused))]
     if job.gpus_unknown:
         evidence.append(Note(f"Utilization of {count(job.gpus_unknown, 'GPU')} was not recorded"))
@@ -181,10 +180,10 @@ def never_used_title(
     return f"{never_used(unused, gpus)} ({seen})"
 
 
-def _holds_memory(part: Job, names: frozenset[str]) -> Iterator[bool]:
-    """For each of the GPUs ``names`` with a known memory size: True if its memory was ever in use."""
+def _hold_memory(part: Job) -> Iterator[str]:
+    """GPUs with a known memory size whose memory was ever in use."""
     for panel in part.panels_of(Metric.GPU_MEMORY_USED):
         total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
         for i, device in enumerate(panel.devices):
-            if f"{panel.node}/{device}" in names and device in total:
-                yield bool(100 * panel.series(i)[1].max() > MEMORY_HELD_PERCENT * total[device])
+            if device in total and 100 * panel.series(i)[1].max() > MEMORY_HELD_PERCENT * total[device]:
+                yield f"{panel.node}/{device}"

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.max_initialization_time import MaxInitializationTime
+from jobrules.dataloader import Dataloader
 from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
+from jobrules.measures.data_waits import RELEVANT_PART
 from jobrules.measures.work import Work
 from jobrules.model import Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
-from jobrules.model.claims import Cause
+from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, join_names, share
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
@@ -20,7 +22,7 @@ from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
 from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
 from jobrules.verdict.phases import JobPhases
-from jobrules.verdict.story import UNEXPLAINED_LOSS, Account, Checks, Story, story_of
+from jobrules.verdict.story import CRITICAL_SHARE, UNEXPLAINED_LOSS, Account, Checks, Story, story_of
 from jobrules.verdict.time_use import TimeUse, time_use
 
 _ORDER = list(Severity)
@@ -165,12 +167,13 @@ def sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | N
 def account_of(job: Job, checks: Checks) -> Account:
     """Give each lost moment of each GPU of a job to one cause."""
     work = Work.of(job)
-    first_step = next((r for rule, r in checks if isinstance(rule, MaxInitializationTime)), None)
+    first_step = next((r for rule, r in checks if rule.role is Role.START_UP), None)
     checks, of_rules = _causes_of_rules(job, checks) if work else (checks, [])
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
     owners = {cause.key: name for cause, name in of_rules}
+    cores = FewCores.sum(job.gathered(few_cores, work) if work else ())
     return Account(
         checks=_with_failed_claims(checks, nodes, owners),
         work=work,
@@ -178,8 +181,8 @@ def account_of(job: Job, checks: Checks) -> Account:
         causes=tuple(causes),
         nodes=nodes,
         owners=owners,
-        recorded=_recorded(job),
-        notes=loop_notes(job.loop_facts),
+        recorded=_recorded(job, cores),
+        notes=(*loop_notes(job.loop_facts), *_core_notes(cores)),
         unknown_gpus=job.gpus_unknown,
     )
 
@@ -222,10 +225,19 @@ def _rank(finding: Finding) -> tuple[int, int, float]:
     return _ORDER.index(finding.severity), kind, -(finding.share or 0)
 
 
-def _recorded(job: Job) -> dict[str, bool]:
-    """What could show a cause, and whether it was recorded."""
-    return {
-        "CPU utilization": job.has(Metric.CPU_UTILIZATION),
+def _recorded(job: Job, cores: FewCores) -> dict[str, bool]:
+    """What could show a cause, and whether it was recorded; without the CPU if it was and is undecided."""
+    cpu = {"CPU utilization": job.has(Metric.CPU_UTILIZATION)}
+    if cpu["CPU utilization"] and not any(
+        len(panel.devices) > 1
+        for part in job.facts
+        for panel in part.panels
+        if panel.metric is Metric.CPU_UTILIZATION
+    ):
+        cpu = {"mean CPU utilization": True, "CPU utilization per core": False}
+    elif cores.in_idle >= RELEVANT_PART and not cores.others:
+        cpu = {}
+    return cpu | {
         "I/O wait": job.has(Metric.IO_WAIT),
         "steps": bool(job.step_count or (job.loop_facts and job.loop_facts.outside is not None)),
         "data loading": bool(job.loop_facts and job.loop_facts.fetch_s is not None)
@@ -240,6 +252,20 @@ def loop_notes(facts: LoopFacts | None) -> tuple[str, ...]:
     return (f"According to {facts.source}, {share(facts.outside)} of the recorded time is between the steps",)
 
 
+def _core_notes(cores: FewCores) -> tuple[str, ...]:
+    """Why a saturated core is no evidence."""
+    if cores.in_idle < RELEVANT_PART:
+        return ()
+    seen = f"A core was saturated in {share(cores.in_idle)} of the samples"
+    if not cores.others:
+        return (f"{seen}, but no GPU was ever active to compare with",)
+    if cores.in_idle >= TELLING_LIFT * cores.in_others:
+        return ()
+    return (
+        f"{seen} of idle GPUs and in {share(cores.in_others)} of the others, so that alone explains nothing",
+    )
+
+
 def _records_loading(part: Job) -> bool:
     return any(lane.event_type in (FETCH, WORKER, PIPELINE) for lane in part.events.lanes)
 
@@ -247,14 +273,28 @@ def _records_loading(part: Job) -> bool:
 def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
     """Findings of a job whose GPUs were not sampled."""
     found = [
-        finding
-        for rule, result in checks
-        for finding in result.findings
-        # The share of a step rule is of the time of steps.
-        if rule.role is Role.OBSERVATION or (rule.role is Role.CAUSE and finding.share is not None)
+        finding for rule, result in checks for finding in result.findings if rule.role is not Role.SYMPTOM
     ]
-    late = any(isinstance(rule, MaxInitializationTime) and result.findings for rule, result in checks)
-    return (*found, *late_first_step(job, started=late))
+    late = any(rule.role is Role.START_UP and result.findings for rule, result in checks)
+    return (*found, *_waiting_loop(job, checks), *late_first_step(job, started=late))
+
+
+def _waiting_loop(job: Job, checks: Checks) -> list[Finding]:
+    """Waiting for data in a loop of which only a few numbers are known, without an amount of GPU time."""
+    facts, nodes = job.loop_facts, tuple(job.nodes)
+    nothing = Claimed(
+        gpu_s=0.0, share=0.0, devices=(), nodes=nodes, snapshots=0, of_snapshots=0, start_us=0, end_us=0
+    )
+    return [
+        replace(
+            rule.waiting_in_loop(facts, facts.cores or 0, 1).finding(nothing),
+            severity=Severity.CRITICAL if facts.waited >= CRITICAL_SHARE else Severity.WARNING,
+            share=facts.waited,
+            share_of="of the training loop",
+        )
+        for rule, _ in checks
+        if isinstance(rule, Dataloader) and facts and facts.waited
+    ]
 
 
 def _explains(finding: Finding, use: TimeUse | None) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When
 from jobrules.model.claims import Cause, Claimed
@@ -37,6 +36,7 @@ NAMED_SHARE = 0.01
 #: The causes that a recording shows.
 _SHOWN_BY = {
     "CPU utilization": ("cpu-bottleneck", "saturated-process"),
+    "mean CPU utilization": ("cpu-bottleneck",),
     "I/O wait": ("io-bottleneck",),
     "steps": ("step-outlier",),
     "data loading": ("data-loading",),
@@ -64,6 +64,8 @@ class Account(Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     #: What could show a cause, and whether it was recorded.
     recorded: dict[str, bool]
+    #: What else was seen while GPUs idled, as a clause: "a core was saturated in 43% of snapshots"; empty for nothing.
+    seen: str = ""
     #: Sentences, without their periods, on what limits the account.
     notes: tuple[str, ...] = ()
     #: GPUs whose utilization was not recorded.
@@ -182,12 +184,13 @@ def _name_the_rest(story: Story) -> Story:
     if share < WARNING_SHARE or story.account.work is None:
         return story
     state = "The GPU was" if len(devices) == 1 else "GPUs were"
+    seen = f" ({story.account.seen})" if story.account.seen else ""
     ruled_out, missing = _ruled_out(story)
     begin_us, end_us = story.account.work.begin_us, story.account.work.end_us
     finding = Finding(
         key=UNEXPLAINED_LOSS,
         severity=Severity.WARNING,
-        title=f"{state} idle or low, and no recorded cause explains it",
+        title=f"{state} idle or low{seen}, and no recorded cause explains it",
         evidence=(
             When(begin_us, end_us),
             *(Note(text) for text in (ruled_out, missing, *story.account.notes) if text),
@@ -276,7 +279,7 @@ def _observe(story: Story) -> Story:
     own = [
         finding
         for rule, result in story.account.checks
-        if rule.role is Role.OBSERVATION and not isinstance(rule, MaxInitializationTime)
+        if rule.role is Role.OBSERVATION
         for finding in result.findings
         if finding.key not in known
     ]

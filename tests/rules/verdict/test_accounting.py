@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -240,7 +242,14 @@ class OfRules(Account):
             never = all(v == 0 for _, _, _, v, _ in samples[k])
             almost = self.much and self.active[panel.node, k] < 0.05
             slow_us: dict[int, float] = {}
-            alone: dict[int, bool] = {}
+            stalls: dict[str, set[int]] = {
+                "io-bottleneck": set(),
+                "cpu-bottleneck": set(),
+                "saturated-process": set(),
+            }
+            alone: dict[int, int] = {}
+            idle_cores: list[int] = []
+            other_cores = [math.inf]
             for row, t, weight, value, in_work in samples[k]:
                 loss = rest = weight * (1 - value / 100)
                 cpu, wait = (self.cores(panel, row, m) for m in (Metric.CPU_UTILIZATION, Metric.IO_WAIT))
@@ -261,22 +270,44 @@ class OfRules(Account):
                     taken = min(rest, loss * part)
                     lost[k][key] += taken
                     rest -= taken
+                    if taken and key in stalls:
+                        stalls[key].add(row)
                 left[k][row] = rest
-                slow = overlap(t, panel.time_us[row] + int(grid[row]), self.slow[panel.node][0])
-                slow_us[row] = in_work * slow / max(grid[row], 1.0) * rest
-                alone[row] = bool(in_work and len(cpu) > 1 and full and not crowded and value < 10)
+                around = t - int(grid[max(0, row - 1)]), t + int(grid[row])
+                slow = min(1.0, overlap(*around, self.slow[panel.node][0]) / max(grid[row], 1.0))
+                slow_us[row] = in_work * slow * rest
+                alone[row] = full * (in_work and len(cpu) > 1 and not crowded and value < 10)
+                if in_work and cpu:
+                    (idle_cores if value < 10 else other_cores).append(full)
             longer_us = self.slow[panel.node][1]
             scale = min(1.0, longer_us / max(1.0, sum(slow_us.values())))
             for row, us in slow_us.items():
                 lost[k]["step-outlier"] += us * scale
                 left[k][row] -= us * scale
-                if alone[row]:
+                if alone[row] >= least_of(idle_cores, other_cores):
                     lost[k]["saturated-process"] += left[k][row]
+                    stalls["saturated-process"] |= {row} if left[k][row] else set()
                     left[k][row] = 0.0
+            for key, rows in stalls.items():
+                self.widen(samples[k], rows, left[k], lost[k], key)
         self.share_out_uneven(panel, samples, left, lost)
         for k in columns:
             self.steady(panel, samples[k], left[k], lost[k])
         return lost
+
+    def widen(
+        self, samples: Any, claimed: set[int], left: dict[int, float], lost: dict[str, float], key: str
+    ) -> None:
+        """The stalled part of the low samples before and after claimed ones."""
+        free = [s for s in samples if s[4] and left[s[0]] == s[2] * (1 - s[3] / 100)]
+        joined = [(a, b) for a, b in pairwise(samples) if a[2] >= b[1] - a[1] - 1]
+        near = {a[0] for a, b in joined if b[0] in claimed} | {b[0] for a, b in joined if a[0] in claimed}
+        usual = float(np.quantile([s[3] for s in free], 0.75)) if free else 0.0
+        for row, _, weight, value, _ in free:
+            if row in near and 10 <= value < min(usual, 70):
+                taken = weight * (1 - value / usual)
+                lost[key] += taken
+                left[row] -= taken
 
     def share_out_uneven(
         self, panel: Panel, samples: list[Any], left: list[dict[int, float]], lost: list[dict[str, float]]
@@ -311,6 +342,15 @@ class OfRules(Account):
         ):
             return
         lost["batch-size"] += sum(left[row] for row, _, _, v, _ in inside if v >= 10)
+
+
+def least_of(idle: list[int], others: Sequence[float]) -> float:
+    """How many saturated cores are twice as frequent while a GPU idles; infinite if no number is."""
+    for k in range(1, max(idle, default=0) + 1):
+        often, usual = (sum(n >= k for n in some) / len(some) for some in (idle, others))
+        if often >= 2 * usual:
+            return k
+    return math.inf
 
 
 def account_of_rules(job: Job) -> tuple[list[Cause], RuleResult]:

@@ -664,14 +664,14 @@ def second_half(middle_us: int, part: Job, panel: Panel, weight_us: FloatArray) 
 
 
 def test_a_rule_of_ones_own_can_claim_lost_time_after_the_causes_of_the_others() -> None:
-    gpu = np.tile([0.0, 50.0, 100.0], 200)
+    gpu = np.tile([0.0, 100.0, 50.0, 100.0], 150)
     cpu = np.where(gpu[:, None] == 0, [99.0] * 8, 20.0)
     verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, interval_s=1), Loud(), CPUBottleneck())
 
-    # A third beside a full CPU, and a half of a third in the second half.
+    # A quarter while the CPU is full, and a half of a quarter in the second half.
     assert {f.key: f.share for f in verdict.findings} == pytest.approx(
-        {"cpu-bottleneck": 1 / 3, "loud": 1 / 12, "unexplained": 1 / 12}, abs=0.003
+        {"cpu-bottleneck": 1 / 4, "loud": 1 / 16, "unexplained": 1 / 16}, abs=0.003
     )
     own = found(verdict, "loud")
-    assert (own.title, own.severity) == ("Loud in 100 of 599", Severity.WARNING)
-    assert parts(verdict)["loud"] == pytest.approx(100 / 12, abs=0.2)
+    assert (own.title, own.severity) == ("Loud in 75 of 599", Severity.WARNING)
+    assert parts(verdict)["loud"] == pytest.approx(100 / 16, abs=0.2)

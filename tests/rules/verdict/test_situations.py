@@ -141,6 +141,47 @@ def test_b_the_last_window_is_not_the_job(tmp_path: Path) -> None:
     assert "low" not in " ".join(f.title for f in report.verdict.findings)
 
 
+def with_loop(gpu: np.ndarray | None, *, recorded_s: int, n: int = 1200) -> JobInMemory:
+    """Steps of the first seconds, with 60% of the time between them and fetches by the training process."""
+    facts = LoopFacts(
+        source="SageMaker Debugger's results",
+        steps_us=(START_US, START_US + recorded_s * 1_000_000),
+        outside=0.6,
+        step_s=0.4,
+        fetch_s=0.6,
+        fetches=10,
+        num_workers=0,
+        cores=8,
+    )
+    job = make_job(gpu=gpu, cpu=np.full((n, 8), 20.0), interval_s=1)
+    return JobInMemory(name="job", panels=tuple(job.panels), loop_facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("rest", "percent"),
+    [
+        # The rest of the work looks the same, or not.
+        ([0.0, 0.0, 0.0, 95.0, 95.0], 60),
+        ([0.0, 90.0, 90.0, 90.0, 90.0], 30),
+    ],
+)
+def test_steps_of_a_part_speak_for_the_work_if_that_looks_the_same(rest: list[float], percent: float) -> None:
+    gpu = np.array([0.0, 0.0, 0.0, 95.0, 95.0] * 120 + rest * 120)
+    verdict = verdict_of(with_loop(gpu, recorded_s=600))
+
+    assert parts(verdict)["data-loading"] == pytest.approx(percent, abs=0.4)
+
+
+def test_a_job_without_gpus_waits_for_data_too() -> None:
+    """Was: no rule was evaluated."""
+    verdict = verdict_of(with_loop(None, recorded_s=1200))
+
+    (main,) = verdict.findings
+    assert (main.key, main.severity, main.share) == ("data-loading", Severity.CRITICAL, 0.6)
+    assert main.share_of == "of the training loop"
+    assert main.advice[0].startswith("Set ``num_workers`` above 0 (8")
+
+
 def test_c_without_loader_workers_the_batch_is_not_too_small(tmp_path: Path) -> None:
     """Was: raise the batch size, where a batch took 0.4 s to load and 0.01 s to train."""
     n = 1200
