@@ -58,7 +58,9 @@ def test_every_rule_that_was_not_evaluated_is_named_on_page_ticket_and_terminal(
     brief = "Not recorded: GPU power (2 rules). Too short: Rule2."
     groups = "Not recorded: GPU power (Rule0, Rule1). Too short: Rule2 needs 15 min of samples, this job has 1 min."
     assert f"## Not evaluated\n\n{groups}" in text.replace("\u00a0", " ").replace("\\", "")
-    assert " ".join(page.replace("\u00a0", " ").split()).endswith(f"No rule was evaluated. Which rules {brief}")
+    assert " ".join(page.replace("\u00a0", " ").split()).endswith(
+        f"No rule was evaluated. Which rules {brief}"
+    )
     assert none == "No rule was evaluated."
     assert record == "Record next: GPU power: it shows what was not checked."
     assert last.replace("\u00a0", " ") == f"Not checked: 3 of 3 rules. {brief}"
