@@ -15,7 +15,7 @@ from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import quartiles
 from jobrules.measures.work import Work
-from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import HowMuch, Metric, Reason, ReasonKind
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, Role, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
@@ -181,7 +181,7 @@ class BatchSize(Rule):
                     held[1], ends, memory_window, 0.95, self.gpu_memory_threshold_p95
                 )
                 with_memory |= bool((low & known).any())
-            unused = bool(values.max() <= 0)
+            unused = not worked(values)
             gpu_short = None if len(at_gpu) else reason_few_samples(len(values), window)
             gpu = CheckedGPU(
                 node=name,

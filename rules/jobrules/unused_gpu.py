@@ -12,7 +12,7 @@ from msgspec import Struct
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work, use_in_work
-from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
@@ -45,7 +45,7 @@ class UnusedGPU(Rule):
         * Otherwise use a machine with fewer GPUs.
 
     Details
-        A GPU whose samples are all 0% was never used. GPUs without samples of utilization, such as parts of a divided
+        A GPU without a sample of 10% and with at most four above 1% was never used. GPUs without samples of utilization, such as parts of a divided
         GPU (MIG), are not evaluated: not recorded is not 0.
     """
 
@@ -67,8 +67,8 @@ class UnusedGPU(Rule):
             longest = max(gpu.measured_us for gpu in gpus)
             return self.not_evaluated(reason_short(longest, self.patience))
         idle = [gpu for gpu in judged if 100 * gpu.part < self.threshold]
-        never = [gpu for gpu in idle if not gpu.highest]
-        almost = sorted((gpu for gpu in idle if gpu.highest), key=lambda gpu: gpu.part)
+        never = [gpu for gpu in idle if not gpu.worked]
+        almost = sorted((gpu for gpu in idle if gpu.worked), key=lambda gpu: gpu.part)
         names = {gpu.name for gpu in idle}
         facts: dict[str, Any] = {
             "evaluated": len(judged),
@@ -148,6 +148,7 @@ class _GPU(Struct, frozen=True, kw_only=True):
     part: float
     #: Highest sample in percent.
     highest: float
+    worked: bool
 
     @property
     def name(self) -> str:
@@ -167,6 +168,7 @@ def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
                 measured_us=measured_us,
                 part=active_us / max(1.0, measured_us),
                 highest=float(values.max()),
+                worked=bool(worked(values)),
             )
 
 

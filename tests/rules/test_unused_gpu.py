@@ -67,7 +67,7 @@ def test_gpus_that_never_worked_are_reported_once_under_the_name_of_the_rule() -
 
     assert (finding.key, finding.title) == (
         "gpu-never-used",
-        "1 of 2\u00a0GPUs was never used (no sample above 0%)",
+        "1 of 2\u00a0GPUs was never used (no sample above 1%)",
     )
     assert finding.rules == ("UnusedGPU", "LowGPUUtilization")
     assert finding.devices == ("algo-1/gpu1",)

@@ -9,6 +9,7 @@ import numpy as np
 
 from jobrules.gpu_memory_full import totals
 from jobrules.measures.work import Work
+from jobrules.measures.work_span import GLANCE_PERCENT, glances, worked
 from jobrules.model import (
     SECOND_US,
     Fact,
@@ -90,7 +91,7 @@ def _never(part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     del part, panel, weight_us
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
-        return [np.zeros(len(gpu.values)) if (gpu.values > 0).any() else gpu.left_us for gpu in gpus]
+        return [np.zeros(len(gpu.values)) if worked(gpu.values) else gpu.left_us for gpu in gpus]
 
     return claim
 
@@ -152,6 +153,7 @@ def _ended(job: Job, work: Work, claimed: Claimed) -> Finding:
 
 def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     unused, gpus = claimed.devices, job.gpu_count + job.gpus_unknown
+    seen = max((n for name, n in job.gathered(_glances) if name in {*unused}), default=0)
     held = len({*unused} & {*job.gathered(_hold_memory)})
     evidence: list[Fact] = [Where(tuple(" ".join(name.rsplit("/", 1)) for name in unused))]
     if job.gpus_unknown:
@@ -162,7 +164,7 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,
-        title=never_used_title(len(unused), gpus, round(measured_us), work),
+        title=never_used_title(len(unused), gpus, round(measured_us), work, seen),
         evidence=tuple(evidence),
         advice=MEMORY_HELD_ADVICE if held == len(unused) else NEVER_USED_ADVICE,
         rules=("UnusedGPU",),
@@ -171,13 +173,18 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     )
 
 
-def never_used_title(
-    unused: int, gpus: int, length_us: int, work: Work | None, seen: str = "no sample above 0%"
-) -> str:
+def never_used_title(unused: int, gpus: int, length_us: int, work: Work | None, seen: int) -> str:
     """Of a job that was measured for that long: little time without work does not make a GPU never used."""
     if work is None and length_us < LONG_US:
-        return f"No GPU worked in the {duration(length_us)} that were measured"
-    return f"{never_used(unused, gpus)} ({seen})"
+        return f"The job ended before any GPU worked ({duration(length_us)} measured)"
+    samples = f"at most {count(seen, 'sample')}" if seen else "no sample"
+    return f"{never_used(unused, gpus)} ({samples} above {GLANCE_PERCENT:g}%)"
+
+
+def _glances(part: Job) -> Iterator[tuple[str, int]]:
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        names = (f"{panel.node}/{device}" for device in panel.devices)
+        yield from zip(names, glances(panel.values).tolist(), strict=True)
 
 
 def _hold_memory(part: Job) -> Iterator[str]:

@@ -36,7 +36,7 @@ from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
 from tests.elsewhere import JobElsewhere
 from tests.jobs import make_job, make_panel, make_steps
-from tests.rules.verdict.random_jobs import overlap, random_job
+from tests.rules.verdict.random_jobs import overlap, plain_worked, random_job
 
 OUTLIERS = StepOutlier(n_outliers=1, stddev=1.0)
 RULES_WITH_CAUSES: tuple[Rule, ...] = (
@@ -185,7 +185,9 @@ class OfRules(Account):
         measured = {}
         for panel, column in gpus:
             inside = [(w, v) for _, _, w, v, in_work in self.samples(panel, column) if in_work]
-            if (whole := sum(w for w, _ in inside)) and max(v for _, v in inside) > 0:
+            if (whole := sum(w for w, _ in inside)) and plain_worked(
+                [s[3] for s in self.samples(panel, column)]
+            ):
                 measured[panel.node, column] = whole, sum(w * v for w, v in inside) / whole
         longest = max((whole for whole, _ in measured.values()), default=0.0)
         means = [mean for whole, mean in measured.values() if whole >= longest / 2]
@@ -239,7 +241,7 @@ class OfRules(Account):
         samples = [self.samples(panel, k) for k in columns]
         grid = sample_weights(panel.time_us, *self.job.span_us).weight_us.tolist()
         for k in columns:
-            never = all(v == 0 for _, _, _, v, _ in samples[k])
+            never = not plain_worked([v for _, _, _, v, _ in samples[k]])
             almost = self.much and self.active[panel.node, k] < 0.05
             slow_us: dict[int, float] = {}
             stalls: dict[str, set[int]] = {
