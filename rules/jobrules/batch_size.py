@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.gpu_memory_full import totals
-from jobrules.measures.core_use import CoreUse
+from jobrules.measures.core_use import WAITING_PERCENT, CoreUse
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import quartiles
@@ -31,8 +31,9 @@ NO_CPU = Reason(kind=ReasonKind.NO_DEVICE, what="node recorded both GPU and CPU"
 NO_COMMON_MINUTE = Reason(kind=ReasonKind.NO_DEVICE, what="minute has samples of both GPU and CPU")
 
 
-#: Utilization is steady if less than this part of the samples is idle, and nothing else explains more of the loss.
-MAX_IDLE, MAX_CLAIMED = 0.1, 0.1
+#: Utilization is steady if less than this part of the samples is idle, and nothing else explains more of the loss; the CPU
+#: has room if its cores wait for I/O in less than this part of the samples.
+MAX_IDLE, MAX_CLAIMED, MAX_WAITING = 0.1, 0.1, 0.1
 #: Memory in use above which a batch cannot grow.
 FULL_PERCENT = 80.0
 
@@ -266,6 +267,7 @@ def _small(rule: BatchSize, part: Job, panel: Panel, weight_us: FloatArray) -> C
     if cpu is None:
         return None
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, 100.0)
+    io = CoreUse.of(part, panel, Metric.IO_WAIT, WAITING_PERCENT)
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
         return [_steady(gpu) for gpu in gpus]
@@ -280,10 +282,12 @@ def _small(rule: BatchSize, part: Job, panel: Panel, weight_us: FloatArray) -> C
             else 100.0
         )
         idle = gpu.values < IDLE_PERCENT
+        waiting = (io.above[gpu.rows] > 0) if io else np.zeros(len(gpu.values), np.bool_)
         lost_us = float(gpu.lost_us[gpu.in_work].sum())
         if (
             mean >= rule.cpu_threshold_p95
-            or np.count_nonzero(idle & gpu.in_work) >= MAX_IDLE * np.count_nonzero(gpu.in_work)
+            or np.mean(idle[gpu.in_work]) >= MAX_IDLE
+            or np.mean(waiting[gpu.in_work]) >= MAX_WAITING
             or float(gpu.left_us.sum()) < (1 - MAX_CLAIMED) * lost_us
         ):
             return none

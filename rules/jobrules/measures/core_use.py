@@ -23,6 +23,8 @@ CROWDED_PART, CROWDED_MEAN = 0.5, 80.0
 SLOWED_GPU, SLOWED_MEAN = 70.0, 90.0
 #: A core above this is saturated.
 SATURATED_PERCENT = 90.0
+#: A core that waits for I/O more than this is held up by it.
+WAITING_PERCENT = 50.0
 #: Saturated cores explain idle moments if they are this many times as frequent in them as in the others: then more than
 #: half of the idle moments with such cores are no coincidence.
 TELLING_LIFT = 2.0

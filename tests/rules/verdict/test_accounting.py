@@ -232,6 +232,10 @@ class OfRules(Account):
         near = distance[nearest] <= max(panel.interval_us, found.interval_us, 20_000)
         return found.values[nearest].tolist() if near else []
 
+    def waiting(self, panel: Panel, inside: Sequence[Any]) -> int:
+        """In how many samples some core waits for I/O."""
+        return sum(any(w > 50 for w in self.cores(panel, row, Metric.IO_WAIT)) for row, *_ in inside)
+
     def of_node(self, panel: Panel) -> list[dict[str, float]]:
         """Lost microseconds by part for each GPU."""
         assert self.work
@@ -243,6 +247,8 @@ class OfRules(Account):
         for k in columns:
             never = not plain_worked([v for _, _, _, v, _ in samples[k]])
             almost = self.much and self.active[panel.node, k] < 0.05
+            inside = [s for s in samples[k] if s[4]]
+            low = 70 if self.waiting(panel, inside) >= 0.9 * len(inside) else 10
             slow_us: dict[int, float] = {}
             stalls: dict[str, set[int]] = {
                 "io-bottleneck": set(),
@@ -263,7 +269,7 @@ class OfRules(Account):
                     ("unused-gpu", almost and in_work),
                     ("start-up", t < self.work.begin_us),
                     ("wind-down", t > self.work.end_us),
-                    ("io-bottleneck", in_work and any(w > 50 for w in wait) and value < 10),
+                    ("io-bottleneck", in_work and any(w > 50 for w in wait) and value < low),
                     (
                         "cpu-bottleneck",
                         in_work and ((crowded and value < 10) or (mean >= 90 and value < 70)),
@@ -340,6 +346,7 @@ class OfRules(Account):
             not means
             or np.mean(means) >= 70
             or sum(v < 10 for _, _, _, v, _ in inside) >= 0.1 * len(inside)
+            or self.waiting(panel, inside) >= 0.1 * len(inside)
             or sum(left[row] for row, *_ in inside) < 0.9 * loss
         ):
             return

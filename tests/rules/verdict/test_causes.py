@@ -97,6 +97,21 @@ def test_a_stall_that_begins_and_ends_between_two_samples_is_claimed_whole(
     assert parts(verdict)[key] == pytest.approx(97 * stalled.mean(), abs=2)
 
 
+@pytest.mark.parametrize(("free", "claims"), [(12, True), (8, False)])
+def test_a_low_gpu_waits_for_io_if_a_core_always_does(free: int, claims: bool) -> None:
+    """Was: raise the batch size."""
+    gpu, wait = np.full(N, 37.0), np.full((N, CORES), 1.0)
+    wait[:, :2] = 85.0
+    wait[::free] = 1.0
+    amounts = parts(verdict_of(make_job(gpu=gpu, cpu=[[20.0] * CORES] * N, io_wait=wait, interval_s=1)))
+
+    assert "batch-size" not in amounts
+    assert ("io-bottleneck" in amounts) is claims
+    if claims:
+        # With the samples in between.
+        assert amounts["io-bottleneck"] == pytest.approx(63, abs=6)
+
+
 def test_waiting_for_io_comes_before_a_saturated_cpu() -> None:
     gpu, wait = [1.0, 1.0, 95.0] * 200, [80.0, 1.0, 1.0] * 200
     job = make_job(gpu=gpu, cpu=[99.0] * N, io_wait=wait, interval_s=1)
@@ -442,6 +457,7 @@ def test_uneven_load_is_what_causes_before_it_leave() -> None:
         ("often idle", False),
         ("often full", False),
         ("stalled", False),
+        ("waits for I/O", False),
     ],
 )
 def test_a_small_batch_needs_room_on_the_cpu_and_a_gpu_that_is_steadily_low(what: str, claims: bool) -> None:
@@ -458,6 +474,8 @@ def test_a_small_batch_needs_room_on_the_cpu_and_a_gpu_that_is_steadily_low(what
         # Less than a tenth of the samples, more than a tenth of the loss.
         gpu[::11], wait[::11] = 2.0, 90.0
         gpu[gpu > 10] = 66.0
+    if what == "waits for I/O":
+        wait[::9] = 90.0
     verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, io_wait=wait, interval_s=1))
 
     assert ("batch-size" in keys(verdict)) is claims
