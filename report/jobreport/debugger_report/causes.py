@@ -41,7 +41,7 @@ def never_used(
             severity=Severity.CRITICAL,
             title=never_used_title(len(claimed.devices), len(gpus) + unknown, clocks.length_us, work, most),
             evidence=(
-                Where(tuple(" ".join(name.rsplit("/", 1)) for name in claimed.devices)),
+                Where(claimed.names),
                 Inferred("the histograms of LoadBalancing"),
             ),
             advice=NEVER_USED_ADVICE,

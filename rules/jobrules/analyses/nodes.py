@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from jobrules.analyses.time_lines import Columns, Places
 from jobrules.measures.clock_offsets import offsets
 from jobrules.measures.sample_weights import PAUSE_US
+from jobrules.measures.stopped import STOPPED_SHARE, STOPPED_US
 from jobrules.measures.work_span import worked
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel, Severity
 from jobrules.text import NBSP, clock, count, duration
@@ -38,9 +39,6 @@ MIN_POINTS = {
     Metric.GPU_MEMORY_ACTIVITY: 10.0,
     Metric.HOST_MEMORY: 10.0,
 }
-#: A GPU stopped where it did nothing for so long, and for this share of the job, while most others worked.
-STOPPED_US = PAUSE_US
-STOPPED_SHARE = 0.05
 #: Columns of a small line, and nodes that have one.
 MAX_COLUMNS = 120
 MAX_LINES = 32

@@ -124,6 +124,11 @@ class UseInWork(Struct, frozen=True, kw_only=True):
     active: float
     worked: bool
 
+    @property
+    def name(self) -> str:
+        """``node/device``, as in ``Finding.devices``."""
+        return f"{self.node}/{self.device}"
+
 
 def use_in_work(part: Job, work: Work) -> Iterator[UseInWork]:
     """Of each GPU with a sample in the work."""

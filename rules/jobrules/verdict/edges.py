@@ -155,7 +155,7 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     unused, gpus = claimed.devices, job.gpu_count + job.gpus_unknown
     seen = max((n for name, n in job.gathered(_glances) if name in {*unused}), default=0)
     held = len({*unused} & {*job.gathered(_hold_memory)})
-    evidence: list[Fact] = [Where(tuple(" ".join(name.rsplit("/", 1)) for name in unused))]
+    evidence: list[Fact] = [Where(claimed.names)]
     if job.gpus_unknown:
         evidence.append(Note(f"Utilization of {count(job.gpus_unknown, 'GPU')} was not recorded"))
     if held:

@@ -9,6 +9,7 @@ import pytest
 
 from jobrules.model import SECOND_US, Job, Loader, Metric, Steps, in_words
 from jobrules.model.profiles import Function, Profile
+from jobrules.text import clock
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 from tests.verdicts import found, keys, parts, verdict_of
@@ -433,6 +434,47 @@ def test_uneven_load_is_the_distance_to_the_most_used_gpu_of_the_job() -> None:
     other = make_job(gpu=[[60.0, 40.0]] * N, interval_s=1, node="algo-2")
     two = verdict_of(make_job(gpu=[[90.0, 80.0]] * N, interval_s=1, extra=other.panels))
     assert parts(two)["load-balancing"] == pytest.approx((0 + 10 + 30 + 50) / 4, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("idle", "key", "title"),
+    [
+        ({"b/gpu1": (300, N)}, "gpu-stopped", "b gpu1 stopped at {}; the other 3\u00a0GPUs worked on"),
+        (
+            {"b/gpu0": (300, N), "b/gpu1": (302, N)},
+            "gpu-stopped",
+            "2\u00a0GPUs of b stopped at {}; the other 2\u00a0GPUs worked on",
+        ),
+        (
+            {"a/gpu1": (300, N), "b/gpu0": (400, N), "b/gpu1": (302, N)},
+            "gpu-stopped",
+            "3\u00a0GPUs of 2\u00a0nodes stopped one by one, the first at {}; the other GPU worked on",
+        ),
+        ({"a/gpu1": (0, 300)}, "gpu-late", "a gpu1 did not work until {}; the other 3\u00a0GPUs did"),
+        # Not idle, or not at the end.
+        ({"a/gpu1": (300, 500)}, "load-balancing", ""),
+    ],
+)
+def test_a_gpu_that_is_idle_at_one_end_of_the_work_stopped_or_began_late(
+    idle: dict[str, tuple[int, int]], key: str, title: str
+) -> None:
+    """Was: give every rank equal data, with a mean that never was."""
+    panels = []
+    for node in "ab":
+        gpu = np.full((N, 2), 95.0)
+        for device in (0, 1):
+            gpu[slice(*idle.get(f"{node}/gpu{device}", (0, 0))), device] = 1.0
+        panels.append(make_panel(Metric.GPU_UTILIZATION, gpu, node=node, interval_s=1))
+
+    verdict = verdict_of(make_job(extra=panels))
+
+    main = verdict.findings[0]
+    assert main.key == key
+    at_s = min(299 if start == 0 else start for start, _ in idle.values())
+    assert not title or main.title == title.format(clock(START_US + at_s * SECOND_US))
+    lost_s = sum(end - start for start, end in idle.values())
+    assert parts(verdict)[key] == pytest.approx(95 * lost_s / N / 4, abs=2)
+    assert ("load-balancing" in keys(verdict)) is (not title)
 
 
 def test_uneven_load_is_what_causes_before_it_leave() -> None:
