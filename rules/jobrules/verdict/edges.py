@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from jobrules.gpu_memory_full import totals
+from jobrules.measures.stopped import NOTHING_PERCENT
 from jobrules.measures.work import Work
 from jobrules.measures.work_span import GLANCE_PERCENT, glances, worked
 from jobrules.model import (
@@ -26,7 +27,7 @@ from jobrules.model import (
     Where,
 )
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
-from jobrules.text import capitalized, count, duration, some_of
+from jobrules.text import capitalized, count, duration, percent, some_of
 from jobrules.unused_gpu import never_used
 
 #: Keys of the causes and their findings.
@@ -108,8 +109,26 @@ def _after(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     return lambda gpus: [np.where(gpu.time_us > since_us, gpu.left_us, 0.0) for gpu in gpus]
 
 
-def _who(job: Job) -> str:
-    return "No GPU with known utilization" if job.gpus_unknown else "No GPU"
+def _little_used(job: Job, work: Work, when: str, *, at_end: bool) -> str:
+    means = job.gathered(_used_outside, work, at_end)
+    mean = sum(means) / max(1, len(means))
+    if mean >= NOTHING_PERCENT:
+        who = "The GPU was" if job.gpu_count == 1 else "GPUs were"
+        return f"{who} little used in the {when} ({percent(mean)} on average)"
+    who = "No GPU with known utilization" if job.gpus_unknown else "No GPU"
+    return f"{who} worked in the {when}"
+
+
+def _used_outside(part: Job, work: Work, at_end: bool) -> Iterator[float]:
+    """Mean utilization of each GPU before the work or after it, in percent."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        begin_us, end_us = work.span_us(panel.node)
+        outside = panel.time_us > end_us if at_end else panel.time_us < begin_us
+        for column in range(len(panel.devices)):
+            values = panel.values[outside, column]
+            values = values[~np.isnan(values)]
+            if len(values):
+                yield float(values.mean())
 
 
 def _started(job: Job, work: Work, first_step: RuleResult | None, claimed: Claimed) -> Finding:
@@ -124,7 +143,7 @@ def _started(job: Job, work: Work, first_step: RuleResult | None, claimed: Claim
     return Finding(
         key=START_UP,
         severity=Severity.WARNING,
-        title=f"{_who(job)} worked in the first {duration(work.begin_us - clocks.start_us)}",
+        title=_little_used(job, work, f"first {duration(work.begin_us - clocks.start_us)}", at_end=False),
         evidence=tuple(evidence),
         advice=START_ADVICE,
         rules=rules,
@@ -140,7 +159,7 @@ def _ended(job: Job, work: Work, claimed: Claimed) -> Finding:
     return Finding(
         key=WIND_DOWN,
         severity=Severity.WARNING,
-        title=f"{_who(job)} worked in the last {duration(clocks.end_us - work.end_us)}",
+        title=_little_used(job, work, f"last {duration(clocks.end_us - work.end_us)}", at_end=True),
         evidence=(When(work.end_us, clocks.end_us),),
         advice=END_ADVICE,
         rules=(),

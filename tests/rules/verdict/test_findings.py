@@ -316,6 +316,22 @@ def test_a_late_first_step_is_evidence_of_the_start_up() -> None:
     assert unknown.findings[0].rules == ()
 
 
+@pytest.mark.parametrize(
+    ("gpu", "title"),
+    [
+        (14.0, "The GPU was little used in the {} 20\u00a0min (14.0% on average)"),
+        (4.0, "No GPU worked in the {} 20\u00a0min"),
+    ],
+)
+def test_a_gpu_that_is_little_used_before_and_after_the_work_is_not_said_to_do_nothing(
+    gpu: float, title: str
+) -> None:
+    before, work = [gpu] * 120, [95.0] * 360
+
+    for values, key, which in ((before + work, "start-up", "first"), (work + before, "wind-down", "last")):
+        assert found(verdict_of(make_job(gpu=values, interval_s=10)), key).title == title.format(which)
+
+
 def test_a_profiler_that_starts_late_makes_no_start_up() -> None:
     # Idle for ten minutes, then at work; the first step is recorded half an hour later.
     gpu = [0.0] * 20 + [95.0, 80.0] * 90
