@@ -145,8 +145,11 @@ class BatchSize(Rule):
                     "The batch cannot grow: GPU memory is in use. Use larger kernels, lower precision, or fused operators.",
                     *advice[1:],
                 )
+        who = (
+            "The GPU worked steadily below its" if job.gpu_count == 1 else "GPUs worked steadily below their"
+        )
         return self.finding(
-            "GPUs worked steadily below their capacity while the CPU had room",
+            f"{who} capacity while the CPU had room",
             *evidence,
             advice=advice,
             devices=claimed.devices,

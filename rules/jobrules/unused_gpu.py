@@ -16,7 +16,7 @@ from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
-from jobrules.text import count, share
+from jobrules.text import capitalized, count, share, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,22 +122,27 @@ class UnusedGPU(Rule):
                 label="Lost: GPUs almost unused",
                 when="on almost unused GPUs",
                 claim=partial(_almost_unused, self.threshold),
-                finding=partial(self._almost, result),
+                finding=partial(self._almost, result, job.gpu_count + job.gpus_unknown),
             ),
         )
 
-    def _almost(self, result: RuleResult, claimed: Claimed) -> Finding:
-        title = f"{count(len(claimed.devices), 'GPU')} almost unused during the work (active less than {self.threshold:g}% of it)"
-        return self.finding(title, *moments(claimed, result), devices=claimed.devices)
+    def _almost(self, result: RuleResult, gpus: int, claimed: Claimed) -> Finding:
+        active = f"active less than {self.threshold:g}% of it"
+        return self.finding(
+            f"{_which(len(claimed.devices), gpus)} almost unused during the work ({active})",
+            *moments(claimed, result, claimed.names),
+            devices=claimed.devices,
+        )
 
 
 def never_used(n: int, gpus: int) -> str:
-    """``2 of 8 GPUs were never used``; ``The GPU was never used`` if there is only one."""
+    """``2 of 8 GPUs were never used``, ``All 8 GPUs were never used``; ``The GPU was never used`` if there is only one."""
     return f"{_which(n, gpus)} never used"
 
 
 def _which(n: int, gpus: int) -> str:
-    return "The GPU was" if gpus == 1 else f"{n} of {count(gpus, 'GPU')} {'was' if n == 1 else 'were'}"
+    who = "The GPU" if gpus == 1 else capitalized(some_of(n, gpus, "GPU"))
+    return f"{who} {'was' if n == 1 else 'were'}"
 
 
 class _GPU(Struct, frozen=True, kw_only=True):

@@ -135,6 +135,18 @@ def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it
     assert "5 of 8 cores were saturated (median)." in in_words(some.evidence).replace("\u00a0", " ")
 
 
+@pytest.mark.parametrize(("length_s", "first"), [(2, "num_workers"), (9, "num_workers"), (12, "checkpoints")])
+def test_long_stalls_beside_one_full_core_are_first_of_all_checkpoints(length_s: int, first: str) -> None:
+    idle = np.arange(N) % (5 * length_s) < length_s
+    cores = np.where(idle[:, None], [95.0] + [5.0] * 7, 20.0)
+    job = make_job(gpu=np.where(idle, 0.0, 95.0), cpu=cores, interval_s=1)
+
+    finding = found(verdict_of(job), "saturated-process")
+
+    assert first in finding.advice[0]
+    assert ("Typical length of a stretch: 12" in in_words(finding.evidence)) is (length_s == 12)
+
+
 # Data loading
 
 
