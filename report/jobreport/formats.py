@@ -196,7 +196,7 @@ def part_hours(use: TimeUse, phases: JobPhases, part: Part) -> str:
 
 
 def never_used(use: TimeUse, phases: JobPhases) -> bool:
-    """Whether no sample of GPU utilization is above 0%."""
+    """Whether no GPU was ever used."""
     return use.device == "GPU" and phases.first_work_us is None
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.gpu_memory_full import totals
-from jobrules.measures.core_use import CoreUse
+from jobrules.measures.core_use import WAITING_PERCENT, CoreUse
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import quartiles
 from jobrules.measures.work import Work
-from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import HowMuch, Metric, Reason, ReasonKind
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, Role, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
@@ -31,8 +31,9 @@ NO_CPU = Reason(kind=ReasonKind.NO_DEVICE, what="node recorded both GPU and CPU"
 NO_COMMON_MINUTE = Reason(kind=ReasonKind.NO_DEVICE, what="minute has samples of both GPU and CPU")
 
 
-#: Utilization is steady if less than this part of the samples is idle, and nothing else explains more of the loss.
-MAX_IDLE, MAX_CLAIMED = 0.1, 0.1
+#: Utilization is steady if less than this part of the samples is idle, and nothing else explains more of the loss; the CPU
+#: has room if its cores wait for I/O in less than this part of the samples.
+MAX_IDLE, MAX_CLAIMED, MAX_WAITING = 0.1, 0.1, 0.1
 #: Memory in use above which a batch cannot grow.
 FULL_PERCENT = 80.0
 
@@ -144,8 +145,11 @@ class BatchSize(Rule):
                     "The batch cannot grow: GPU memory is in use. Use larger kernels, lower precision, or fused operators.",
                     *advice[1:],
                 )
+        who = (
+            "The GPU worked steadily below its" if job.gpu_count == 1 else "GPUs worked steadily below their"
+        )
         return self.finding(
-            "GPUs worked steadily below their capacity while the CPU had room",
+            f"{who} capacity while the CPU had room",
             *evidence,
             advice=advice,
             devices=claimed.devices,
@@ -181,7 +185,7 @@ class BatchSize(Rule):
                     held[1], ends, memory_window, 0.95, self.gpu_memory_threshold_p95
                 )
                 with_memory |= bool((low & known).any())
-            unused = bool(values.max() <= 0)
+            unused = not worked(values)
             gpu_short = None if len(at_gpu) else reason_few_samples(len(values), window)
             gpu = CheckedGPU(
                 node=name,
@@ -266,6 +270,7 @@ def _small(rule: BatchSize, part: Job, panel: Panel, weight_us: FloatArray) -> C
     if cpu is None:
         return None
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, 100.0)
+    io = CoreUse.of(part, panel, Metric.IO_WAIT, WAITING_PERCENT)
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
         return [_steady(gpu) for gpu in gpus]
@@ -280,10 +285,12 @@ def _small(rule: BatchSize, part: Job, panel: Panel, weight_us: FloatArray) -> C
             else 100.0
         )
         idle = gpu.values < IDLE_PERCENT
+        waiting = (io.above[gpu.rows] > 0) if io else np.zeros(len(gpu.values), np.bool_)
         lost_us = float(gpu.lost_us[gpu.in_work].sum())
         if (
             mean >= rule.cpu_threshold_p95
-            or np.count_nonzero(idle & gpu.in_work) >= MAX_IDLE * np.count_nonzero(gpu.in_work)
+            or np.mean(idle[gpu.in_work]) >= MAX_IDLE
+            or np.mean(waiting[gpu.in_work]) >= MAX_WAITING
             or float(gpu.left_us.sum()) < (1 - MAX_CLAIMED) * lost_us
         ):
             return none

@@ -10,8 +10,9 @@ import numpy as np
 
 from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.measures.core_use import CROWDED_PART, SLOWED_GPU, SLOWED_MEAN, CoreUse
-from jobrules.model import Inferred, Metric, Note
+from jobrules.measures.core_use import CROWDED_PART, SLOWED_GPU, SLOWED_MEAN, CoreUse, stalls_s
+from jobrules.measures.work import Work
+from jobrules.model import HowMuch, Inferred, Metric, Note
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
 from jobrules.text import capitalized, share, some_of
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
 
     from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
     from jobrules.model.claims import Claim, Claimed, Samples
+
+#: Batches are loaded in shorter stretches.
+LONG_STALL_S = 10.0
+
+STALL_ADVICE = (
+    "Find what the main process does between steps: set ``num_workers`` above 0 if it loads data itself.",
+    "If loaders are set, look at collating, logging, checkpoints, and evaluation: record steps and loader times.",
+)
+
+LONG_STALL_ADVICE = (
+    "Look at checkpoints and evaluation: do them less often, or write checkpoints in the background.",
+    "Otherwise set ``num_workers`` above 0 if the main process loads data itself, and record steps and loader times.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +88,7 @@ class CPUBottleneck(BottleneckRule):
                 label="Lost: one process saturated",
                 when="while one process was saturated",
                 claim=partial(_alone, self),
-                finding=partial(self._saturated_process, result),
+                finding=partial(self._saturated_process, job, result),
                 widened=True,
             ),
         )
@@ -97,8 +111,9 @@ class CPUBottleneck(BottleneckRule):
             devices=claimed.devices,
         )
 
-    def _saturated_process(self, result: RuleResult, claimed: Claimed) -> Finding:
+    def _saturated_process(self, job: Job, result: RuleResult, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
+        typical_s = _typical_s(job)
         return self.finding(
             f"A GPU was idle while one process was saturated in {seen} of snapshots",
             *moments(claimed, result),
@@ -106,11 +121,9 @@ class CPUBottleneck(BottleneckRule):
                 "Few cores are saturated while the others are free: the GPU waits for the work of single processes"
             ),
             Inferred("simultaneous samples"),
+            *((HowMuch("Typical length of a stretch", typical_s, "s"),) if typical_s >= LONG_STALL_S else ()),
             key="saturated-process",
-            advice=(
-                "Find what the main process does between steps: set ``num_workers`` above 0 if it loads data itself.",
-                "If loaders are set, look at collating, logging, checkpoints, and evaluation: record steps and loader times.",
-            ),
+            advice=LONG_STALL_ADVICE if typical_s >= LONG_STALL_S else STALL_ADVICE,
             devices=claimed.devices,
         )
 
@@ -133,6 +146,14 @@ def saturated_cores(counts: Sequence[int], cores: int) -> tuple[Note, ...]:
     if not (cores > 1 and crowded):
         return ()
     return (Note(f"{capitalized(some_of(int(np.median(crowded)), cores, 'core'))} were saturated (median)"),)
+
+
+def _typical_s(job: Job) -> float:
+    """Half of the time in which a GPU idles while a few cores are saturated lies in stretches of so many seconds or more."""
+    work = Work.of(job)
+    lengths = np.sort(np.concatenate([[0.0], *(job.gathered(stalls_s, work) if work else ())]))
+    so_far = np.cumsum(lengths)
+    return float(lengths[np.searchsorted(so_far, so_far[-1] / 2)])
 
 
 def _saturated(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:

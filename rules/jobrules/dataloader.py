@@ -276,6 +276,8 @@ class Dataloader(Rule):
     def _state(self, node: _Node) -> str:
         few = node.median < node.cores * self.min_threshold / 100
         many = node.median > node.cores * self.max_threshold / 100
+        if few and node.loads_itself:
+            return ", without a loader process"
         return ": too few" if few else ": too many" if many else " at the end, too few or too many before"
 
     def _outside(self, node: _Node) -> float:
@@ -332,7 +334,15 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
         return "loader threads" if self.pipeline else "loader processes"
 
     @property
+    def loads_itself(self) -> bool:
+        """True if the training processes load their batches, so that there is no loader process."""
+        return bool(self.loaders) and all(one["num_workers"] == 0 for one in self.loaders)
+
+    @property
     def summary(self) -> str:
+        if self.loads_itself:
+            load = "loads its batches itself" if self.median == 1 else "load their batches themselves"
+            return f"{count(self.median, 'training process', 'training processes')} {load}"
         one = "loader thread" if self.pipeline else "loader process"
         return f"{count(self.median, one, self.loaders_noun)} for {count(self.cores, 'core')}"
 

@@ -11,8 +11,10 @@ from msgspec import Struct
 
 from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.measures.minutes import Windows
+from jobrules.measures.stopped import STOPPED_US, Stretch, in_stretches, stretches
 from jobrules.measures.work import Work, use_in_work
 from jobrules.model import (
+    ByNode,
     DeviceStatus,
     Finding,
     HowMuch,
@@ -26,7 +28,7 @@ from jobrules.model import (
 )
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples
-from jobrules.text import count, escape_name
+from jobrules.text import clock, count, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -44,6 +46,10 @@ MIN_IN_LOOP = 9 * BINS
 MAX_NODES = 1000
 #: Distance of two histograms that share no bin.
 MAX_DISTANCE = float(np.sqrt(np.log(2)))
+IDLE_END_ADVICE = (
+    "Look at the logs of the processes on these GPUs around that time: they may have crashed, hung, or run out of data.",
+    "Otherwise give every rank equal data.",
+)
 #: Reasons of a GPU that has enough samples.
 ALONE = Reason(kind=ReasonKind.NOT_APPLICABLE, what="every node has 1 GPU")
 NO_SECOND = Reason(kind=ReasonKind.NOT_APPLICABLE, what="the node has 1 GPU")
@@ -122,18 +128,26 @@ class LoadBalancing(Rule):
         )
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
-        """The difference to the most used GPU of the job, as far as no other cause explains it."""
+        """Idle GPUs before or after others, and the difference to the most used GPU as far as nothing else explains it."""
         work = Work.of(job)
         if work is None:
             return ()
         used = [gpu for gpu in job.gathered(use_in_work, work) if gpu.worked]
+        idle = stretches(job, work)
+        of_part = {one.name for one in idle}
         # What was measured for a part only may be the busy part.
         longest_us = max((gpu.measured_us for gpu in used), default=0.0)
         known = [gpu for gpu in used if 2 * gpu.measured_us >= longest_us]
-        means = sorted((gpu.mean, f"{gpu.node} {gpu.device}") for gpu in known)
+        means = sorted((gpu.mean, f"{gpu.node} {gpu.device}") for gpu in known if gpu.name not in of_part)
+        found = [
+            self._idle_cause(result, key, chosen, len(used))
+            for key, at_end in (("gpu-late", False), ("gpu-stopped", True))
+            if (chosen := [one for one in idle if one.at_end is at_end])
+        ]
         if len(means) < 2:
-            return ()
+            return found
         return (
+            *found,
             Cause(
                 key="load-balancing",
                 precedence=Precedence.UNEVEN_LOAD,
@@ -142,6 +156,43 @@ class LoadBalancing(Rule):
                 claim=partial(_below, means[-1][0]),
                 finding=partial(self._uneven, result, means[0], means[-1]),
             ),
+        )
+
+    def _idle_cause(self, result: RuleResult, key: str, idle: Sequence[Stretch], gpus: int) -> Cause:
+        """GPUs of so many that were used, which are idle at one end of the work."""
+        by_node = ByNode[list[Stretch]]()
+        for one in idle:
+            by_node.setdefault(one.node, []).append(one)
+        when = "after GPUs stopped" if idle[0].at_end else "before GPUs began"
+        return Cause(
+            key=key,
+            precedence=Precedence.NEVER_USED,
+            label=f"Lost: {when}",
+            when=f"{when}, while others worked",
+            claim=partial(in_stretches, by_node),
+            finding=partial(self._idle_end, result, key, idle, gpus),
+        )
+
+    def _idle_end(
+        self, result: RuleResult, key: str, idle: Sequence[Stretch], gpus: int, claimed: Claimed
+    ) -> Finding:
+        at_end, rest = idle[0].at_end, gpus - len(idle)
+        times_us = sorted(one.start_us if at_end else one.end_us for one in idle)
+        nodes = {escape_name(one.node) for one in idle}
+        who = escape_name(f"{idle[0].node} {idle[0].device}")
+        if len(idle) > 1:
+            who = f"{count(len(idle), 'GPU')} of {nodes.pop() if len(nodes) == 1 else count(len(nodes), 'node')}"
+        others = "the other GPU" if rest == 1 else f"the other {count(rest, 'GPU')}"
+        at = "at" if times_us[-1] - times_us[0] < STOPPED_US else "one by one, the first at"
+        moment = clock(times_us[0])
+        return self.finding(
+            f"{who} stopped {at} {moment}; {others} worked on"
+            if at_end
+            else f"{who} did not work until {moment}; {others} did",
+            *moments(claimed, result, claimed.names),
+            key=key,
+            advice=IDLE_END_ADVICE,
+            devices=claimed.devices,
         )
 
     def _uneven(

@@ -419,12 +419,12 @@ def never_used(run: Run) -> None:
 
 
 def leave_unused(run: Run, share: tuple[float, float]) -> None:
-    """Keep some of the GPUs at 0%."""
+    """Keep some of the GPUs at 0%, but for the glances of a framework."""
     count = max(1, int(run.all_gpus * run.rng.uniform(*share)))
     unused = np.zeros(run.all_gpus, np.bool_)
     unused[run.rng.choice(run.all_gpus, count, replace=False)] = True
     rows = np.broadcast_to(unused.reshape(run.gpu.shape[:2])[..., None], run.gpu.shape)
-    run.gpu[rows] = 0
+    run.gpu[rows] = run.rng.random(int(rows.sum())) < run.rng.uniform(0, 0.05)
     run.lose("never-used", rows)
 
 

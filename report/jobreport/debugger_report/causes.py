@@ -10,7 +10,7 @@ from jobreport.debugger_report.findings import IDLE_ADVICE
 from jobreport.readers.debugger_results.loop import SOURCE
 from jobrules.model import Fact, Finding, HowMuch, Inferred, Severity, Where
 from jobrules.model.claims import Cause, Precedence
-from jobrules.text import number, percent
+from jobrules.text import percent
 from jobrules.verdict.edges import NEVER, NEVER_USED_ADVICE, never_used_title
 
 if TYPE_CHECKING:
@@ -34,16 +34,14 @@ def never_used(
 ) -> Cause:
     """GPUs with nearly all samples below 2%, next to so many of ``unknown`` utilization."""
     most = max((one.above_zero for one in gpus.values() if not one.worked), default=0)
-    samples = max(one.count for one in gpus.values())
-    seen = f"at most {most} of {number(samples)} samples above 1%" if most else "no sample above 1%"
 
     def found(claimed: Claimed) -> Finding:
         return Finding(
             key=NEVER,
             severity=Severity.CRITICAL,
-            title=never_used_title(len(claimed.devices), len(gpus) + unknown, clocks.length_us, work, seen),
+            title=never_used_title(len(claimed.devices), len(gpus) + unknown, clocks.length_us, work, most),
             evidence=(
-                Where(tuple(" ".join(name.rsplit("/", 1)) for name in claimed.devices)),
+                Where(claimed.names),
                 Inferred("the histograms of LoadBalancing"),
             ),
             advice=NEVER_USED_ADVICE,

@@ -103,8 +103,7 @@ def in_words(n: int, total: int) -> str:
 
 def was_never_used(n: int, total: int) -> str:
     """``The GPU was never used``, ``2 of 4 GPUs were never used``."""
-    gpus = "The GPU" if total == 1 else f"{n} of {count(total, 'GPU')}"
-    return f"{gpus} {'was' if n == 1 else 'were'} never used"
+    return f"{in_words(n, total)} {'was' if n == 1 else 'were'} never used"
 
 
 def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding]:

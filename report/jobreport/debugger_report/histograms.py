@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.work import AHEAD_SAMPLES
+from jobrules.measures.work_span import MAX_GLANCES
 from jobrules.verdict.accounting import LOW_PERCENT, UNEXPLAINED
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Histogram(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def worked(self) -> bool:
         """False if nearly all samples are below 2%: the framework looks at every GPU."""
-        return self.above_zero >= AHEAD_SAMPLES
+        return self.above_zero > MAX_GLANCES
 
     @property
     def used(self) -> float:

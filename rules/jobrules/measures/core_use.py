@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.measures.work_span import IDLE_PERCENT
-from jobrules.model import BoolArray, FloatArray, IntArray, Job, Metric, Panel
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, Panel
 
 if TYPE_CHECKING:
     from jobrules.measures.work import Work
@@ -23,6 +23,8 @@ CROWDED_PART, CROWDED_MEAN = 0.5, 80.0
 SLOWED_GPU, SLOWED_MEAN = 70.0, 90.0
 #: A core above this is saturated.
 SATURATED_PERCENT = 90.0
+#: A core that waits for I/O more than this is held up by it.
+WAITING_PERCENT = 50.0
 #: Saturated cores explain idle moments if they are this many times as frequent in them as in the others: then more than
 #: half of the idle moments with such cores are no coincidence.
 TELLING_LIFT = 2.0
@@ -123,6 +125,21 @@ def few_cores(part: Job, work: Work) -> Iterator[FewCores]:
             others=int(others.sum()),
             others_saturated=int((others & few).sum()),
         )
+
+
+def stalls_s(part: Job, work: Work) -> Iterator[FloatArray]:
+    """Lengths in seconds of the stretches in which a GPU idles while a few cores are saturated, for each GPU."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+        if use is None:
+            continue
+        few = use.few & work.holds(panel.time_us, panel.node)
+        for values in panel.values.T:
+            edges = np.flatnonzero(np.diff(few & (values < IDLE_PERCENT), prepend=False, append=False))
+            start_us, stop_us = (
+                panel.time_us[np.minimum(rows, len(values) - 1)] for rows in (edges[::2], edges[1::2])
+            )
+            yield (stop_us - start_us) / SECOND_US
 
 
 def _at_least(above: IntArray, cores: int) -> FloatArray:

@@ -28,7 +28,7 @@ class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
     checks: int
     #: Numbers of those that violate, ascending.
     violations: IntArray
-    #: No sample above 0 %.
+    #: True if it was never used.
     unused: bool
     #: Why it has no check, if it has none.
     reason: Reason

@@ -109,10 +109,15 @@ class Claimed(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The GPUs as sentences name them: ``algo-1 gpu0``."""
+        return tuple(" ".join(name.rsplit("/", 1)) for name in self.devices)
 
-def moments(claimed: Claimed, result: RuleResult) -> tuple[Fact, ...]:
-    """Where and when a cause claimed time, and that the rule itself would want more data."""
-    facts: list[Fact] = [Where(claimed.nodes), When(claimed.start_us, claimed.end_us)]
+
+def moments(claimed: Claimed, result: RuleResult, names: tuple[str, ...] = ()) -> tuple[Fact, ...]:
+    """Where (on its nodes, or on devices by their ``names``) and when a cause claimed time, and that the rule itself would want more data."""
+    facts: list[Fact] = [Where(names or claimed.nodes), When(claimed.start_us, claimed.end_us)]
     if result.reason is not None and result.reason.kind in (ReasonKind.TOO_FEW, ReasonKind.TOO_SHORT):
         needed, have = result.reason.amounts
         facts.append(Note(f"The rule itself needs {needed}; this job has {have}"))

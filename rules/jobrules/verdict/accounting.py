@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
-from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, Panel, natural_sorted
 from jobrules.model.claims import Cause, Claim, Claimed, Samples
 
@@ -43,7 +43,7 @@ class DeviceTime(Struct, frozen=True, kw_only=True):
 
     node: str
     device: str
-    #: Whether any sample is above 0%.
+    #: False if it was never used.
     worked: bool
     used: float
     #: Lost by the key of the cause, and without any by ``UNEXPLAINED``.
@@ -239,7 +239,7 @@ def _time(samples: Samples, lost: dict[str, float], unmeasured_us: float) -> Dev
     return DeviceTime(
         node=samples.panel.node,
         device=samples.panel.devices[samples.column],
-        worked=bool((values > 0).any()),
+        worked=bool(worked(values)),
         used=float(samples.weight_us.sum() - samples.lost_us.sum()),
         lost=lost | {key: float(part.sum()) for key, part in zip(UNEXPLAINED, rest, strict=True)},
         unmeasured=unmeasured_us,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from jobreport.sections import findings as findings_section
 from jobreport.sections import verdict as verdict_section
 from jobrules.model import Severity, in_words
 from jobrules.verdict.accounting import UNEXPLAINED
+from tests.jobs import make_job
 from tests.report.sections.html import read
-from tests.verdicts import found, keys, parts
+from tests.verdicts import found, keys, parts, verdict_of
 
 START = 1_700_000_000
 #: A job of 1,000 s with two samples per second.
@@ -202,6 +204,24 @@ def test_a_gpu_without_a_sample_is_unknown_and_not_unused(tmp_path: Path) -> Non
         LoadBalancing=balance(gpu0={0: 9}, gpu1={}) | {"Datapoints": 0},
     )
     assert idle.verdict.findings[0].title.startswith("1 of 2\u00a0GPUs was never used")
+
+
+@pytest.mark.parametrize("glances", [(0,) * 100, (1,) * 100, (1,) * 96 + (9,) * 4])
+def test_a_gpu_that_shows_a_glance_is_never_used_by_samples_and_results(
+    tmp_path: Path, glances: tuple[int, ...]
+) -> None:
+    used, idle = [90] * SAMPLES, [0] * (SAMPLES - 100) + [*glances]
+    by_results = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0=Counter(used), gpu1=Counter(idle)),
+    )
+    by_samples = verdict_of(make_job(gpu=np.column_stack([used, idle]), interval_s=0.5))
+
+    first = [verdict.findings[0] for verdict in (by_results.verdict, by_samples)]
+    assert first[0].title == first[1].title
+    assert [finding.key for finding in first] == ["gpu-never-used"] * 2
+    assert [finding.devices for finding in first] == [("algo-1/gpu1",)] * 2
 
 
 def test_f_bottlenecks_count_although_the_rule_wants_more_samples(tmp_path: Path) -> None:

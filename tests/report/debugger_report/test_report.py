@@ -296,7 +296,7 @@ def test_almost_unused_gpus_need_no_larger_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "title"),
-    [(["gpu0"], "The GPU was never used"), (["gpu0", "gpu1"], "2 of 2\u00a0GPUs were never used")],
+    [(["gpu0"], "The GPU was never used"), (["gpu0", "gpu1"], "Both GPUs were never used")],
 )
 def test_never_used_gpus_are_one_finding_with_the_advice_of_samples(
     tmp_path: Path, gpus: list[str], title: str

@@ -94,7 +94,7 @@ def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
         assert f"Explains {hours}, {share} of GPU time" in text
     main = linked[report.verdict.findings[0].key]
     assert (
-        f"Main cause (critical): 1 of 2 GPUs was never used (no sample above 0%) ({main.hours:.{use.digits}f} GPU-h, "
+        f"Main cause (critical): 1 of 2 GPUs was never used (no sample above 1%) ({main.hours:.{use.digits}f} GPU-h, "
         in terminal
     )
     assert f"Possible gain: at most {main.hours:.{use.digits}f} GPU-h." in page
@@ -130,13 +130,13 @@ def test_gpus_whose_use_was_not_sampled_are_told_wherever_the_others_are_counted
 
 
 def test_nothing_is_told_as_nothing_and_not_as_little() -> None:
-    never, hardly = (report_of(make_job(gpu=[first] + [0.0] * 1499)) for first in (0.0, 1.0))
+    never, hardly = (report_of(make_job(gpu=[first] + [0.0] * 1499)) for first in (0.0, 10.0))
 
     for report, told in ((never, "0.000"), (hardly, "under 0.001")):
         assert f"- Used: {told}\u00a0GPU-h, 0.0%" in summary.markdown(report)
         assert f"Used {told} GPU-h" in read(sections.verdict(report)).text.replace("\u00a0", " ")
     text = read(sections.utilization(never)).text
-    assert "Every GPU sample is 0%; CPU p95: not recorded." in text
+    assert "Every GPU sample is at most 1%; CPU p95: not recorded." in text
     assert "not measured" not in text
 
 

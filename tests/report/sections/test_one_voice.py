@@ -59,7 +59,7 @@ TOPICS = {
         always=False,
     ),
     "never used or used": Topic(
-        r"^(?:No GPU was used|The GPU was never used|Every GPU sample is 0%|(?:both|all \S+) GPUs were never used)()",
+        r"^(?:No GPU was used|The GPU was never used|Every GPU sample is at most 1%|(?:both|all \S+) GPUs were never used)()",
         r"[Ff]irst GPU work()|GPU work took()|(?:Every|The) GPU was active()|^GPU utilization was high()",
         ("The GPU was never used", "GPU work took 92.5% of the job"),
     ),

@@ -36,7 +36,7 @@ from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import time_use
 from tests.elsewhere import JobElsewhere
 from tests.jobs import make_job, make_panel, make_steps
-from tests.rules.verdict.random_jobs import overlap, random_job
+from tests.rules.verdict.random_jobs import overlap, plain_work_us, plain_worked, random_job
 
 OUTLIERS = StepOutlier(n_outliers=1, stddev=1.0)
 RULES_WITH_CAUSES: tuple[Rule, ...] = (
@@ -49,8 +49,8 @@ RULES_WITH_CAUSES: tuple[Rule, ...] = (
 )
 #: Parts of lost time in the order of their causes.
 KEYS = (
-    *("gpu-never-used", "unused-gpu", "start-up", "wind-down", "io-bottleneck", "cpu-bottleneck"),
-    *("step-outlier", "saturated-process", "load-balancing", "batch-size"),
+    *("gpu-never-used", "unused-gpu", "gpu-late", "gpu-stopped", "start-up", "wind-down"),
+    *("io-bottleneck", "cpu-bottleneck", "step-outlier", "saturated-process", "load-balancing", "batch-size"),
 )
 
 # Made-up causes
@@ -185,16 +185,42 @@ class OfRules(Account):
         measured = {}
         for panel, column in gpus:
             inside = [(w, v) for _, _, w, v, in_work in self.samples(panel, column) if in_work]
-            if (whole := sum(w for w, _ in inside)) and max(v for _, v in inside) > 0:
+            if (whole := sum(w for w, _ in inside)) and plain_worked(
+                [s[3] for s in self.samples(panel, column)]
+            ):
                 measured[panel.node, column] = whole, sum(w * v for w, v in inside) / whole
+        self.idle_ends = {(p.node, k): self.idle_at_ends(p, k) for p, k in gpus}
         longest = max((whole for whole, _ in measured.values()), default=0.0)
-        means = [mean for whole, mean in measured.values() if whole >= longest / 2]
+        means = [
+            mean
+            for gpu, (whole, mean) in measured.items()
+            if whole >= longest / 2 and not any(self.idle_ends[gpu])
+        ]
         self.highest = max(means) if len(means) > 1 else None
         self.active = {(p.node, k): self.active_part(p, k) for p, k in gpus}
         # Some GPU is active for a quarter of the work.
         self.much = any(
             self.active[p.node, k] >= 0.25 for p, k in gpus if any(s[4] and s[2] for s in self.samples(p, k))
         )
+
+    def idle_at_ends(self, panel: Panel, column: int) -> tuple[set[int], set[int]]:
+        """Rows before and after the work of a GPU, while others work, if it does nothing in them for long enough."""
+        assert self.work
+        assert self.work.gpu_us
+        samples = self.samples(panel, column)
+        own = plain_work_us([s[1] for s in samples], [s[3] for s in samples])
+        if own is None:
+            return set(), set()
+        first, last = self.work.gpu_us
+        least_us = max(60e6, 0.05 * (self.job.span_us[1] - self.job.span_us[0]))
+        ends = [s for s in samples if first <= s[1] < own[0]], [s for s in samples if own[1] < s[1] <= last]
+        found = [
+            {s[0] for s in end}
+            if end and end[-1][1] - end[0][1] >= least_us and np.mean([s[3] for s in end]) < 5
+            else set()
+            for end in ends
+        ]
+        return found[0], found[1]
 
     def active_part(self, panel: Panel, column: int) -> float:
         """Share of the work in which a GPU is active."""
@@ -230,6 +256,10 @@ class OfRules(Account):
         near = distance[nearest] <= max(panel.interval_us, found.interval_us, 20_000)
         return found.values[nearest].tolist() if near else []
 
+    def waiting(self, panel: Panel, inside: Sequence[Any]) -> int:
+        """In how many samples some core waits for I/O."""
+        return sum(any(w > 50 for w in self.cores(panel, row, Metric.IO_WAIT)) for row, *_ in inside)
+
     def of_node(self, panel: Panel) -> list[dict[str, float]]:
         """Lost microseconds by part for each GPU."""
         assert self.work
@@ -239,8 +269,11 @@ class OfRules(Account):
         samples = [self.samples(panel, k) for k in columns]
         grid = sample_weights(panel.time_us, *self.job.span_us).weight_us.tolist()
         for k in columns:
-            never = all(v == 0 for _, _, _, v, _ in samples[k])
+            never = not plain_worked([v for _, _, _, v, _ in samples[k]])
             almost = self.much and self.active[panel.node, k] < 0.05
+            inside = [s for s in samples[k] if s[4]]
+            late, stopped = self.idle_ends[panel.node, k]
+            low = 70 if self.waiting(panel, inside) >= 0.9 * len(inside) else 10
             slow_us: dict[int, float] = {}
             stalls: dict[str, set[int]] = {
                 "io-bottleneck": set(),
@@ -259,9 +292,11 @@ class OfRules(Account):
                 for key, part in (
                     ("gpu-never-used", never),
                     ("unused-gpu", almost and in_work),
+                    ("gpu-late", row in late),
+                    ("gpu-stopped", row in stopped),
                     ("start-up", t < self.work.begin_us),
                     ("wind-down", t > self.work.end_us),
-                    ("io-bottleneck", in_work and any(w > 50 for w in wait) and value < 10),
+                    ("io-bottleneck", in_work and any(w > 50 for w in wait) and value < low),
                     (
                         "cpu-bottleneck",
                         in_work and ((crowded and value < 10) or (mean >= 90 and value < 70)),
@@ -338,6 +373,7 @@ class OfRules(Account):
             not means
             or np.mean(means) >= 70
             or sum(v < 10 for _, _, _, v, _ in inside) >= 0.1 * len(inside)
+            or self.waiting(panel, inside) >= 0.1 * len(inside)
             or sum(left[row] for row, *_ in inside) < 0.9 * loss
         ):
             return

@@ -9,6 +9,7 @@ import pytest
 
 from jobrules.model import SECOND_US, Job, Loader, Metric, Steps, in_words
 from jobrules.model.profiles import Function, Profile
+from jobrules.text import clock
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 from tests.verdicts import found, keys, parts, verdict_of
@@ -97,6 +98,21 @@ def test_a_stall_that_begins_and_ends_between_two_samples_is_claimed_whole(
     assert parts(verdict)[key] == pytest.approx(97 * stalled.mean(), abs=2)
 
 
+@pytest.mark.parametrize(("free", "claims"), [(12, True), (8, False)])
+def test_a_low_gpu_waits_for_io_if_a_core_always_does(free: int, claims: bool) -> None:
+    """Was: raise the batch size."""
+    gpu, wait = np.full(N, 37.0), np.full((N, CORES), 1.0)
+    wait[:, :2] = 85.0
+    wait[::free] = 1.0
+    amounts = parts(verdict_of(make_job(gpu=gpu, cpu=[[20.0] * CORES] * N, io_wait=wait, interval_s=1)))
+
+    assert "batch-size" not in amounts
+    assert ("io-bottleneck" in amounts) is claims
+    if claims:
+        # With the samples in between.
+        assert amounts["io-bottleneck"] == pytest.approx(63, abs=6)
+
+
 def test_waiting_for_io_comes_before_a_saturated_cpu() -> None:
     gpu, wait = [1.0, 1.0, 95.0] * 200, [80.0, 1.0, 1.0] * 200
     job = make_job(gpu=gpu, cpu=[99.0] * N, io_wait=wait, interval_s=1)
@@ -117,6 +133,18 @@ def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it
     assert in_words(crowded.evidence).endswith("Inferred from simultaneous samples.")
     some = found(verdict_of(while_idle([95.0] * 5 + [5.0] * 3)), "cpu-bottleneck")
     assert "5 of 8 cores were saturated (median)." in in_words(some.evidence).replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(("length_s", "first"), [(2, "num_workers"), (9, "num_workers"), (12, "checkpoints")])
+def test_long_stalls_beside_one_full_core_are_first_of_all_checkpoints(length_s: int, first: str) -> None:
+    idle = np.arange(N) % (5 * length_s) < length_s
+    cores = np.where(idle[:, None], [95.0] + [5.0] * 7, 20.0)
+    job = make_job(gpu=np.where(idle, 0.0, 95.0), cpu=cores, interval_s=1)
+
+    finding = found(verdict_of(job), "saturated-process")
+
+    assert first in finding.advice[0]
+    assert ("Typical length of a stretch: 12" in in_words(finding.evidence)) is (length_s == 12)
 
 
 # Data loading
@@ -420,6 +448,47 @@ def test_uneven_load_is_the_distance_to_the_most_used_gpu_of_the_job() -> None:
     assert parts(two)["load-balancing"] == pytest.approx((0 + 10 + 30 + 50) / 4, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("idle", "key", "title"),
+    [
+        ({"b/gpu1": (300, N)}, "gpu-stopped", "b gpu1 stopped at {}; the other 3\u00a0GPUs worked on"),
+        (
+            {"b/gpu0": (300, N), "b/gpu1": (302, N)},
+            "gpu-stopped",
+            "2\u00a0GPUs of b stopped at {}; the other 2\u00a0GPUs worked on",
+        ),
+        (
+            {"a/gpu1": (300, N), "b/gpu0": (400, N), "b/gpu1": (302, N)},
+            "gpu-stopped",
+            "3\u00a0GPUs of 2\u00a0nodes stopped one by one, the first at {}; the other GPU worked on",
+        ),
+        ({"a/gpu1": (0, 300)}, "gpu-late", "a gpu1 did not work until {}; the other 3\u00a0GPUs did"),
+        # Not idle, or not at the end.
+        ({"a/gpu1": (300, 500)}, "load-balancing", ""),
+    ],
+)
+def test_a_gpu_that_is_idle_at_one_end_of_the_work_stopped_or_began_late(
+    idle: dict[str, tuple[int, int]], key: str, title: str
+) -> None:
+    """Was: give every rank equal data, with a mean that never was."""
+    panels = []
+    for node in "ab":
+        gpu = np.full((N, 2), 95.0)
+        for device in (0, 1):
+            gpu[slice(*idle.get(f"{node}/gpu{device}", (0, 0))), device] = 1.0
+        panels.append(make_panel(Metric.GPU_UTILIZATION, gpu, node=node, interval_s=1))
+
+    verdict = verdict_of(make_job(extra=panels))
+
+    main = verdict.findings[0]
+    assert main.key == key
+    at_s = min(299 if start == 0 else start for start, _ in idle.values())
+    assert not title or main.title == title.format(clock(START_US + at_s * SECOND_US))
+    lost_s = sum(end - start for start, end in idle.values())
+    assert parts(verdict)[key] == pytest.approx(95 * lost_s / N / 4, abs=2)
+    assert ("load-balancing" in keys(verdict)) is (not title)
+
+
 def test_uneven_load_is_what_causes_before_it_leave() -> None:
     # The second GPU idles in half of the seconds, beside a full CPU.
     stalled = np.arange(N) % 2 == 1
@@ -442,6 +511,7 @@ def test_uneven_load_is_what_causes_before_it_leave() -> None:
         ("often idle", False),
         ("often full", False),
         ("stalled", False),
+        ("waits for I/O", False),
     ],
 )
 def test_a_small_batch_needs_room_on_the_cpu_and_a_gpu_that_is_steadily_low(what: str, claims: bool) -> None:
@@ -458,6 +528,8 @@ def test_a_small_batch_needs_room_on_the_cpu_and_a_gpu_that_is_steadily_low(what
         # Less than a tenth of the samples, more than a tenth of the loss.
         gpu[::11], wait[::11] = 2.0, 90.0
         gpu[gpu > 10] = 66.0
+    if what == "waits for I/O":
+        wait[::9] = 90.0
     verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, io_wait=wait, interval_s=1))
 
     assert ("batch-size" in keys(verdict)) is claims

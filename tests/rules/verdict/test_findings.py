@@ -316,6 +316,22 @@ def test_a_late_first_step_is_evidence_of_the_start_up() -> None:
     assert unknown.findings[0].rules == ()
 
 
+@pytest.mark.parametrize(
+    ("gpu", "title"),
+    [
+        (14.0, "The GPU was little used in the {} 20\u00a0min (14.0% on average)"),
+        (4.0, "No GPU worked in the {} 20\u00a0min"),
+    ],
+)
+def test_a_gpu_that_is_little_used_before_and_after_the_work_is_not_said_to_do_nothing(
+    gpu: float, title: str
+) -> None:
+    before, work = [gpu] * 120, [95.0] * 360
+
+    for values, key, which in ((before + work, "start-up", "first"), (work + before, "wind-down", "last")):
+        assert found(verdict_of(make_job(gpu=values, interval_s=10)), key).title == title.format(which)
+
+
 def test_a_profiler_that_starts_late_makes_no_start_up() -> None:
     # Idle for ten minutes, then at work; the first step is recorded half an hour later.
     gpu = [0.0] * 20 + [95.0, 80.0] * 90
@@ -358,7 +374,7 @@ def test_a_gpu_that_never_worked_is_one_critical_finding() -> None:
     (finding,) = verdict_of(job).findings
 
     assert finding.key == "gpu-never-used"
-    assert finding.title == "1 of 2\u00a0GPUs was never used (no sample above 0%)"
+    assert finding.title == "1 of 2\u00a0GPUs was never used (no sample above 1%)"
     assert (finding.severity, finding.share, finding.devices) == (Severity.CRITICAL, 0.5, ("algo-1/gpu1",))
 
 
@@ -367,7 +383,7 @@ def test_a_job_whose_gpus_never_worked_has_one_finding_however_it_is_recorded() 
         job = make_job(gpu=[[0.0, 0.0]] * N, cpu=[10.0] * N, interval_s=2, steps=steps)
         (finding,) = verdict_of(job).findings
 
-        assert finding.title == "Both GPUs were never used (no sample above 0%)" or "2 of 2" in finding.title
+        assert finding.title == "Both GPUs were never used (no sample above 1%)" or "2 of 2" in finding.title
         assert finding.share == 1.0
 
 
@@ -383,7 +399,7 @@ def test_a_short_job_without_steps_says_how_long_no_gpu_worked(
     (finding,) = verdict_of(job).findings
 
     assert finding.key == "gpu-never-used"
-    assert finding.title.startswith("No GPU worked in the") is ended
+    assert finding.title.startswith("The job ended before any GPU worked") is ended
     assert ("never used" in finding.title) is not ended
 
 
@@ -441,7 +457,7 @@ def test_gpus_whose_use_was_not_sampled_are_not_idle_ones() -> None:
     start = verdict_of(make_job(gpu=[0.0] * 300 + [95.0] * 400, interval_s=2, extra=[power]))
 
     finding = found(never, "gpu-never-used")
-    assert finding.title == "1 of 4\u00a0GPUs was never used (no sample above 0%)"
+    assert finding.title == "1 of 4\u00a0GPUs was never used (no sample above 1%)"
     assert "Utilization of 3\u00a0GPUs was not recorded." in in_words(finding.evidence)
     assert never.use
     assert used_sentence(never.use) == "0.0% of the time of 1 of 4 GPUs was used"
