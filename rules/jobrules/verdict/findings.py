@@ -22,10 +22,16 @@ from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
 from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
 from jobrules.verdict.phases import JobPhases
-from jobrules.verdict.story import CRITICAL_SHARE, UNEXPLAINED_LOSS, Account, Checks, Story, story_of
+from jobrules.verdict.story import (
+    CRITICAL_SHARE,
+    SEVERITIES,
+    UNEXPLAINED_LOSS,
+    Account,
+    Checks,
+    Story,
+    story_of,
+)
 from jobrules.verdict.time_use import TimeUse, time_use
-
-_ORDER = list(Severity)
 
 #: Keys that no rule's cause may have.
 RESERVED = frozenset(
@@ -222,7 +228,7 @@ def _rank(finding: Finding) -> tuple[int, int, float]:
     kind = 0 if finding.gpu_s is not None else 2
     if finding.key in (UNEXPLAINED_LOSS, NOT_MEASURED):
         kind = 1 if finding.key == UNEXPLAINED_LOSS else 3
-    return _ORDER.index(finding.severity), kind, -(finding.share or 0)
+    return SEVERITIES.index(finding.severity), kind, -(finding.share or 0)
 
 
 def _recorded(job: Job, cores: FewCores) -> dict[str, bool]:

@@ -350,6 +350,28 @@ def test_a_low_clock_is_put_down_to_what_held_it_for_most_of_its_work(
         assert "peers' median clock" in in_words(found(verdict, key).evidence)
 
 
+def test_a_finding_that_is_put_into_another_brings_its_time() -> None:
+    """The last GPU is hot for most of the time and slow for all of it; the others are used for 75% meanwhile."""
+    n = 400
+    hot = np.arange(n) < 0.6 * n
+    gpu = np.full((n, 4), [75.0, 75.0, 75.0, 95.0])
+    panels = [
+        make_panel(metric, values, interval_s=2)
+        for metric, values in (
+            (Metric.GPU_CLOCK, np.full((n, 4), [1980.0, 1980.0, 1980.0, 1200.0])),
+            (Metric.GPU_THERMAL_SLOWDOWN, np.outer(hot, [0.0, 0.0, 0.0, 100.0])),
+        )
+    ]
+    verdict = verdict_of(make_job(gpu=gpu, interval_s=2, extra=panels), SlowClock(), ThermalThrottling())
+
+    (finding,) = verdict.findings
+    assert finding.key == "thermal-throttling"
+    assert (finding.share, finding.severity) == (pytest.approx(0.15, abs=0.002), Severity.WARNING)
+    assert verdict.use is not None
+    assert {part.finding for part in verdict.use.parts if part.when} == {finding.key}
+    assert lost_sentence(verdict.use).endswith("0.133 of them while a GPU was slowed by heat")
+
+
 # GPUs that never worked, and jobs of little data
 
 
