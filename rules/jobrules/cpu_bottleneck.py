@@ -68,15 +68,20 @@ class CPUBottleneck(BottleneckRule):
                 finding=partial(self._saturated_cpu, result, cores.pop() if len(cores) == 1 else 0),
                 widened=True,
             ),
-            Cause(
-                key="saturated-process",
-                precedence=Precedence.ONE_PROCESS,
-                label="Lost: one process saturated",
-                when="while one process was saturated",
-                claim=partial(_alone, self),
-                finding=partial(self._saturated_process, result),
-                widened=True,
-            ),
+            self.few_cores(result),
+        )
+
+    def few_cores(self, result: RuleResult, *, cores_known: bool = True) -> Cause:
+        """The cause of idle moments with fewer saturated cores; if the number of cores is not known, with any."""
+        which = "one process" if cores_known else "a CPU core"
+        return Cause(
+            key="saturated-process",
+            precedence=Precedence.ONE_PROCESS,
+            label=f"Lost: {which.removeprefix('a ')} saturated",
+            when=f"while {which} was saturated",
+            claim=partial(_alone, self),
+            finding=partial(self._saturated_process, result, which),
+            widened=True,
         )
 
     def _saturated_cpu(self, result: RuleResult, cores: int, claimed: Claimed) -> Finding:
@@ -97,14 +102,16 @@ class CPUBottleneck(BottleneckRule):
             devices=claimed.devices,
         )
 
-    def _saturated_process(self, result: RuleResult, claimed: Claimed) -> Finding:
+    def _saturated_process(self, result: RuleResult, which: str, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
+        meaning = {
+            "one process": "Few cores are saturated while the others are free: a single process holds the GPU up",
+            "a CPU core": "The number of cores is not known, so the CPU as a whole may be saturated, too",
+        }
         return self.finding(
-            f"A GPU was idle while one process was saturated in {seen} of snapshots",
+            f"A GPU was idle while {which} was saturated in {seen} of snapshots",
             *moments(claimed, result),
-            Note(
-                "Few cores are saturated while the others are free: the GPU waits for the work of single processes"
-            ),
+            Note(meaning[which]),
             Inferred("simultaneous samples"),
             key="saturated-process",
             advice=(

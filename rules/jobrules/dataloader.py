@@ -134,13 +134,13 @@ class Dataloader(Rule):
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """Waiting for batches; evidence is fetches of the training processes, or a profile of their Python code."""
         work = Work.of(job)
+        found = job.gathered(waits, work) if work else ()
+        if not found and job.loop_facts and job.loop_facts.waited:
+            gpus = max((len(part.gpus) for part in job.facts), default=0)
+            return (self.waiting_in_loop(job.loop_facts, _cores(job) or job.loop_facts.cores or 0, gpus),)
         if work is None:
             return ()
-        found = job.gathered(waits, work)
         profiled = loads_itself(job.profiles)
-        if not found and job.loop_facts and job.loop_facts.waited:
-            gpus = max(len(part.gpus) for part in job.facts)
-            return (self.waiting_in_loop(job.loop_facts, _cores(job) or job.loop_facts.cores or 0, gpus),)
         if not any(one.relevant for one in found) and (found or profiled <= LOADING_PART):
             return ()
         return (
@@ -163,6 +163,7 @@ class Dataloader(Rule):
             when="while training waited for data",
             claim=partial(waiting_part, facts),
             finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),
+            of_loop=facts.waited,
         )
 
     def _waited_in_loop(self, facts: LoopFacts, advice: tuple[str, ...], claimed: Claimed) -> Finding:

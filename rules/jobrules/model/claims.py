@@ -139,3 +139,5 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     #: True if it claims the samples in which its evidence was seen. A stall begins and ends between two samples, so the low
     #: samples just before and after a claimed one are partly the same stall, and that part is claimed too.
     widened: bool = False
+    #: Share of the training loop that it took, where that is known without samples of GPUs; 0 if it is not.
+    of_loop: float = 0.0

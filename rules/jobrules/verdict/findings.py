@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.dataloader import Dataloader
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
@@ -134,12 +133,16 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases: JobPhases) -> Verdict:
     """The verdict on a job, from the results of its rules during its work and from its phases."""
-    checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
+    checks: Checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
     if not (job.gpu_count and job.covers_time and Clocks.of(job).length_us):
         use = time_use(job)
-        return sorted_verdict(
-            checks, [*_without_gpus(job, checks), *_about_samples(job, phases, use, 0.0)], use
-        )
+        checks, causes = _causes_of_rules(job, checks)
+        findings = [
+            *_without_gpus(job, checks),
+            *(_in_loop(job, cause) for cause, _ in causes if cause.of_loop),
+            *_about_samples(job, phases, use, 0.0),
+        ]
+        return sorted_verdict(checks, findings, use)
     story = story_of(account_of(job, checks))
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
     samples = _about_samples(job, phases, story.use, unmeasured_us)
@@ -282,25 +285,27 @@ def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
         finding for rule, result in checks for finding in result.findings if rule.role is not Role.SYMPTOM
     ]
     late = any(rule.role is Role.START_UP and result.findings for rule, result in checks)
-    return (*found, *_waiting_loop(job, checks), *late_first_step(job, started=late))
+    return (*found, *late_first_step(job, started=late))
 
 
-def _waiting_loop(job: Job, checks: Checks) -> list[Finding]:
-    """Waiting for data in a loop of which only a few numbers are known, without an amount of GPU time."""
-    facts, nodes = job.loop_facts, tuple(job.nodes)
+def _in_loop(job: Job, cause: Cause) -> Finding:
+    """The finding on a cause that took a share of the training loop, without an amount of GPU time."""
     nothing = Claimed(
-        gpu_s=0.0, share=0.0, devices=(), nodes=nodes, snapshots=0, of_snapshots=0, start_us=0, end_us=0
+        gpu_s=0.0,
+        share=0.0,
+        devices=(),
+        nodes=tuple(job.nodes),
+        snapshots=0,
+        of_snapshots=0,
+        start_us=0,
+        end_us=0,
     )
-    return [
-        replace(
-            rule.waiting_in_loop(facts, facts.cores or 0, 1).finding(nothing),
-            severity=Severity.CRITICAL if facts.waited >= CRITICAL_SHARE else Severity.WARNING,
-            share=facts.waited,
-            share_of="of the training loop",
-        )
-        for rule, _ in checks
-        if isinstance(rule, Dataloader) and facts and facts.waited
-    ]
+    return replace(
+        cause.finding(nothing),
+        severity=Severity.CRITICAL if cause.of_loop >= CRITICAL_SHARE else Severity.WARNING,
+        share=cause.of_loop,
+        share_of="of the training loop",
+    )
 
 
 def _explains(finding: Finding, use: TimeUse | None) -> bool:

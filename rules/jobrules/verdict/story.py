@@ -70,8 +70,6 @@ class Account(Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     #: What could show a cause, and whether it was recorded.
     recorded: dict[str, bool]
-    #: What else was seen while GPUs idled, as a clause: "a core was saturated in 43% of snapshots"; empty for nothing.
-    seen: str = ""
     #: Sentences, without their periods, on what limits the account.
     notes: tuple[str, ...] = ()
     #: GPUs whose utilization was not recorded.
@@ -197,13 +195,12 @@ def _name_the_rest(story: Story) -> Story:
     if share < WARNING_SHARE or story.account.work is None:
         return story
     state = "The GPU was" if len(devices) == 1 else "GPUs were"
-    seen = f" ({story.account.seen})" if story.account.seen else ""
     ruled_out, missing = _ruled_out(story)
     begin_us, end_us = story.account.work.begin_us, story.account.work.end_us
     finding = Finding(
         key=UNEXPLAINED_LOSS,
         severity=Severity.WARNING,
-        title=f"{state} idle or low{seen}, and no recorded cause explains it",
+        title=f"{state} idle or low, and no recorded cause explains it",
         evidence=(
             When(begin_us, end_us),
             *(Note(text) for text in (ruled_out, missing, *story.account.notes) if text),

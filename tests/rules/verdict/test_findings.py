@@ -366,7 +366,8 @@ def test_a_finding_that_is_put_into_another_brings_its_time() -> None:
 
     (finding,) = verdict.findings
     assert finding.key == "thermal-throttling"
-    assert (finding.share, finding.severity) == (pytest.approx(0.15, abs=0.002), Severity.WARNING)
+    assert finding.share == pytest.approx(0.15, abs=0.002)
+    assert finding.severity is Severity.WARNING
     assert verdict.use is not None
     assert {part.finding for part in verdict.use.parts if part.when} == {finding.key}
     assert lost_sentence(verdict.use).endswith("0.133 of them while a GPU was slowed by heat")
@@ -695,3 +696,26 @@ def test_a_rule_of_ones_own_can_claim_lost_time_after_the_causes_of_the_others()
     own = found(verdict, "loud")
     assert (own.title, own.severity) == ("Loud in 75 of 599", Severity.WARNING)
     assert parts(verdict)["loud"] == pytest.approx(100 / 16, abs=0.2)
+
+
+class Slept(Loud):
+    """A rule whose cause is known as a share of the loop."""
+
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
+        del job, result
+        cause = Cause(
+            key="slept",
+            precedence=Precedence.OTHER,
+            label="Lost: asleep",
+            when="while it slept",
+            finding=self.heard,
+            of_loop=0.3,
+        )
+        return (cause,)
+
+
+def test_any_rule_may_know_its_share_of_the_loop_of_a_job_without_gpus() -> None:
+    verdict = verdict_of(make_job(cpu=[[99.0] * 4] * 700, interval_s=2), Slept(), CPUBottleneck())
+
+    (main,) = verdict.findings
+    assert (main.severity, main.share, main.share_of) == (Severity.CRITICAL, 0.3, "of the training loop")
