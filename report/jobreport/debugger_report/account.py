@@ -36,7 +36,7 @@ from jobrules.model.loop_facts import RELEVANT_PART
 from jobrules.rule import Rule
 from jobrules.text import duration, share, took
 from jobrules.verdict.edges import edges
-from jobrules.verdict.findings import loop_notes
+from jobrules.verdict.findings import IDLE_STEPS, LONG_STEPS, STEPS_HOLD, loop_notes
 from jobrules.verdict.story import Account
 
 _R = TypeVar("_R", bound=Rule)
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 _NO_JOB = JobInMemory(name="")
 #: Entries of CPUBottleneck are of idle GPUs only.
 _ONLY_IDLE = "Whether a core was saturated while GPUs were active, too, is not recorded, so the amount is an upper bound"
-#: Steps that take this much of the time with GPUs below this percentage hold the fetches inside.
-STEPS_PART, STEPS_IDLE = 0.8, 0.1
 #: If the mean of the steps is this many times their median, the longer half takes at least three quarters of the time.
 LONG_MEAN = 2.0
 
@@ -235,8 +233,8 @@ def _notes(
     notes += _start_unknown(ledger.work)
     stepped = 1 - facts.outside if facts and facts.outside is not None else 0.0
     used = max((ledger.in_work(gpu).used for gpu in ledger.used), default=1.0)
-    if stepped > STEPS_PART and used < STEPS_IDLE:
-        notes.append("Steps take most of the time while the GPUs idle: they hold what the GPUs wait for")
+    if stepped > LONG_STEPS and used < IDLE_STEPS:
+        notes.append(STEPS_HOLD)
     elif stepped >= RELEVANT_PART and (long := _long_steps(results)):
         notes.append(long)
     return tuple(notes)

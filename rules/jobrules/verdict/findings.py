@@ -11,6 +11,7 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.data_waits import RELEVANT_PART
+from jobrules.measures.step_use import StepUse, step_use
 from jobrules.measures.work import Work
 from jobrules.model import Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
 from jobrules.model.claims import Cause, Claimed
@@ -36,6 +37,10 @@ from jobrules.verdict.time_use import TimeUse, time_use
 RESERVED = frozenset(
     {NEVER, START_UP, WIND_DOWN, *UNEXPLAINED, UNEXPLAINED_LOSS, NOT_MEASURED, "used", "unmeasured"}
 )
+
+#: Steps that take more of the time than this, with GPUs used for less, hold what GPUs wait for.
+LONG_STEPS, IDLE_STEPS = 0.8, 0.1
+STEPS_HOLD = "Steps take most of the time while the GPUs idle: they hold what the GPUs wait for"
 
 #: Recordings named where nothing was found, those first that would explain most.
 MAX_RECORD_NEXT = 3
@@ -183,6 +188,7 @@ def account_of(job: Job, checks: Checks) -> Account:
     nodes = tuple(spent_per_node(job, causes, work))
     owners = {cause.key: name for cause, name in of_rules}
     cores = FewCores.sum(job.gathered(few_cores, work) if work else ())
+    steps = StepUse.sum(job.gathered(step_use, work) if work else ())
     return Account(
         checks=_with_failed_claims(checks, nodes, owners),
         work=work,
@@ -190,8 +196,8 @@ def account_of(job: Job, checks: Checks) -> Account:
         causes=tuple(causes),
         nodes=nodes,
         owners=owners,
-        recorded=_recorded(job, cores),
-        notes=(*loop_notes(job.loop_facts), *_core_notes(cores)),
+        recorded=_recorded(job, cores, steps),
+        notes=(*loop_notes(job.loop_facts), *_step_notes(steps), *_core_notes(cores)),
         unknown_gpus=job.gpus_unknown,
     )
 
@@ -234,8 +240,8 @@ def _rank(finding: Finding) -> tuple[int, int, float]:
     return SEVERITIES.index(finding.severity), kind, -(finding.share or 0)
 
 
-def _recorded(job: Job, cores: FewCores) -> dict[str, bool]:
-    """What could show a cause, and whether it was recorded; without the CPU if it was and is undecided."""
+def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:
+    """What could show a cause, and whether it was recorded; without what was and is undecided."""
     cpu = {"CPU utilization": job.has(Metric.CPU_UTILIZATION)}
     if cpu["CPU utilization"] and not any(
         len(panel.devices) > 1
@@ -248,10 +254,31 @@ def _recorded(job: Job, cores: FewCores) -> dict[str, bool]:
         cpu = {}
     return cpu | {
         "I/O wait": job.has(Metric.IO_WAIT),
-        "steps": bool(job.step_count or (job.loop_facts and job.loop_facts.outside is not None)),
+        **_steps_recorded(job, steps),
         "data loading": bool(job.loop_facts and job.loop_facts.fetch_s is not None)
         or (job.event_count > 0 and any(job.each(_records_loading))),
     }
+
+
+def _steps_recorded(job: Job, use: StepUse) -> dict[str, bool]:
+    """Steps show no cause where most is lost between them, where they hold it, or where only their sum is known."""
+    if not job.step_count and (job.loop_facts is None or job.loop_facts.outside is None):
+        return {"steps": False}
+    decided = job.step_count and use.inside_lost_us >= use.between_lost_us and not _hold_the_cause(use)
+    return {"steps": True} if decided else {}
+
+
+def _hold_the_cause(use: StepUse) -> bool:
+    return 1 - use.between > LONG_STEPS and use.used_inside < IDLE_STEPS
+
+
+def _step_notes(use: StepUse) -> tuple[str, ...]:
+    """How much of the time is between recorded steps; or that they hold what GPUs wait for."""
+    if _hold_the_cause(use):
+        return (STEPS_HOLD,)
+    if use.between < RELEVANT_PART or use.between_lost_us <= use.inside_lost_us:
+        return ()
+    return (f"{share(use.between)} of the time with recorded steps is between them, and most is lost there",)
 
 
 def loop_notes(facts: LoopFacts | None) -> tuple[str, ...]:

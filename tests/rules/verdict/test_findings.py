@@ -305,6 +305,43 @@ def test_unexplained_loss_says_what_was_recorded_and_what_to_record_next() -> No
     assert "rofile" in full.findings[0].advice[0]
 
 
+@pytest.mark.parametrize(
+    ("in_steps", "between", "step_s", "said", "ruled_out"),
+    [
+        # Four of ten seconds are a step; GPUs idle in the others.
+        (
+            90.0,
+            2.0,
+            4,
+            "% of the time with recorded steps is between them, and most is lost there",
+            False,
+        ),
+        (
+            2.0,
+            2.0,
+            9,
+            "Steps take most of the time while the GPUs idle: they hold what the GPUs wait for",
+            False,
+        ),
+        (30.0, 90.0, 9, "", True),
+    ],
+)
+@pytest.mark.parametrize("stamped_s", [0, 1])
+def test_steps_that_show_where_the_time_goes_are_not_ruled_out(
+    in_steps: float, between: float, step_s: int, said: str, ruled_out: bool, stamped_s: int
+) -> None:
+    """Samples are stamped at the begin or the end of their second."""
+    gpu = np.tile([in_steps] * step_s + [between] * (10 - step_s), N // 10)
+    begins = 10.0 * np.arange(1, N // 10) - stamped_s
+    steps = make_steps([(begin, begin + step_s) for begin in begins])
+    words = in_words(found(verdict_of(make_job(gpu=gpu, interval_s=1, steps=steps)), "unexplained").evidence)
+
+    assert said in words
+    assert ("time with recorded steps" in words or "Steps take" in words) is bool(said)
+    assert ("not the cause: steps" in words) is ruled_out
+    assert "steps" not in words.partition("Not recorded: ")[2].partition(".")[0]
+
+
 def test_a_late_first_step_is_evidence_of_the_start_up() -> None:
     gpu = [0.0] * 900 + [95.0] * 1500
     known = verdict_of(make_job(gpu=gpu, interval_s=2, steps=make_steps([(1800, 4700)])))
@@ -699,7 +736,7 @@ def test_a_rule_of_ones_own_can_claim_lost_time_after_the_causes_of_the_others()
 
 
 class Slept(Loud):
-    """A rule whose cause is known as a share of the loop."""
+    __doc__ = Loud.__doc__
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         del job, result
