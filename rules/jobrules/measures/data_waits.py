@@ -31,7 +31,7 @@ WITHIN_PART = 0.99
 STEPS_PART = 0.8
 #: The rest of the work looks the same if its loss is within this part of that where waits were recorded.
 SAME_PART = 1 / 3
-#: A core that waits for I/O for more than this is one that waits; fetches wait for it if so many of their samples have one.
+#: A core that waits for I/O for more than this is one that waits; fetches wait for it if more of their samples have one.
 WAITING_PERCENT, WAITING_PART = 50.0, 0.5
 #: A main thread that spends more of its function time than this in loading waits for data.
 LOADING_PART = 0.5
@@ -121,7 +121,7 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
 def _waits_for_io(io_wait: Panel, fetched: Intervals) -> bool:
     during = fetched.holds(io_wait.time_us)
     waiting = during & (io_wait.values > WAITING_PERCENT).any(axis=1)
-    return bool(waiting.any() and waiting.sum() >= WAITING_PART * during.sum())
+    return bool(waiting.sum() > WAITING_PART * during.sum())
 
 
 def waits(part: Job, work: Work) -> Iterator[Waits]:
