@@ -214,10 +214,14 @@ NO_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no GPU was sampled")
 NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
 
 
+def needs_gpus(rule: Rule) -> bool:
+    """True if a rule does not apply to a job without GPUs."""
+    return rule.of_gpus or any(metric.of_gpus for metric in rule.requires)
+
+
 def missing_metric(job: Job, rule: Rule) -> Reason | None:
     """Reason why a rule cannot run: the first metric without samples; None if all have samples."""
-    of_gpus = rule.of_gpus or any(metric.of_gpus for metric in rule.requires)
-    if of_gpus and job.samples_us and not any(part.gpus for part in job.facts):
+    if needs_gpus(rule) and job.samples_us and not any(part.gpus for part in job.facts):
         return NO_GPU
     return next((not_recorded(metric) for metric in rule.requires if not job.has(metric)), None)
 

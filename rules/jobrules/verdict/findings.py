@@ -112,9 +112,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if not (lost and missing):
             return ()
         first = missing.lacks[:MAX_RECORD_NEXT]
-        pronoun, verb = ("it", "shows") if len(first) == 1 else ("they", "show")
         named = capitalized(join_names([lack.brief for lack in first]))
-        return (f"{named}: {pronoun} {verb} what was not checked.",)
+        return (f"{named}, to see what was not checked.",)
 
     @property
     def too_short(self) -> str:
@@ -129,8 +128,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
         missing, evaluated = self.missing, self.how_many
         if missing == self.rules:
             return f"{evaluated}."
+        look = "it looks" if missing == 1 else "they look"
         return (
-            f"No problem found. {evaluated}, so what they look for is not ruled out."
+            f"No problem found. {evaluated}, so what {look} for is not ruled out."
             if missing
             else "No problem found."
         )

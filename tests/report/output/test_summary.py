@@ -59,7 +59,7 @@ def test_every_rule_that_was_not_evaluated_is_named_on_page_ticket_and_terminal(
     assert f"## Not evaluated\n\n{groups}" in text.replace("\u00a0", " ").replace("\\", "")
     assert " ".join(page.replace("\u00a0", " ").split()).endswith(f"No rule was evaluated. {groups}")
     assert none == "No rule was evaluated."
-    assert record == "Record next: GPU power: it shows what was not checked."
+    assert record == "Record next: GPU power, to see what was not checked."
     assert last == "Not checked: 3 of 3\u00a0rules. Not recorded: GPU power. Too short: Rule2."
 
 
