@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.model import SECOND_US, Finding, Reason, ReasonKind, RuleResult, Severity, Status
+from jobrules.model.result import THIS_JOB
 from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def missing_metric(job: Job, rule: Rule) -> Reason | None:
     return next((not_recorded(metric) for metric in rule.requires if not job.has(metric)), None)
 
 
-def reason_few_samples(have: int, more_than: int, what: str = "samples", whose: str = "this job") -> Reason:
+def reason_few_samples(have: int, more_than: int, what: str = "samples", whose: str = THIS_JOB) -> Reason:
     """Reason of a rule that waits for more than so many samples."""
     return Reason(kind=ReasonKind.TOO_FEW, what=what, needed=more_than + 1, have=have, whose=whose)
 

@@ -115,7 +115,7 @@ def moments(claimed: Claimed, result: RuleResult) -> tuple[Fact, ...]:
     facts: list[Fact] = [Where(claimed.nodes), When(claimed.start_us, claimed.end_us)]
     if result.reason is not None and result.reason.kind in (ReasonKind.TOO_FEW, ReasonKind.TOO_SHORT):
         needed, have = result.reason.amounts
-        facts.append(Note(f"The rule itself needs {needed}; this job has {have}"))
+        facts.append(Note(f"The rule itself needs {needed}; {result.reason.whose} has {have}"))
     return tuple(facts)
 
 

@@ -22,9 +22,9 @@ from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobreport.remarks import Quality
 from jobrules.low_gpu_utilization import LowGPUUtilization
-from jobrules.model import Finding, Job, RuleResult, Severity, Status, in_words
+from jobrules.model import Finding, Job, ReasonKind, RuleResult, Severity, Status, in_words
 from jobrules.rule import NO_STEPS, Rule, run_rules
-from jobrules.verdict.not_evaluated import NotEvaluated
+from jobrules.verdict.not_evaluated import NotEvaluated, by_reason
 from tests.jobs import make_job
 from tests.report.readers.debugger_results.test_rule_results import result
 from tests.report.readers.samples import FILE, sample, write
@@ -128,9 +128,7 @@ def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> Non
     assert {one.name for one in report.rules} >= set(NAMES)
     others = [one for one in report.rules if one.name != "MaxInitializationTime"]
     assert {one.status for one in others} == {Status.NOT_EVALUATED}
-    assert {str(one.reason or "") for one in others} == {
-        "SageMaker Debugger's result not recorded"
-    }
+    assert {str(one.reason or "") for one in others} == {"SageMaker Debugger's result not recorded"}
     assert all(one.notes == () for one in others)
     assert [u.rule for u in report.verdict.not_evaluated] == [one.name for one in others if one.can_trigger]
     assert len(report.verdict.not_evaluated) == report.verdict.rules - 1 == 8
@@ -239,6 +237,25 @@ def test_without_a_gpu_no_rule_on_gpus_passes(tmp_path: Path) -> None:
     assert set(judged.values()) == {"no GPU was sampled"}
     assert len(judged) == 5
     assert re.search(r"CPU.*30\.0", summary.headline(report))
+
+
+def test_rules_on_gpus_do_not_apply_to_a_job_without_and_all_reasons_have_a_kind(tmp_path: Path) -> None:
+    for gpu, kind in ((None, ReasonKind.NOT_APPLICABLE), (20, ReasonKind.NOT_RECORDED)):
+        content = {
+            "OverallSystemUsage": usage(gpu),
+            "StepOutlier": result(Datapoints=40),
+            "LoadBalancing": result(),
+        }
+        write(tmp_path / kind, {f"{rule}.json": json.dumps(one) for rule, one in content.items()})
+        report = pipeline.make_report(tmp_path / kind, tmp_path / f"{kind}-out", formats=["json"]).report
+
+        for rule in ("UnusedGPU", "ECCErrors", "PowerCap"):
+            reason = card(report, rule).reason
+            assert reason is not None
+            assert reason.kind is kind
+        groups = {group.head: str(group) for group in by_reason(report.verdict.not_evaluated)}
+        assert "Other reasons" not in groups
+        assert "StepOutlier needs 101 steps, this job has 40" in groups["Too short"]
 
 
 def test_low_utilization_has_its_gpus_boxes_and_notes(tmp_path: Path) -> None:

@@ -473,6 +473,14 @@ def test_a_rule_that_wants_more_data_is_said_to_beside_the_fact() -> None:
     assert "The rule itself needs 1,001" in in_words(finding.evidence)
 
 
+def test_too_few_samples_of_the_work_are_not_those_of_the_job() -> None:
+    gpu = [0.0] * 600 + idle_for(30, n=600)
+    verdict = verdict_of(make_job(gpu=gpu, cpu=[10.0] * 1200, interval_s=1), CPUBottleneck())
+
+    (group,) = by_reason(verdict.not_evaluated)
+    assert str(group) == "Too short: CPUBottleneck needs 1,001 samples, the work of this job has 599."
+
+
 @pytest.mark.parametrize(
     ("held_gib", "placed", "evidence"),
     [
