@@ -97,7 +97,7 @@ class CPUBottleneck(BottleneckRule):
             advice=(
                 "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
                 "Or use a machine with more cores per GPU.",
-                "More loader processes will not help: the cores are saturated.",
+                "More loader processes help only if some cores are free.",
             ),
             devices=claimed.devices,
         )

@@ -293,13 +293,14 @@ def _add_symptoms(story: Story) -> Story:
         for rule, result in story.account.checks
         if rule.role is Role.SYMPTOM
         for finding in result.findings
+        if finding.seen_as
     ]
     homes = [f for f in story.findings if f.key not in (START_UP, WIND_DOWN)]
     if not symptoms or not homes:
         return story
     # Any cause comes before what is unexplained.
     home = max(homes, key=lambda finding: (finding.key != UNEXPLAINED_LOSS, finding.share or 0))
-    seen = tuple(AlsoSeenAs(symptom.seen_as) for symptom in symptoms if symptom.seen_as)
+    seen = tuple(AlsoSeenAs(symptom.seen_as) for symptom in symptoms)
     rules = tuple(name for symptom in symptoms for name in symptom.rules)
     one = replace(home, evidence=(*home.evidence, *seen), rules=home.rules + rules)
     return replace(story, findings=tuple(one if f is home else f for f in story.findings))

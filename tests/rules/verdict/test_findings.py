@@ -38,7 +38,7 @@ from jobrules.model import (
     in_words,
 )
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
-from jobrules.rule import NO_STEPS, not_recorded, reason_few_samples, reason_short, run_rules
+from jobrules.rule import NO_STEPS, Role, not_recorded, reason_few_samples, reason_short, run_rules
 from jobrules.verdict.findings import Verdict
 from jobrules.verdict.not_evaluated import NotEvaluated, by_reason, how_many
 from jobrules.verdict.time_use import lost_sentence, time_use, used_sentence
@@ -764,3 +764,32 @@ def test_any_rule_may_know_its_share_of_the_loop_of_a_job_without_gpus() -> None
 
     (main,) = verdict.findings
     assert (main.severity, main.share, main.share_of) == (Severity.CRITICAL, 0.3, "of the training loop")
+
+
+class Mute(Slept):
+    __doc__ = Loud.__doc__
+    role: ClassVar[Role] = Role.SYMPTOM
+
+    def check(self, job: Job) -> RuleResult:
+        return self.triggered(self.finding(f"{len(job.nodes)} nodes"))
+
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
+        del job, result
+        return ()
+
+
+def test_a_rule_of_which_the_evidence_says_nothing_is_not_named() -> None:
+    verdict = verdict_of(make_job(gpu=idle_for(30), interval_s=2), Mute(), CPUBottleneck())
+
+    (finding,) = verdict.findings
+    assert finding.key == "unexplained"
+    assert "Mute" not in finding.rules
+
+
+def test_one_rule_and_several_that_were_not_evaluated_are_counted_in_words() -> None:
+    healthy = make_job(gpu=[95.0] * N, interval_s=2)
+    one = verdict_of(healthy, Slept(), CPUBottleneck())
+    two = verdict_of(healthy, Slept(), CPUBottleneck(), Dataloader())
+
+    assert "1 of 2\u00a0rules was not evaluated, so what it looks for is not" in one.without_finding
+    assert "2 of 3\u00a0rules were not evaluated, so what they look for is not" in two.without_finding
