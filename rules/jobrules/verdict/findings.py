@@ -183,6 +183,7 @@ def account_of(job: Job, checks: Checks) -> Account:
     work = Work.of(job)
     first_step = next((r for rule, r in checks if rule.role is Role.START_UP), None)
     checks, of_rules = _causes_of_rules(job, checks) if work else (checks, [])
+    of_rules = [(cause, name) for cause, name in of_rules if cause.claim]
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
