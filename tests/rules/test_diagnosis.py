@@ -49,7 +49,13 @@ def verdict_of(one: MadeJob) -> tuple[Finding, ...]:
     """All findings, with all rules at their defaults."""
     rules = [rule() for rule in RULES]
     results = results_in_work(rules, run_rules(rules, one.job, strict=True), one.job, strict=True)
-    return judge(one.job, rules, results, job_phases(one.job)).findings
+    verdict = judge(one.job, rules, results, job_phases(one.job))
+    parts = verdict.use.parts if verdict.use else ()
+    assert {part.finding for part in parts} - {""} <= {finding.key for finding in verdict.findings}, one
+    for finding in verdict.findings:
+        if linked := [part.percent for part in parts if part.finding == finding.key]:
+            assert finding.share == pytest.approx(sum(linked) / 100, abs=0.001), one
+    return verdict.findings
 
 
 def grade(loss: Loss, share: float) -> int:

@@ -33,6 +33,10 @@ class ReasonKind(StrEnum):
     OTHER = "other"
 
 
+#: Who has too little.
+THIS_JOB, ITS_WORK = "this job", "the work of this job"
+
+
 class Reason(Struct, frozen=True, kw_only=True):
     """Why a rule, or a rule on one device, was not evaluated; ``str`` gives a clause."""
 
@@ -47,7 +51,7 @@ class Reason(Struct, frozen=True, kw_only=True):
     needed: float = 0.0
     have: float = 0.0
     #: Who has ``have``.
-    whose: str = "this job"
+    whose: str = THIS_JOB
 
     @property
     def amounts(self) -> tuple[str, str]:
@@ -63,7 +67,7 @@ class Reason(Struct, frozen=True, kw_only=True):
         match self.kind:
             case ReasonKind.TOO_SHORT | ReasonKind.TOO_FEW:
                 needed, have = self.amounts
-                return f"{needed} needed, {have} recorded"
+                return f"{needed} needed, {have} {'in the work' if self.whose == ITS_WORK else 'recorded'}"
             case ReasonKind.NOT_RECORDED:
                 return f"{self.what} not recorded{self._of_gpus}"
             case ReasonKind.NO_DEVICE:

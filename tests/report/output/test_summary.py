@@ -62,7 +62,7 @@ def test_every_rule_that_was_not_evaluated_is_named_on_page_ticket_and_terminal(
         f"No rule was evaluated. Which rules {brief}"
     )
     assert none == "No rule was evaluated."
-    assert record == "Record next: GPU power: it shows what was not checked."
+    assert record == "Record next: GPU power, to see what was not checked."
     assert last.replace("\u00a0", " ") == f"Not checked: 3 of 3 rules. {brief}"
 
 
