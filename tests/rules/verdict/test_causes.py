@@ -404,7 +404,8 @@ def test_advice_follows_from_the_number_of_workers(workers: int, advice: str) ->
 def test_fetches_that_wait_for_io_are_one_finding_and_storage_its_advice(
     while_waiting: float, key: str, advice: str
 ) -> None:
-    wait = np.tile([95.0, *[5.0] * (CORES - 1)], (N, 1))
+    wait = np.full((N, CORES), 5.0)
+    wait[::2, 0] = 95
     verdict = verdict_of(loading(0.5, [while_waiting, 90.0], workers=4, io_wait=wait))
 
     (finding,) = verdict.findings
