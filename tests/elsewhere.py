@@ -7,6 +7,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from jobrules.model import Job, PartFacts
+from jobrules.model.job import of_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,10 +30,9 @@ class JobElsewhere(Job):
 
     def each(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
         """Run on copies of everything, as another process would."""
-        call = pickle.dumps((function, args, kwargs))
         results = []
-        for part in self._parts:
-            run, its_args, its_kwargs = pickle.loads(call)
+        for node, part in zip(self.nodes, self._parts, strict=True):
+            run, its_args, its_kwargs = pickle.loads(pickle.dumps((function, *of_node((args, kwargs), node))))
             results.append(pickle.dumps(run(pickle.loads(part), *its_args, **its_kwargs)))
         return [pickle.loads(one) for one in results]
 

@@ -10,12 +10,12 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.gpu_memory_full import totals
-from jobrules.measures.core_use import CoreUse
+from jobrules.measures.core_use import WAITING_PERCENT, CoreUse
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import quartiles
 from jobrules.measures.work import Work
-from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import HowMuch, Metric, Reason, ReasonKind
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, Role, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
@@ -31,8 +31,9 @@ NO_CPU = Reason(kind=ReasonKind.NO_DEVICE, what="node recorded both GPU and CPU"
 NO_COMMON_MINUTE = Reason(kind=ReasonKind.NO_DEVICE, what="minute has samples of both GPU and CPU")
 
 
-#: Utilization is steady if less than this part of the samples is idle, and nothing else explains more of the loss.
-MAX_IDLE, MAX_CLAIMED = 0.1, 0.1
+#: Utilization is steady if less than this part of the samples is idle, and nothing else explains more of the loss; the CPU
+#: has room if its cores wait for I/O in less than this part of the samples.
+MAX_IDLE, MAX_CLAIMED, MAX_WAITING = 0.1, 0.1, 0.1
 #: Memory in use above which a batch cannot grow.
 FULL_PERCENT = 80.0
 
@@ -91,14 +92,11 @@ class BatchSize(Rule):
             return checks.passed(self, headline, **facts)
         details: dict[str, Any] = {node.name: node.details for node in nodes if node.details}
         details["last_timestamp"] = checks.last_start_us
-        with_memory = sum(node.with_memory for node in nodes)
-        without = checks.violating - with_memory
-        title = (
-            "CPU, GPU, and GPU memory activity were all low" if with_memory else "CPU and GPU were both low"
-        )
-        notes = [f"{count(without, 'window')} checked without GPU memory activity"] if without else []
-        finding = checks.finding(self, f"{title} in {number(checks.windows[0])}", notes)
-        return checks.triggered(self, finding, details=details, **facts)
+        with_memory = any(node.with_memory for node in nodes)
+        low = "CPU, GPU, and GPU memory activity were all low" if with_memory else "CPU and GPU were both low"
+        violating, checked = checks.windows
+        headline = f"{low} in {number(violating)} of {count(checked, 'window')}"
+        return checks.triggered(self, headline, details=details, **facts)
 
     def without(self, job: Job, missing: Reason) -> RuleResult:
         """As SageMaker Debugger, the result of a job without GPUs counts its CPU samples."""
@@ -119,15 +117,17 @@ class BatchSize(Rule):
         highest = max(job.gathered(_p95, work), default=100.0)
         if highest >= self.gpu_threshold_p95:
             return ()
-        return (
-            Cause(
-                key="batch-size",
-                precedence=Precedence.SMALL_BATCH,
-                label="Lost: GPU steadily below its capacity",
-                when="while neither CPU nor GPU was the limit",
-                claim=partial(_small, self),
-                finding=partial(self._found, job, result, highest),
-            ),
+        return (self.cause(job, result, highest, partial(_small, self)),)
+
+    def cause(self, job: Job, result: RuleResult, highest: float, claim: Any = None) -> Cause:
+        """The cause, where the most used GPU has a p95 of ``highest`` percent."""
+        return Cause(
+            key="batch-size",
+            precedence=Precedence.SMALL_BATCH,
+            label="Lost: GPU steadily below its capacity",
+            when="while neither CPU nor GPU was the limit",
+            claim=claim,
+            finding=partial(self._found, job, result, highest),
         )
 
     def _found(self, job: Job, result: RuleResult, highest: float, claimed: Claimed) -> Finding:
@@ -145,8 +145,11 @@ class BatchSize(Rule):
                     "The batch cannot grow: GPU memory is in use. Use larger kernels, lower precision, or fused operators.",
                     *advice[1:],
                 )
+        who = (
+            "The GPU worked steadily below its" if job.gpu_count == 1 else "GPUs worked steadily below their"
+        )
         return self.finding(
-            "GPUs worked steadily below their capacity while the CPU had room",
+            f"{who} capacity while the CPU had room",
             *evidence,
             advice=advice,
             devices=claimed.devices,
@@ -161,7 +164,7 @@ class BatchSize(Rule):
         memory = part.panel(name, Metric.GPU_MEMORY_ACTIVITY)
         gpus: list[CheckedGPU] = []
         boxes: dict[str, Any] = {}
-        with_memory = 0
+        with_memory = False
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
             window = in_samples(self.window, time_us)
@@ -181,8 +184,8 @@ class BatchSize(Rule):
                 low[known] &= trailing_below(
                     held[1], ends, memory_window, 0.95, self.gpu_memory_threshold_p95
                 )
-                with_memory += int(np.count_nonzero(low & known))
-            unused = bool(values.max() <= 0)
+                with_memory |= bool((low & known).any())
+            unused = not worked(values)
             gpu_short = None if len(at_gpu) else reason_few_samples(len(values), window)
             gpu = CheckedGPU(
                 node=name,
@@ -228,8 +231,8 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     #: Snapshots of its CPU; 0 without any.
     cpu_samples: int
     gpus: tuple[CheckedGPU, ...]
-    #: Windows that violate and were checked with GPU memory activity, over all GPUs.
-    with_memory: int
+    #: True if a window that violates was checked with GPU memory activity.
+    with_memory: bool
     #: For the JSON; empty without a window that violates.
     details: dict[str, Any]
 
@@ -267,6 +270,7 @@ def _small(rule: BatchSize, part: Job, panel: Panel, weight_us: FloatArray) -> C
     if cpu is None:
         return None
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, 100.0)
+    io = CoreUse.of(part, panel, Metric.IO_WAIT, WAITING_PERCENT)
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
         return [_steady(gpu) for gpu in gpus]
@@ -281,10 +285,12 @@ def _small(rule: BatchSize, part: Job, panel: Panel, weight_us: FloatArray) -> C
             else 100.0
         )
         idle = gpu.values < IDLE_PERCENT
+        waiting = (io.above[gpu.rows] > 0) if io else np.zeros(len(gpu.values), np.bool_)
         lost_us = float(gpu.lost_us[gpu.in_work].sum())
         if (
             mean >= rule.cpu_threshold_p95
-            or np.count_nonzero(idle & gpu.in_work) >= MAX_IDLE * np.count_nonzero(gpu.in_work)
+            or np.mean(idle[gpu.in_work]) >= MAX_IDLE
+            or np.mean(waiting[gpu.in_work]) >= MAX_WAITING
             or float(gpu.left_us.sum()) < (1 - MAX_CLAIMED) * lost_us
         ):
             return none

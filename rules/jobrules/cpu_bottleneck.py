@@ -10,17 +10,31 @@ import numpy as np
 
 from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.measures.core_use import SLOWED_GPU, SLOWED_MEAN, CoreUse
-from jobrules.model import Inferred, Metric, Note
+from jobrules.measures.core_use import CROWDED_PART, SLOWED_GPU, SLOWED_MEAN, CoreUse, stalls_s
+from jobrules.measures.work import Work
+from jobrules.model import HowMuch, Inferred, Metric, Note
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
-from jobrules.text import share
+from jobrules.text import capitalized, share, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
     from jobrules.model.claims import Claim, Claimed, Samples
+
+#: Batches are loaded in shorter stretches.
+LONG_STALL_S = 10.0
+
+STALL_ADVICE = (
+    "Find what the main process does between steps: set ``num_workers`` above 0 if it loads data itself.",
+    "If loaders are set, look at collating, logging, checkpoints, and evaluation: record steps and loader times.",
+)
+
+LONG_STALL_ADVICE = (
+    "Look at checkpoints and evaluation: do them less often, or write checkpoints in the background.",
+    "Otherwise set ``num_workers`` above 0 if the main process loads data itself, and record steps and loader times.",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,56 +70,71 @@ class CPUBottleneck(BottleneckRule):
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """A saturated CPU, and a single saturated process; evidence is a GPU that is idle in the same snapshot."""
-        del job
-        claim = partial(_saturated, self)
+        panels = [p for part in job.facts for p in part.panels if p.metric is Metric.CPU_UTILIZATION]
+        cores = {len(panel.devices) for panel in panels}
         return (
             Cause(
                 key="cpu-bottleneck",
                 precedence=Precedence.CPU_BOUND,
                 label="Lost: CPU saturated",
                 when="while the CPU was saturated",
-                claim=partial(claim, crowded=True),
-                finding=partial(self._saturated_cpu, result),
+                claim=partial(_saturated, self),
+                finding=partial(self._saturated_cpu, result, cores.pop() if len(cores) == 1 else 0),
+                widened=True,
             ),
-            Cause(
-                key="saturated-process",
-                precedence=Precedence.ONE_PROCESS,
-                label="Lost: one process saturated",
-                when="while one process was saturated",
-                claim=partial(claim, crowded=False),
-                finding=partial(self._saturated_process, result),
-            ),
+            self.few_cores(result, _typical_s(job)),
         )
 
-    def _saturated_cpu(self, result: RuleResult, claimed: Claimed) -> Finding:
+    def few_cores(self, result: RuleResult, typical_s: float = 0.0, *, cores_known: bool = True) -> Cause:
+        """The cause of idle moments with fewer saturated cores; if the number of cores is not known, with any.
+
+        ``typical_s`` is the median length of a stretch of them, 0 if it is not known.
+        """
+        which = "one process" if cores_known else "a CPU core"
+        return Cause(
+            key="saturated-process",
+            precedence=Precedence.ONE_PROCESS,
+            label=f"Lost: {which.removeprefix('a ')} saturated",
+            when=f"while {which} was saturated",
+            claim=partial(_alone, self),
+            finding=partial(self._saturated_process, result, which, typical_s),
+            widened=True,
+        )
+
+    def _saturated_cpu(self, result: RuleResult, cores: int, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
+        snapshots = result.details.get("bottlenecks", {}).values()
+        counts = [node["CPUs"] for snapshot in snapshots for node in snapshot["nodes"].values()]
         return self.finding(
             f"A GPU was held up while the CPU was saturated in {seen} of snapshots",
             *moments(claimed, result),
+            *saturated_cores(counts, cores),
             Note("Half of the cores or more, or their mean, counts as saturated"),
             Inferred("simultaneous samples"),
             advice=(
                 "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
                 "Or use a machine with more cores per GPU.",
-                "More loader processes will not help: the cores are saturated.",
+                "More loader processes help only if some cores are free.",
             ),
             devices=claimed.devices,
         )
 
-    def _saturated_process(self, result: RuleResult, claimed: Claimed) -> Finding:
+    def _saturated_process(
+        self, result: RuleResult, which: str, typical_s: float, claimed: Claimed
+    ) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
+        meaning = {
+            "one process": "Few cores are saturated while the others are free: a single process holds the GPU up",
+            "a CPU core": "The number of cores is not known, so the CPU as a whole may be saturated, too",
+        }
         return self.finding(
-            f"A GPU was idle while one process was saturated in {seen} of snapshots",
+            f"A GPU was idle while {which} was saturated in {seen} of snapshots",
             *moments(claimed, result),
-            Note(
-                "Few cores are saturated while the others are free: the GPU waits for the work of single processes"
-            ),
+            Note(meaning[which]),
             Inferred("simultaneous samples"),
+            *((HowMuch("Typical length of a stretch", typical_s, "s"),) if typical_s >= LONG_STALL_S else ()),
             key="saturated-process",
-            advice=(
-                "Find what the main process does between steps: set ``num_workers`` above 0 if it loads data itself.",
-                "If loaders are set, look at collating, logging, checkpoints, and evaluation: record steps and loader times.",
-            ),
+            advice=LONG_STALL_ADVICE if typical_s >= LONG_STALL_S else STALL_ADVICE,
             devices=claimed.devices,
         )
 
@@ -122,10 +151,24 @@ class CPUBottleneck(BottleneckRule):
         )
 
 
-def _saturated(
-    rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray, *, crowded: bool
-) -> Claim | None:
-    """Claim the moments in which a GPU is idle while the CPU, or if not ``crowded`` only some core, is saturated.
+def saturated_cores(counts: Sequence[int], cores: int) -> tuple[Note, ...]:
+    """Median of the numbers of saturated cores that are half or more of each node's ``cores``; nothing without any."""
+    crowded = [n for n in counts if n >= CROWDED_PART * cores]
+    if not (cores > 1 and crowded):
+        return ()
+    return (Note(f"{capitalized(some_of(int(np.median(crowded)), cores, 'core'))} were saturated (median)"),)
+
+
+def _typical_s(job: Job) -> float:
+    """Half of the time in which a GPU idles while a few cores are saturated lies in stretches of so many seconds or more."""
+    work = Work.of(job)
+    lengths = np.sort(np.concatenate([[0.0], *(job.gathered(stalls_s, work) if work else ())]))
+    so_far = np.cumsum(lengths)
+    return float(lengths[np.searchsorted(so_far, so_far[-1] / 2)])
+
+
+def _saturated(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    """Claim the moments in which a GPU is idle while the CPU is saturated.
 
     A GPU that is active but slowed down counts too if nearly all of the CPU is in use.
     """
@@ -133,14 +176,12 @@ def _saturated(
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, rule.cpu_threshold)
     if use is None:
         return None
-    cores, full = (
-        (use.crowded, use.mean >= SLOWED_MEAN) if crowded else (use.few, np.zeros(len(use.mean), np.bool_))
-    )
+    crowded, full = use.crowded, use.mean >= SLOWED_MEAN
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
         return [
             np.where(
-                (cores[gpu.rows] & (gpu.values < rule.gpu_threshold))
+                (crowded[gpu.rows] & (gpu.values < rule.gpu_threshold))
                 | (full[gpu.rows] & (gpu.values < SLOWED_GPU)),
                 gpu.left_us,
                 0.0,
@@ -149,3 +190,14 @@ def _saturated(
         ]
 
     return claim
+
+
+def _alone(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    """Claim the moments in which a GPU is idle while a few cores are saturated, more than usual."""
+    del weight_us
+    use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, rule.cpu_threshold)
+    if use is None:
+        return None
+    return lambda gpus: [
+        np.where(use.telling(gpu, gpu.values < rule.gpu_threshold), gpu.left_us, 0.0) for gpu in gpus
+    ]

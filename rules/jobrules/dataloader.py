@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
-from jobrules.measures.data_waits import LOADING_PART, loads_itself, waiting, waiting_part, waits
+from jobrules.measures.data_waits import LOADING_PART, SAME_PART, loads_itself, waiting, waiting_part, waits
 from jobrules.measures.histograms import growing
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import narrow
@@ -27,7 +27,6 @@ from jobrules.model import (
     Reason,
     ReasonKind,
     RuleResult,
-    Severity,
     Where,
 )
 from jobrules.model.claims import Cause, Precedence, moments
@@ -51,6 +50,8 @@ _SETTING = ("iterator", "num_workers", "pin_memory", "fetches")
 
 #: Loading that was recorded for less of the work than this is said to be.
 MOSTLY = 0.9
+#: Shares that differ by less are the same.
+SEEN_ROUNDED = 0.005
 #: Cores with a lower mean utilization have room for more loader processes.
 ROOM_PERCENT = 70.0
 NO_WORKERS_ADVICE = (
@@ -124,9 +125,8 @@ class Dataloader(Rule):
             limit = f"; {count(missing, 'node')} not evaluated" if missing else ""
             within = f"within {self.min_threshold:g} to {self.max_threshold:g}% of the cores"
             return self.passed(f"{worst.summary}: {within}{limit}", **facts)
-        finding = self._finding(nodes, worst)
         return self.triggered(
-            finding,
+            f"{worst.summary}{self._state(worst)}",
             violations=len(worst.hits),
             first_us=grid.begin_us(worst.hits[0]),
             last_us=min(grid.begin_us(worst.hits[-1] + 1), job.span_us[1]),
@@ -136,13 +136,13 @@ class Dataloader(Rule):
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """Waiting for batches; evidence is fetches of the training processes, or a profile of their Python code."""
         work = Work.of(job)
+        found = job.gathered(waits, work) if work else ()
+        if not found and job.loop_facts and job.loop_facts.waited:
+            gpus = max((len(part.gpus) for part in job.facts), default=0)
+            return (self.waiting_in_loop(job.loop_facts, _cores(job) or job.loop_facts.cores or 0, gpus),)
         if work is None:
             return ()
-        found = job.gathered(waits, work)
         profiled = loads_itself(job.profiles)
-        if not found and job.loop_facts and job.loop_facts.waited:
-            gpus = max(len(part.gpus) for part in job.facts)
-            return (self.waiting_in_loop(job.loop_facts, _cores(job) or job.loop_facts.cores or 0, gpus),)
         if not any(one.relevant for one in found) and (found or profiled <= LOADING_PART):
             return ()
         return (
@@ -163,8 +163,9 @@ class Dataloader(Rule):
             precedence=Precedence.DATA_LOADING,
             label="Lost: waiting for data",
             when="while training waited for data",
-            claim=partial(waiting_part, facts.waited),
+            claim=partial(waiting_part, facts),
             finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),
+            of_loop=facts.waited,
         )
 
     def _waited_in_loop(self, facts: LoopFacts, advice: tuple[str, ...], claimed: Claimed) -> Finding:
@@ -180,6 +181,9 @@ class Dataloader(Rule):
             HowMuch("Recorded fetches", facts.fetches),
             Note(f"According to {facts.source}, {waited} for {share(facts.waited)} of the recorded time"),
         ]
+        if facts.of_first_fetches:
+            first = "Only the first fetch of each training process was recorded"
+            evidence.append(Note(f"{first}, so the amount is an upper bound"))
         if facts.note:
             evidence.append(Note(facts.note))
         return self.finding(
@@ -219,17 +223,15 @@ class Dataloader(Rule):
             evidence.append(Note("Steps take nearly all of the time and hold the fetches"))
         evidence += _workers(most.num_workers)
         if recorded_us < MOSTLY * work.length_us:
-            evidence.append(
-                Note(
-                    f"Loading was recorded for {duration(recorded_us)} of {duration(work.length_us)} of work"
-                )
-            )
+            evidence.append(Note(_of_part(recorded_us, work, waited, claimed)))
         return self.finding(
             f"Training waits for data: a batch fetch takes {took(most.fetch_us)}{step} (medians)",
             *evidence,
             key="data-loading",
             section="data-loading",
-            advice=loading_advice(most.num_workers, most.cores, most.processes, most.cpu_percent),
+            advice=loading_advice(
+                most.num_workers, most.cores, most.processes, most.cpu_percent, of_io=most.of_io
+            ),
             devices=claimed.devices,
         )
 
@@ -254,15 +256,12 @@ class Dataloader(Rule):
             what = "threads of the data pipeline" if loading.pipeline else "number of loader processes"
             missing = Reason(kind=ReasonKind.NOT_RECORDED, what=what)
         fetches, workers = len(loading.fetches), len(loading.workers)
-        lanes = np.flatnonzero(np.bincount(loading.fetches.lane)).tolist()
         return _Node(
             name=name,
-            has_gpus=part.has(Metric.GPU_UTILIZATION),
             pipeline=loading.pipeline,
             prefetch=loading.prefetch,
             # TensorFlow's fetches are among the work of its threads.
             datapoints=workers if loading.pipeline else fetches + workers,
-            processes=len({loading.fetches.lanes[i].rank for i in lanes}),
             fetch_times=_fetch_times(loading.fetches),
             loaders=[dict(zip(_SETTING, one, strict=True)) for one in loading.settings],
             tables={} if loading.pipeline else _tables(loading),
@@ -275,60 +274,17 @@ class Dataloader(Rule):
             missing=missing,
         )
 
+    def _state(self, node: _Node) -> str:
+        few = node.median < node.cores * self.min_threshold / 100
+        many = node.median > node.cores * self.max_threshold / 100
+        if few and node.loads_itself:
+            return ", without a loader process"
+        return ": too few" if few else ": too many" if many else " at the end, too few or too many before"
+
     def _outside(self, node: _Node) -> float:
         """How far a node's loaders are outside the thresholds at the end, in percent of its cores; below 0 if inside."""
         part = 100 * node.median / max(1, node.cores)
         return max(self.min_threshold - part, part - self.max_threshold)
-
-    def _finding(self, nodes: Sequence[_Node], worst: _Node) -> Finding:
-        few = worst.median < worst.cores * self.min_threshold / 100
-        many = worst.median > worst.cores * self.max_threshold / 100
-        state = ": too few" if few else ": too many" if many else " at the end, too few or too many before"
-        others = [node for node in nodes if len(node.hits) and node is not worst]
-        evidence: list[Fact] = [
-            Where((worst.name,)),
-            HowMuch("Time with data loading", worst.seconds, "s"),
-            HowMuch(f"Mean number of {worst.loaders_noun}", worst.mean),
-        ]
-        if times := worst.fetch_times:
-            evidence += [
-                HowMuch(f"Batch fetch, {quantile}", times[quantile], "s") for quantile in ("p50", "p95")
-            ]
-        if worst.pipeline:
-            evidence.append(Note("Threads of TensorFlow's data pipeline are counted, which is experimental"))
-        if others:
-            evidence.append(Note(f"{count(len(others), 'other node')} outside the thresholds"))
-        main = worst.main_loader
-        if main and main["pin_memory"] is False and worst.has_gpus:
-            evidence.append(
-                Note("Batches are not pinned in memory (``pin_memory=False``), which slows copies to the GPU")
-            )
-        return self.finding(
-            f"{worst.summary}{state}",
-            *evidence,
-            # If the GPUs wait for the loaders, other rules report it.
-            severity=Severity.WARNING if few or many else Severity.INFO,
-            advice=_setting(worst, few=few) if few or many else self.documentation().advice,
-        )
-
-
-def _setting(node: _Node, *, few: bool) -> tuple[str, ...]:
-    """Advice on ``num_workers``: a training process's part of the cores, if both are known."""
-    ranks, to = node.processes, ""
-    if ranks and not node.pipeline:
-        to = f" to about {max(1, node.cores // ranks)}"
-        to += f" for each of the {count(ranks, 'training process', 'training processes')}" * (ranks > 1)
-    cores = f"the node has {count(node.cores, 'core')}"
-    if few:
-        return (
-            f"Raise ``num_workers``{to}: {cores}.",
-            "If fetches stay long, storage or the preparation of the data limits.",
-            "It gains nothing if the GPUs do not wait for data.",
-        )
-    return (
-        f"Lower ``num_workers``{to}: {cores}.",
-        "More loader processes compete with each other and with training for cores and memory.",
-    )
 
 
 def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray, IntArray]:
@@ -352,14 +308,11 @@ def medians_so_far(loading: Loading, grid: Windows) -> tuple[IntArray, IntArray,
 
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
-    has_gpus: bool
     #: True if the loaders are threads of TensorFlow's data pipeline; True if that fetched ahead.
     pipeline: bool
     prefetch: bool
     #: Loader events.
     datapoints: int
-    #: Training processes that fetched.
-    processes: int
     #: Quantiles and histogram in seconds, by SageMaker Debugger's keys; empty without a fetch.
     fetch_times: dict[str, Any]
     #: The loaders by class and setting, those with most fetches first.
@@ -382,7 +335,15 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
         return "loader threads" if self.pipeline else "loader processes"
 
     @property
+    def loads_itself(self) -> bool:
+        """True if the training processes load their batches, so that there is no loader process."""
+        return bool(self.loaders) and all(one["num_workers"] == 0 for one in self.loaders)
+
+    @property
     def summary(self) -> str:
+        if self.loads_itself:
+            load = "loads its batches itself" if self.median == 1 else "load their batches themselves"
+            return f"{count(self.median, 'training process', 'training processes')} {load}"
         one = "loader thread" if self.pipeline else "loader process"
         return f"{count(self.median, one, self.loaders_noun)} for {count(self.cores, 'core')}"
 
@@ -463,6 +424,18 @@ def _spread(times_us: IntArray) -> dict[str, float]:
     }
 
 
+def _of_part(recorded_us: float, work: Work, waited: float, claimed: Claimed) -> str:
+    """How much was seen where loading was recorded, and with what looks the same in the rest of the work."""
+    recorded = f"Loading was recorded for {duration(recorded_us)} of {duration(work.length_us)} of work"
+    seen = waited * recorded_us / max(1, work.clocks.length_us)
+    if claimed.share <= seen + SEEN_ROUNDED:
+        return recorded
+    elsewhere = (claimed.share - seen) * work.clocks.length_us / max(1.0, work.length_us - recorded_us)
+    same = abs(elsewhere - waited) <= SAME_PART * waited
+    rest = "the rest of the loop looks the same" if same else "elsewhere by saturated cores"
+    return f"{recorded}: {share(seen)} of GPU time seen there; {rest}: {share(claimed.share)} in all"
+
+
 def _workers(num_workers: int | None) -> list[Fact]:
     if num_workers == 0:
         return [Note("``num_workers`` is 0: the training process loads every batch itself")]
@@ -476,14 +449,27 @@ def _cores(job: Job) -> int:
 
 
 def loading_advice(
-    num_workers: int | None, cores: int, processes: int, cpu_percent: float | None = None
+    num_workers: int | None,
+    cores: int,
+    processes: int,
+    cpu_percent: float | None = None,
+    *,
+    of_io: bool = False,
 ) -> tuple[str, ...]:
-    """What to do about waiting for data on nodes with so many cores, 0 if not known, and training processes."""
+    """What to do about waiting for data on nodes with so many cores, 0 if not known, and training processes.
+
+    ``of_io`` is whether cores wait for I/O while batches are fetched.
+    """
     each = cores // max(1, processes)
     has_room = cpu_percent is None or cpu_percent < ROOM_PERCENT
     if num_workers == 0:
         start = f" ({each} to start with: cores divided by training processes)" if each > 1 else ""
         return (f"Set ``num_workers`` above 0{start}.", *NO_WORKERS_ADVICE[1:])
+    if of_io:
+        return (
+            "Use faster storage, or copy the data to a local disk: cores wait for I/O while batches are fetched.",
+            "Pack samples into larger files.",
+        )
     if num_workers is not None and num_workers < each and has_room:
         return (
             f"Raise ``num_workers`` from {num_workers} to about {each}: the node has {count(cores, 'core')}.",

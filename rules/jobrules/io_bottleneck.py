@@ -10,7 +10,7 @@ import numpy as np
 
 from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.measures.core_use import CoreUse
+from jobrules.measures.core_use import SLOWED_GPU, CoreUse
 from jobrules.model import Inferred, Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
     from jobrules.model.claims import Claim, Claimed, Samples
+
+#: If some core waits in this part of the work or more, the waits may be shorter than a sample, and a GPU that is low is one
+#: that waits.
+ALWAYS_PART = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +58,10 @@ class IOBottleneck(BottleneckRule):
     patience: Amount = samples(1000, "samples before the first check")
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
-        """Evidence is a GPU that is idle in the same snapshot in which a core of its node waits for I/O."""
+        """Evidence is a GPU that is idle in the same snapshot in which a core of its node waits for I/O.
+
+        Where a core waits in nearly all snapshots, a GPU that is low is one that waits.
+        """
         del job
         return (
             Cause(
@@ -64,13 +71,14 @@ class IOBottleneck(BottleneckRule):
                 when="while the CPU waited for I/O",
                 claim=partial(_waiting, self),
                 finding=partial(self._found, result),
+                widened=True,
             ),
         )
 
     def _found(self, result: RuleResult, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
         return self.finding(
-            f"A GPU was idle while a CPU core waited for I/O in {seen} of snapshots",
+            f"A GPU was held up while a CPU core waited for I/O in {seen} of snapshots",
             *moments(claimed, result),
             Inferred("simultaneous samples"),
             devices=claimed.devices,
@@ -90,16 +98,16 @@ class IOBottleneck(BottleneckRule):
 
 
 def _waiting(rule: IOBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
-    """Claim the moments in which a GPU is idle while a core waits for I/O."""
+    """Claim the moments in which a GPU is idle while a core waits for I/O; or low, if some core always waits."""
     del weight_us
     use = CoreUse.of(part, panel, Metric.IO_WAIT, rule.io_threshold)
     if use is None:
         return None
 
-    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
-        return [
-            np.where((use.above[gpu.rows] > 0) & (gpu.values < rule.gpu_threshold), gpu.left_us, 0.0)
-            for gpu in gpus
-        ]
+    def of_gpu(gpu: Samples) -> FloatArray:
+        waiting = use.above[gpu.rows] > 0
+        always = np.count_nonzero(waiting & gpu.in_work) >= ALWAYS_PART * np.count_nonzero(gpu.in_work)
+        below = SLOWED_GPU if always else rule.gpu_threshold
+        return np.where(waiting & (gpu.values < below), gpu.left_us, 0.0)
 
-    return claim
+    return lambda gpus: [of_gpu(gpu) for gpu in gpus]

@@ -11,8 +11,10 @@ from msgspec import Struct
 
 from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.measures.minutes import Windows
+from jobrules.measures.stopped import STOPPED_US, Stretch, in_stretches, stretches
 from jobrules.measures.work import Work, use_in_work
 from jobrules.model import (
+    ByNode,
     DeviceStatus,
     Finding,
     HowMuch,
@@ -22,18 +24,17 @@ from jobrules.model import (
     Reason,
     ReasonKind,
     RuleResult,
-    Severity,
     Status,
 )
 from jobrules.model.claims import Cause, Precedence, moments
-from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples, severity_of
-from jobrules.text import count, escape_name
+from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples
+from jobrules.text import clock, count, escape_name
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel
+    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Panel
     from jobrules.model.claims import Claim, Claimed, Samples
 
 #: Bins of 2 %: 0, 2, …, 100, the last one closed.
@@ -45,8 +46,10 @@ MIN_IN_LOOP = 9 * BINS
 MAX_NODES = 1000
 #: Distance of two histograms that share no bin.
 MAX_DISTANCE = float(np.sqrt(np.log(2)))
-#: Nodes that the evidence describes.
-_MAX_NAMED = 4
+IDLE_END_ADVICE = (
+    "Look at the logs of the processes on these GPUs around that time: they may have crashed, hung, or run out of data.",
+    "Otherwise give every rank equal data.",
+)
 #: Reasons of a GPU that has enough samples.
 ALONE = Reason(kind=ReasonKind.NOT_APPLICABLE, what="every node has 1 GPU")
 NO_SECOND = Reason(kind=ReasonKind.NOT_APPLICABLE, what="the node has 1 GPU")
@@ -114,10 +117,9 @@ class LoadBalancing(Rule):
             largest = f"largest distance {worst.distance:.2f} (threshold {self.threshold:g})"
             headline = f"GPU utilization is similar within each node: {largest}{limit}"
             return self.passed(headline, **facts)
-        finding = self._finding(nodes, worst)
         windows = np.concatenate([node.violating for node in nodes])
         return self.triggered(
-            finding,
+            _headline(worst, self.threshold),
             triggered=facts["violating"],
             violations=facts["violating"],
             first_us=grid.begin_us(windows.min()),
@@ -126,17 +128,26 @@ class LoadBalancing(Rule):
         )
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
-        """The difference to the most used GPU of the job, as far as no other cause explains it."""
+        """Idle GPUs before or after others, and the difference to the most used GPU as far as nothing else explains it."""
         work = Work.of(job)
         if work is None:
             return ()
         used = [gpu for gpu in job.gathered(use_in_work, work) if gpu.worked]
+        idle = stretches(job, work)
+        of_part = {one.name for one in idle}
         # What was measured for a part only may be the busy part.
-        known = [gpu for gpu in used if 2 * gpu.measured_us >= max(one.measured_us for one in used)]
-        means = sorted((gpu.mean, f"{gpu.node} {gpu.device}") for gpu in known)
+        longest_us = max((gpu.measured_us for gpu in used), default=0.0)
+        known = [gpu for gpu in used if 2 * gpu.measured_us >= longest_us]
+        means = sorted((gpu.mean, f"{gpu.node} {gpu.device}") for gpu in known if gpu.name not in of_part)
+        found = [
+            self._idle_cause(result, key, chosen, len(used))
+            for key, at_end in (("gpu-late", False), ("gpu-stopped", True))
+            if (chosen := [one for one in idle if one.at_end is at_end])
+        ]
         if len(means) < 2:
-            return ()
+            return found
         return (
+            *found,
             Cause(
                 key="load-balancing",
                 precedence=Precedence.UNEVEN_LOAD,
@@ -145,6 +156,43 @@ class LoadBalancing(Rule):
                 claim=partial(_below, means[-1][0]),
                 finding=partial(self._uneven, result, means[0], means[-1]),
             ),
+        )
+
+    def _idle_cause(self, result: RuleResult, key: str, idle: Sequence[Stretch], gpus: int) -> Cause:
+        """GPUs of so many that were used, which are idle at one end of the work."""
+        by_node = ByNode[list[Stretch]]()
+        for one in idle:
+            by_node.setdefault(one.node, []).append(one)
+        when = "after GPUs stopped" if idle[0].at_end else "before GPUs began"
+        return Cause(
+            key=key,
+            precedence=Precedence.NEVER_USED,
+            label=f"Lost: {when}",
+            when=f"{when}, while others worked",
+            claim=partial(in_stretches, by_node),
+            finding=partial(self._idle_end, result, key, idle, gpus),
+        )
+
+    def _idle_end(
+        self, result: RuleResult, key: str, idle: Sequence[Stretch], gpus: int, claimed: Claimed
+    ) -> Finding:
+        at_end, rest = idle[0].at_end, gpus - len(idle)
+        times_us = sorted(one.start_us if at_end else one.end_us for one in idle)
+        nodes = {escape_name(one.node) for one in idle}
+        who = escape_name(f"{idle[0].node} {idle[0].device}")
+        if len(idle) > 1:
+            who = f"{count(len(idle), 'GPU')} of {nodes.pop() if len(nodes) == 1 else count(len(nodes), 'node')}"
+        others = "the other GPU" if rest == 1 else f"the other {count(rest, 'GPU')}"
+        at = "at" if times_us[-1] - times_us[0] < STOPPED_US else "one by one, the first at"
+        moment = clock(times_us[0])
+        return self.finding(
+            f"{who} stopped {at} {moment}; {others} worked on"
+            if at_end
+            else f"{who} did not work until {moment}; {others} did",
+            *moments(claimed, result, claimed.names),
+            key=key,
+            advice=IDLE_END_ADVICE,
+            devices=claimed.devices,
         )
 
     def _uneven(
@@ -209,46 +257,13 @@ class LoadBalancing(Rule):
             violating=windows[violating],
         )
 
-    def _finding(self, nodes: Sequence[_Node], worst: _Pair) -> Finding:
-        over = {
-            name
-            for node in nodes
-            for pair in node.pairs
-            if pair.distance > self.threshold
-            for name in (pair.one, pair.other)
-        }
-        # If nothing differs at the end, the finding is about the GPUs that differed for a time.
-        named = over or {name for node in nodes for name in node.violated}
-        means: list[Fact] = []
-        lost = 0.0
-        for node in nodes:
-            used = {i: float(node.mean[i]) for i, name in enumerate(node.names) if name in named}
-            if not used:
-                continue
-            most, least = max(used, key=used.__getitem__), min(used, key=used.__getitem__)
-            lost += sum(used[most] - mean for mean in used.values()) / 100
-            means += [
-                HowMuch(what, used[i], "%", of=f"{node.name} {node.devices[i]}")
-                for what, i in (("Highest mean utilization", most), ("Lowest mean utilization", least))
-            ]
-        # The cost of the difference: time in which GPUs were utilized less than the busiest named GPU of their node, as a
-        # share of the time of all GPUs. The distance does not say that: 0.83 is also the one of 49% and 51%.
-        part = lost / sum(len(node.names) for node in nodes)
-        bases = {node.basis for node in nodes}
-        basis = bases.pop() if len(bases) == 1 else "training loop of nodes with steps"
-        pair = escape_name(f"{worst.node} {worst.one_device} and {worst.other_device}")
-        distances = f"distance {worst.distance:.2f}, means {in_percent(worst.mean)} and {in_percent(worst.other_mean)}"
-        return self.finding(
-            f"Utilization of {pair} differs: {distances}"
-            if over
-            else "GPU utilization differed for a time, not at the end",
-            *means[: 2 * _MAX_NAMED],
-            Note(f"Means are of the {basis}"),
-            severity=severity_of(part) if over else Severity.INFO,
-            devices=tuple(name for node in nodes for name in node.names if name in named),
-            share=part,
-            share_of="of GPU time" if basis == "whole job" else "of GPU time in the training loop",
-        )
+
+def _headline(worst: _Pair, threshold: float) -> str:
+    if worst.distance <= threshold:
+        return "GPU utilization differed for a time, not at the end"
+    pair = escape_name(f"{worst.node} {worst.one_device} and {worst.other_device}")
+    means = f"means {in_percent(worst.mean)} and {in_percent(worst.other_mean)}"
+    return f"Utilization of {pair} differs: distance {worst.distance:.2f}, {means}"
 
 
 def binned(panel: Panel, loop: tuple[int, int] | None) -> tuple[BoolArray, IntArray]:
@@ -271,14 +286,6 @@ class _Pair(Struct, frozen=True, kw_only=True):
     other_mean: float
     distance: float
 
-    @property
-    def one(self) -> str:
-        return f"{self.node}/{self.one_device}"
-
-    @property
-    def other(self) -> str:
-        return f"{self.node}/{self.other_device}"
-
 
 class _Node(Struct, frozen=True, kw_only=True, eq=False):
     name: str
@@ -300,11 +307,6 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f"{self.name}/{device}" for device in self.devices)
-
-    @property
-    def violated(self) -> list[str]:
-        """GPUs of a pair that violated in any window."""
-        return [name for name, n in zip(self.names, self.hits.sum(axis=1).tolist(), strict=True) if n]
 
     @property
     def distances(self) -> dict[str, dict[str, float]]:

@@ -10,6 +10,7 @@ import numpy as np
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Windows, trailing_below, trailing_quantiles
 from jobrules.measures.quartiles import quartiles
+from jobrules.measures.work_span import worked
 from jobrules.model import Metric
 from jobrules.rule import Amount, Role, Rule, in_samples, percent, reason_few_samples, samples
 from jobrules.text import count, number
@@ -91,7 +92,7 @@ class LowGPUUtilization(Rule):
                 swings = ~low & trailing_below(values, ends, window, 0.05, self.threshold_p5)
                 hit = np.flatnonzero(low | swings)
                 kinds = {"low": int(low.sum()), "fluctuating": int(swings.sum())}
-                unused = bool(values.max() <= 0)
+                unused = not worked(values)
                 details: dict[str, Any] = {}
                 if len(hit):
                     last = hit[-1]

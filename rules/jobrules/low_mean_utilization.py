@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
+from jobrules.measures.work_span import worked
 from jobrules.model import SECOND_US, HowMuch, Measure, Metric, Note, Severity
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
 from jobrules.text import count
@@ -99,7 +100,7 @@ class LowMeanUtilization(Rule):
 class _GPU(Struct, frozen=True, kw_only=True):
     #: ``node/device``.
     name: str
-    #: True if any sample is above 0%.
+    #: False if it was never used.
     worked: bool
     measured_us: float
     #: A sample of u percent that represents t microseconds uses t * u/100.
@@ -113,7 +114,7 @@ def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
             weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
             yield _GPU(
                 name=f"{panel.node}/{device}",
-                worked=bool(values.max() > 0),
+                worked=bool(worked(values)),
                 measured_us=float(weight_us.sum()),
                 used_us=float((weight_us * values).sum()) / 100,
             )

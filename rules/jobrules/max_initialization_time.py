@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jobrules.measures.minutes import WIDTH_US
 from jobrules.model import SECOND_US, HowMuch, Measure, When
-from jobrules.rule import NO_STEPS, Rule, minutes
+from jobrules.rule import NO_STEPS, Role, Rule, minutes
 from jobrules.text import duration
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class MaxInitializationTime(Rule):
 
     title: ClassVar[str] = "First training step comes late"
     section: ClassVar[str] = "summary"
+    role: ClassVar[Role] = Role.START_UP
     of_work: ClassVar[bool] = False
 
     threshold: float = minutes(20.0, "time to the first step")

@@ -242,7 +242,7 @@ def _peers(found: Sequence[_Clocked]) -> list[_Peers]:
     kind = np.empty(len(found), np.int64)
     kind[order] = np.append(0, np.cumsum(memory[order][1:] > _SAME_MEMORY * memory[order][:-1]))[: len(found)]
     clocks, own = np.array([gpu.clock for gpu in found]), np.arange(len(found))
-    theirs = [(kind == kind[i]) & (own != i) for i in own]
+    theirs = ((kind == kind[i]) & (own != i) for i in own)
     return [
         _Peers(
             clock=float(np.median(clocks[its])) if its.any() else math.nan,

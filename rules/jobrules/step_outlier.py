@@ -16,8 +16,9 @@ from jobrules.measures.framework_time import breakdown_of, summed, weights_by_la
 from jobrules.measures.intervals import union
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import series_of
+from jobrules.measures.sample_weights import around_us
 from jobrules.measures.value_counts import Counted
-from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Measure, Note, RuleResult, When, Where
+from jobrules.model import SECOND_US, ByNode, DeviceStatus, HowMuch, Measure, Note, RuleResult, When, Where
 from jobrules.model.claims import Cause, Precedence
 from jobrules.overall_framework_metrics import STEP
 from jobrules.rule import NO_STEPS, Role, Rule, reason_few_samples, severity_of, text
@@ -25,7 +26,7 @@ from jobrules.rule import number as parameter
 from jobrules.text import capitalized, count, escape_name, number, took
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from jobrules.measures.framework_time import Sums
     from jobrules.model import Fact, Finding, FloatArray, IntArray, Job, Panel, Steps
@@ -113,9 +114,9 @@ class StepOutlier(Rule):
             limit = f"threshold {number(self.n_outliers)}"
             headline = f"At most {count(most, 'outlier')} per rank and mode ({limit})"
             return self.passed("; ".join([headline, *limits]), **facts)
-        limits_us: dict[tuple[str, ...], int | None] = {
-            (one.node, one.rank, one.mode): one.limit_us for one in series
-        }
+        limits_us = ByNode[dict[tuple[str, ...], int | None]]()
+        for one in series:
+            limits_us.setdefault(one.node, {})[one.rank, one.mode] = one.limit_us
         facts["details"] |= breakdown_of(job.each(_at_outliers, limits_us), with_lifetimes=True)
         first_us = grid.begin_us(min(one.violation_windows[0] for one in violating))
         last_us = grid.begin_us(max(one.violation_windows[1] for one in violating))
@@ -124,23 +125,26 @@ class StepOutlier(Rule):
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What the GPUs of a node lost during the outlier steps of its ranks."""
-        del job
         if not result.findings:
             return ()
-        limits = {
-            (who, mode): block["threshold_s"]
-            for who, one in result.details.get("step_details", {}).items()
-            for mode, block in one.get("phases", {}).items()
-            if "threshold_s" in block
-        }
-        violating = frozenset(one.name for one in result.devices if one.violating)
+        nodes = frozenset(job.nodes)
+        limits = ByNode[dict[tuple[str, str], float]]()
+        for who, one in result.details["step_details"].items():
+            own = {
+                (who, mode): block["threshold_s"]
+                for mode, block in one["phases"].items()
+                if block.get("windows_in_violation")
+            }
+            # Names of nodes and ranks may both have hyphens.
+            for node in nodes.intersection(who[:at] for at, char in enumerate(who) if char == "-"):
+                limits.setdefault(node, {}).update(own)
         return (
             Cause(
                 key="step-outlier",
                 precedence=Precedence.SLOW_STEPS,
                 label="Lost: outlier steps",
                 when="in outlier steps",
-                claim=partial(_in_slow_steps, limits, violating),
+                claim=partial(_in_slow_steps, limits),
                 finding=partial(_slow_steps_found, result.findings[0]),
             ),
         )
@@ -206,9 +210,8 @@ class StepOutlier(Rule):
     ) -> Finding:
         out = [one for one in violating if one.count]
         excess_us = sum(one.excess_us for one in out)
-        loop_us = 0
-        for who in {one.who for one in violating}:
-            own = [one for one in every if one.who == who]
+        loop_us, ranks = 0, _by_rank(every)
+        for own in (ranks[who] for who in {one.who for one in violating}):
             loop_us += max(one.ended_us for one in own) - min(one.begun_us for one in own)
         part = excess_us / max(1, loop_us)
         checks, violations = sum(one.checks for one in violating), sum(one.violations for one in violating)
@@ -286,7 +289,7 @@ class _Series(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def name(self) -> str:
-        return _name(self.node, self.rank, self.mode)
+        return f"{self.node} rank {self.rank} {self.mode}"
 
     @property
     def answer(self) -> DeviceStatus:
@@ -364,13 +367,17 @@ def _histogram(times_us: Counted, limit_us: int | None) -> tuple[list[int], list
     return probs.tolist(), (edges / SECOND_US).tolist()
 
 
+def _by_rank(every: Sequence[_Series]) -> dict[tuple[str, str], list[_Series]]:
+    ranks: dict[tuple[str, str], list[_Series]] = {}
+    for one in every:
+        ranks.setdefault(one.who, []).append(one)
+    return ranks
+
+
 def _details(every: Sequence[_Series]) -> dict[str, Any]:
     """``step_details`` of the ranks with a checked series, and what is known of the others."""
-    workers: dict[tuple[str, str], list[_Series]] = {}
-    for one in every:
-        workers.setdefault(one.who, []).append(one)
     details: dict[str, Any] = {"step_details": {}}
-    for (node, worker), series in workers.items():
+    for (node, worker), series in _by_rank(every).items():
         longest = max(series, key=lambda one: one.steps)
         phases = {STEP + one.mode: one.block for one in series}
         if longest.checks:
@@ -380,22 +387,18 @@ def _details(every: Sequence[_Series]) -> dict[str, Any]:
     return details
 
 
-def _at_outliers(part: Job, limits: Mapping[tuple[str, ...], int | None]) -> Sums:
+def _at_outliers(part: Job, limits: ByNode[dict[tuple[str, ...], int | None]]) -> Sums:
     """Events at the outliers: of the same rank, or of the node if a lane has none."""
     steps = part.steps
     slow: dict[str, list[IntArray]] = {}
-    for names, rows in series_of(steps).items():
-        if (limit_us := limits.get(names)) is not None:
+    for (node, *names), rows in series_of(steps).items():
+        if (limit_us := limits.get(node, {}).get((*names,))) is not None:
             mine = rows[steps.end_us[rows] - steps.start_us[rows] > limit_us]
-            for worker in {"", names[1]}:
+            for worker in {"", names[0]}:
                 slow.setdefault(worker, []).append(mine)
     every = {worker: np.concatenate(several) for worker, several in slow.items()}
     moments = {worker: union(steps.start_us[rows], steps.end_us[rows]) for worker, rows in every.items()}
     return summed(part.events, weights_by_lane(part.events, lambda lane: moments.get(lane.rank)))
-
-
-def _name(node: str, rank: str, mode: str) -> str:
-    return f"{node} rank {rank} {mode}"
 
 
 def _slow_steps_found(finding: Finding, claimed: Claimed) -> Finding:
@@ -406,18 +409,14 @@ def _slow_steps_found(finding: Finding, claimed: Claimed) -> Finding:
 
 
 def _in_slow_steps(
-    limits: Mapping[tuple[str, str], float],
-    violating: frozenset[str],
-    part: Job,
-    panel: Panel,
-    weight_us: FloatArray,
+    limits: ByNode[dict[tuple[str, str], float]], part: Job, panel: Panel, weight_us: FloatArray
 ) -> Claim | None:
     """Claim the lost time in outlier steps of the series that violate, as far as these take longer than the median."""
     steps, slow = part.steps, []
     extra_us: dict[str, float] = {}
     for (node, rank, mode), rows in series_of(steps).items():
-        limit_s = limits.get((f"{node}-{rank}", STEP + mode))
-        if limit_s is None or _name(node, rank, mode) not in violating:
+        limit_s = limits.get(node, {}).get((f"{node}-{rank}", STEP + mode))
+        if limit_s is None:
             continue
         lasted_us = steps.duration_us[rows]
         over = lasted_us > limit_s * SECOND_US
@@ -427,8 +426,8 @@ def _in_slow_steps(
         return None
     rows = np.concatenate(slow)
     times = union(steps.start_us[rows], steps.end_us[rows])
-    covered = times.overlap_us(panel.time_us, panel.time_us + weight_us.astype(np.int64))
-    inside = covered / np.maximum(weight_us, 1.0)
+    covered = times.overlap_us(*around_us(panel.time_us, weight_us))
+    inside = np.minimum(1.0, covered / np.maximum(weight_us, 1.0))
     longer_us = sum(extra_us.values()) / len(extra_us)
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:

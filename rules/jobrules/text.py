@@ -86,6 +86,11 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:,.{digits}f}" + (NBSP + unit if unit else "")
 
 
+def times(n: int) -> str:
+    """``once``, ``12 times``."""
+    return "once" if n == 1 else count(n, "time")
+
+
 def some_of(n: int, whole: int, one: str) -> str:
     """``1 GPU``, ``both GPUs``, ``all 8 GPUs``, ``3 of 8 GPUs``."""
     if n < whole:

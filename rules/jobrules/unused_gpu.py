@@ -12,11 +12,11 @@ from msgspec import Struct
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work, use_in_work
-from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
-from jobrules.text import count, share
+from jobrules.text import capitalized, count, share, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ class UnusedGPU(Rule):
         * Otherwise use a machine with fewer GPUs.
 
     Details
-        A GPU whose samples are all 0% was never used. GPUs without samples of utilization, such as parts of a divided
+        A GPU without a sample of 10% and with at most four above 1% was never used. GPUs without samples of utilization, such as parts of a divided
         GPU (MIG), are not evaluated: not recorded is not 0.
     """
 
@@ -67,8 +67,8 @@ class UnusedGPU(Rule):
             longest = max(gpu.measured_us for gpu in gpus)
             return self.not_evaluated(reason_short(longest, self.patience))
         idle = [gpu for gpu in judged if 100 * gpu.part < self.threshold]
-        never = [gpu for gpu in idle if not gpu.highest]
-        almost = sorted((gpu for gpu in idle if gpu.highest), key=lambda gpu: gpu.part)
+        never = [gpu for gpu in idle if not gpu.worked]
+        almost = sorted((gpu for gpu in idle if gpu.worked), key=lambda gpu: gpu.part)
         names = {gpu.name for gpu in idle}
         facts: dict[str, Any] = {
             "evaluated": len(judged),
@@ -122,22 +122,27 @@ class UnusedGPU(Rule):
                 label="Lost: GPUs almost unused",
                 when="on almost unused GPUs",
                 claim=partial(_almost_unused, self.threshold),
-                finding=partial(self._almost, result),
+                finding=partial(self._almost, result, job.gpu_count + job.gpus_unknown),
             ),
         )
 
-    def _almost(self, result: RuleResult, claimed: Claimed) -> Finding:
-        title = f"{count(len(claimed.devices), 'GPU')} almost unused during the work (active less than {self.threshold:g}% of it)"
-        return self.finding(title, *moments(claimed, result), devices=claimed.devices)
+    def _almost(self, result: RuleResult, gpus: int, claimed: Claimed) -> Finding:
+        active = f"active less than {self.threshold:g}% of it"
+        return self.finding(
+            f"{_which(len(claimed.devices), gpus)} almost unused during the work ({active})",
+            *moments(claimed, result, claimed.names),
+            devices=claimed.devices,
+        )
 
 
 def never_used(n: int, gpus: int) -> str:
-    """``2 of 8 GPUs were never used``; ``The GPU was never used`` if there is only one."""
+    """``2 of 8 GPUs were never used``, ``All 8 GPUs were never used``; ``The GPU was never used`` if there is only one."""
     return f"{_which(n, gpus)} never used"
 
 
 def _which(n: int, gpus: int) -> str:
-    return "The GPU was" if gpus == 1 else f"{n} of {count(gpus, 'GPU')} {'was' if n == 1 else 'were'}"
+    who = "The GPU" if gpus == 1 else capitalized(some_of(n, gpus, "GPU"))
+    return f"{who} {'was' if n == 1 else 'were'}"
 
 
 class _GPU(Struct, frozen=True, kw_only=True):
@@ -148,14 +153,11 @@ class _GPU(Struct, frozen=True, kw_only=True):
     part: float
     #: Highest sample in percent.
     highest: float
+    worked: bool
 
     @property
     def name(self) -> str:
         return f"{self.node}/{self.device}"
-
-    @property
-    def label(self) -> str:
-        return f"{self.node} {self.device}"
 
 
 def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
@@ -171,6 +173,7 @@ def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
                 measured_us=measured_us,
                 part=active_us / max(1.0, measured_us),
                 highest=float(values.max()),
+                worked=bool(worked(values)),
             )
 
 

@@ -107,7 +107,7 @@ def test_a_short_job_was_not_evaluated(tmp_path: Path) -> None:
     assert reasons["CPUBottleneck"] == "1,001 samples needed, 260 recorded"
     assert reasons["MaxInitializationTime"] == "steps were not recorded"
     assert [(f.key, f.share) for f in report.verdict.findings] == [("gpu-never-used", 1)]
-    assert "No GPU worked in the" in report.verdict.findings[0].title
+    assert "The job ended before any GPU worked" in report.verdict.findings[0].title
 
 
 def test_loaders_in_the_training_process_are_the_cause(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ class Run:
         self.length_s = 60 * float(np.exp(rng.uniform(np.log(self.times.shortest), np.log(90))))
         self.interval_s = float(rng.choice((0.1, 0.5, 1.0) if self.length_s < 1800 else (0.5, 1.0)))
         self.n = int(self.length_s / self.interval_s)
+        #: Part of the interval by which samples begin before the snapshots in which the job is made.
+        self.early = np.float32(rng.uniform(0, 1))
         begin = int(self.n * rng.uniform(*self.times.start_up))
         end = int(self.n * (1 - rng.uniform(*self.times.wind_down)))
         self.work = np.zeros(self.n, np.bool_)
@@ -195,6 +197,11 @@ class Run:
         self.fill(slice(0, preparing), before, self.rng.choice((50, 98)))
         self.fill(slice(0, 1), after, self.rng.choice((10, 97)))
 
+    def sampled(self, values: Floats) -> Floats:
+        """Samples that begin within a snapshot, so that what begins and ends with one is seen in parts of two."""
+        before = np.concatenate([values[..., :1], values[..., :-1]], axis=-1)
+        return ((1 - self.early) * values + self.early * before).astype(np.float32)
+
     def _waiting(self, rows: Rows) -> Floats:
         """(nodes, gpus, rows) use of idle GPUs: rarely a sample of 1 to 3%."""
         return np.minimum(self.noisy(-6.0, 3.0, self.shape.gpus)[..., rows], 3)
@@ -203,7 +210,7 @@ class Run:
 
     def episodes(self, share: tuple[float, float], seconds: tuple[float, float]) -> Rows:
         """(n,) moments in the loop that come and go, together a share of it."""
-        length = max(8, self.rng.uniform(*seconds) / self.interval_s)
+        length = max(2, self.rng.uniform(*seconds) / self.interval_s)
         part = self.rng.uniform(*share)
         count = int(self.n * part / length * 1.2) + 4
         lengths = np.empty(2 * count)
@@ -281,7 +288,7 @@ class Run:
 
 def cpu_bottleneck(run: Run, share: tuple[float, float] = (0.3, 0.55)) -> None:
     """GPUs wait while most cores prepare the next batches."""
-    rows = run.episodes(share, (3, 15))
+    rows = run.episodes(share, (1.5, 15))
     cores = slice(0, int(np.ceil(run.shape.cores * run.rng.uniform(0.6, 1))))
     run.fill(cores, run.work, run.rng.uniform(30, 75), 6)
     run.fill(cores, rows, 97.5, 1.5)
@@ -292,7 +299,7 @@ def cpu_bottleneck(run: Run, share: tuple[float, float] = (0.3, 0.55)) -> None:
 
 def one_core(run: Run) -> None:
     """GPUs wait for one process of each node that does something alone, now on one core, now on another."""
-    rows = run.episodes((0.25, 0.55), (4, 20))
+    rows = run.episodes((0.25, 0.55), (1.5, 20))
     stay = int(run.rng.uniform(60, 300) / run.interval_s)
     run.fill(slice(0, run.shape.processes), run.work, run.rng.uniform(20, 60))
     for first in range(0, run.n, stay):
@@ -310,7 +317,7 @@ def one_core(run: Run) -> None:
 
 def io_bottleneck(run: Run) -> None:
     """GPUs wait while cores wait for a disk; some samplers count that as use of the core."""
-    rows = run.episodes((0.3, 0.55), (3, 15))
+    rows = run.episodes((0.3, 0.55), (1.5, 15))
     waiting = max(1, int(run.shape.cores * run.rng.uniform(0.2, 0.9)))
     counted = run.rng.random() < 0.5
     there = np.flatnonzero(rows)
@@ -412,12 +419,12 @@ def never_used(run: Run) -> None:
 
 
 def leave_unused(run: Run, share: tuple[float, float]) -> None:
-    """Keep some of the GPUs at 0%."""
+    """Keep some of the GPUs at 0%, but for the glances of a framework."""
     count = max(1, int(run.all_gpus * run.rng.uniform(*share)))
     unused = np.zeros(run.all_gpus, np.bool_)
     unused[run.rng.choice(run.all_gpus, count, replace=False)] = True
     rows = np.broadcast_to(unused.reshape(run.gpu.shape[:2])[..., None], run.gpu.shape)
-    run.gpu[rows] = 0
+    run.gpu[rows] = run.rng.random(int(rows.sum())) < run.rng.uniform(0, 0.05)
     run.lose("never-used", rows)
 
 
@@ -557,12 +564,14 @@ def made(cause: str, shape: Shape, seed: int) -> MadeJob:
 def finished(run: Run, cause: str, seed: int) -> MadeJob:
     """The job as its sensors and profilers saw it, some from later on than others."""
     seen_from = late_sensors(run)
+    run.gpu, run.cpu, run.io_wait = map(run.sampled, (run.gpu, run.cpu, run.io_wait))
     seen = np.ones(run.gpu.shape, np.bool_)
     for (metric, device), row in seen_from.items():
         if metric is Metric.GPU_UTILIZATION:
             seen[:, slice(None) if device is None else device, :row] = False
     losses, left = [], seen.copy()
     for name, taken, lost in sorted(run.losses, key=lambda one: (*FIRST, one[0]).index(one[0])):
+        taken, lost = run.sampled(taken), run.sampled(lost)  # noqa: PLW2901
         mine = left & (lost > 0)
         left &= ~mine
         moments = np.flatnonzero(mine.any(axis=(0, 1)))
@@ -619,7 +628,9 @@ def _panels(run: Run, gpu: Floats, seen_from: dict[tuple[Metric, int | None], in
     found = []
     for node in range(run.shape.nodes):
         jitter_s = np.clip(run.rng.normal(0, 0.001, run.n), -0.005, 0.005)
-        at_s = (np.arange(run.n) + run.rng.uniform(0.1, 0.9)) * run.interval_s + jitter_s
+        # Most samplers say when a sample ended, some when it began.
+        stamped = run.rng.random() < 0.7
+        at_s = (np.arange(run.n) - float(run.early) + stamped) * run.interval_s + jitter_s
         time_us = START_US + (at_s * SECOND_US).astype(np.int64)
         for metric, values in metrics.items():
             table, first = values[node].astype(np.float64), 0

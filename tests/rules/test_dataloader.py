@@ -19,9 +19,7 @@ from jobrules.model import (
     Loader,
     Metric,
     Panel,
-    Severity,
     Status,
-    in_words,
 )
 from tests.copies import replace
 from tests.jobs import START_US, make_events, make_job, make_panel
@@ -193,24 +191,11 @@ def test_two_processes_for_eight_cores_are_too_few() -> None:
         1,
         61,
     )
-    (finding,) = result.findings
-    assert finding.title == "2\u00a0loader processes for 8\u00a0cores: too few"
-    assert "Batch fetch, p50: 0.1\u00a0s. Batch fetch, p95: 0.1\u00a0s." in in_words(finding.evidence)
-    assert "pin_memory=False" in in_words(finding.evidence)
-    assert " ".join(finding.advice).startswith("Raise ``num_workers`` to about 8: the node has 8\u00a0cores.")
-    assert finding.severity is Severity.WARNING
+    assert result.headline == "2\u00a0loader processes for 8\u00a0cores: too few"
     details = result.details
     assert (details["cores"], details["dataloaders"], details["num_workers"]) == (8, 2, 2)
     assert details["pin_memory"] is False
     assert "prefetch" not in details
-
-
-def test_pinned_memory_is_no_matter_without_gpus() -> None:
-    rows = [fetch(i, i + 0.1) for i in range(20)]
-
-    result = Dataloader().check(job_of(events_of(rows, [loader(2, pin_memory=False)]), 8))
-
-    assert "pin_memory" not in in_words(result.findings[0].evidence)
 
 
 def test_too_many_and_adequate() -> None:
@@ -229,7 +214,8 @@ def test_too_many_and_adequate() -> None:
         Status.PASSED,
         "3\u00a0loader processes for 4\u00a0cores: within 70 to 200% of the cores",
     )
-    assert check(0) == (Status.TRIGGERED, "1\u00a0loader process for 4\u00a0cores: too few")
+    itself = "1\u00a0training process loads its batches itself, without a loader process"
+    assert check(0) == (Status.TRIGGERED, itself)
 
 
 def test_loaders_of_several_training_processes_add_up() -> None:
@@ -355,7 +341,6 @@ def test_the_worst_node_is_reported_and_every_node_listed() -> None:
         Status.NOT_EVALUATED,
     ]
     assert (result.evaluated, result.violating, result.violations) == (3, 2, 1)
-    assert "1\u00a0other node outside the thresholds" in in_words(result.findings[0].evidence)
 
 
 def pipeline(threads: list[int], *, names: tuple[str, ...] = ("dataset::GetNext",)) -> Events:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jobrules import LowGPUUtilization, LowMeanUtilization, UnusedGPU
-from jobrules.model import SECOND_US, Job, Metric, Severity, Status
+from jobrules.model import SECOND_US, Job, Metric, Severity, Status, in_words
 from jobrules.verdict.findings import Verdict
 from tests import verdicts
 from tests.jobs import START_US, make_job, make_panel
@@ -67,7 +67,7 @@ def test_gpus_that_never_worked_are_reported_once_under_the_name_of_the_rule() -
 
     assert (finding.key, finding.title) == (
         "gpu-never-used",
-        "1 of 2\u00a0GPUs was never used (no sample above 0%)",
+        "1 of 2\u00a0GPUs was never used (no sample above 1%)",
     )
     assert finding.rules == ("UnusedGPU", "LowGPUUtilization")
     assert finding.devices == ("algo-1/gpu1",)
@@ -84,7 +84,8 @@ def test_a_gpu_that_hardly_worked_is_one_finding_with_low_use() -> None:
     gpu = np.column_stack((np.full(1000, 95.0), busy_for(0.04)))
     (finding,) = verdict_of(make_job(gpu=gpu, interval_s=2)).findings
 
-    assert finding.title.startswith("1\u00a0GPU almost unused during the work")
+    assert finding.title.startswith("1 of 2\u00a0GPUs was almost unused during the work")
+    assert in_words(finding.evidence).startswith("algo-1 gpu1, ")
     assert finding.rules == ("UnusedGPU", "LowGPUUtilization")
     assert finding.severity is Severity.CRITICAL
     assert finding.share_of == "of GPU time"

@@ -13,27 +13,30 @@ import numpy as np
 
 from jobreport.debugger_report.causes import (
     MAYBE_START,
+    inferred,
     never_used,
-    of_bottlenecks,
     uneven_load,
 )
 from jobreport.debugger_report.findings import gpus_of
 from jobreport.debugger_report.histograms import histograms_of
 from jobreport.debugger_report.ledger import Ledger
-from jobreport.readers.debugger_results.loop import loop_facts
-from jobrules.cpu_bottleneck import CPUBottleneck
+from jobreport.readers.debugger_results.loop import loop_facts, training_steps
+from jobrules.batch_size import MAX_CLAIMED, MAX_IDLE, BatchSize
+from jobrules.cpu_bottleneck import CPUBottleneck, saturated_cores
 from jobrules.dataloader import Dataloader
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import CROWDED_PART
+from jobrules.measures.data_waits import SAME_PART
 from jobrules.measures.work import Work
-from jobrules.model import JobInMemory
+from jobrules.model import SECOND_US, JobInMemory, Note
+from jobrules.model.loop_facts import RELEVANT_PART
 from jobrules.rule import Rule
-from jobrules.text import share
+from jobrules.text import duration, share, took
 from jobrules.verdict.edges import edges
-from jobrules.verdict.findings import loop_notes
+from jobrules.verdict.findings import IDLE_STEPS, LONG_STEPS, STEPS_HOLD, loop_notes
 from jobrules.verdict.story import Account
 
 _R = TypeVar("_R", bound=Rule)
@@ -42,15 +45,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobreport.debugger_report.histograms import Histogram
-    from jobreport.readers.debugger_results.details import GPU
+    from jobreport.readers.debugger_results.details import GPU, Usage
     from jobreport.readers.debugger_results.rule_results import RuleResults
-    from jobrules.model import LoopFacts, RuleResult
+    from jobrules.model import Fact, LoopFacts, RuleResult
+    from jobrules.model.claims import Cause
     from jobrules.verdict.story import Checks
 
 #: What rules on samples are asked about here needs none.
 _NO_JOB = JobInMemory(name="")
-#: Steps that take this much of the time with GPUs below this percentage hold the fetches inside.
-STEPS_PART, STEPS_IDLE = 0.8, 0.1
+#: Entries of CPUBottleneck are of idle GPUs only.
+_ONLY_IDLE = "Whether a core was saturated while GPUs were active, too, is not recorded, so the amount is an upper bound"
+#: If the mean of the steps is this many times their median, the longer half takes at least three quarters of the time.
+LONG_MEAN = 2.0
 
 
 def account_of(results: RuleResults, checks: Checks) -> Account | None:
@@ -65,13 +71,19 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
     ledger = Ledger(clocks, work, histograms)
     first_step = _chosen(checks, MaxInitializationTime)
     never, *started_and_ended = edges(_NO_JOB, work, first_step[1] if first_step else None)
-    ledger.take(never_used(never, histograms, clocks, work), ledger.of_unused)
-    for cause in started_and_ended:
-        ledger.take(cause, ledger.outside_of_work(cause.key))
+    unknown = gpus_of(results) - histograms.keys()
+    ledger.take(never_used(never, histograms, len(unknown), clocks, work), ledger.of_unused)
     if work:
+        ends = "first and last step" if work.steps_us else "the longest time without a bottleneck"
+        for cause in started_and_ended:
+            ledger.take(inferred(cause, ends), ledger.outside_of_work(cause.key))
         _take_io(ledger, results, checks, work)
-        _take_cpu_and_loading(ledger, results, facts, checks, work)
+        _take_cpu(ledger, results, facts, checks, work)
+        _take_loading(ledger, facts, checks, work)
+        _take_few_cores(ledger, results, facts, checks, work)
         _take_differences(ledger, checks)
+        _take_small_batches(ledger, results, checks)
+    saturated = ledger.snapshots_left(results.bottlenecks["CPUBottleneck"])
     return Account(
         checks=checks,
         work=work,
@@ -79,14 +91,9 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
         causes=tuple(ledger.causes),
         nodes=ledger.nodes(),
         owners=ledger.owners,
-        recorded={
-            "CPU utilization": any(results.usage.get("CPU", {}).values()),
-            "I/O wait": any(results.usage.get("I/O", {}).values()),
-            "steps": facts is not None and facts.outside is not None,
-            "data loading": facts is not None and facts.fetch_s is not None,
-        },
-        unknown_gpus=len(gpus_of(results) - histograms.keys()),
-        notes=_notes(results, facts, work, ledger),
+        recorded=_recorded(results, facts, saturated),
+        unknown_gpus=len(unknown),
+        notes=_notes(results, facts, ledger, saturated),
     )
 
 
@@ -95,55 +102,152 @@ def _chosen(checks: Checks, kind: type[_R]) -> tuple[_R, RuleResult] | None:
     return next(((rule, result) for rule, result in checks if isinstance(rule, kind)), None)
 
 
+def _start_unknown(work: Work | None) -> tuple[str, ...]:
+    return (MAYBE_START,) if work and work.whole and not work.steps_us else ()
+
+
+def _of_bottlenecks(cause: Cause, rule: Rule, work: Work, *facts: Fact) -> Cause:
+    """A cause that is seen in the entries of a rule."""
+    return inferred(cause, f"entries of {rule.name}", *facts, *map(Note, _start_unknown(work)))
+
+
 def _take_io(ledger: Ledger, results: RuleResults, checks: Checks, work: Work) -> None:
     if chosen := _chosen(checks, IOBottleneck):
         rule, result = chosen
         (waiting,) = rule.causes(_NO_JOB, result)
-        ledger.take_snapshots(of_bottlenecks(waiting, work), results.bottlenecks[rule.name], 1, rule)
+        cause = _of_bottlenecks(waiting, rule, work)
+        ledger.take_snapshots(cause, results.bottlenecks[rule.name], 1, rule)
 
 
-def _take_cpu_and_loading(
+def _take_cpu(
     ledger: Ledger, results: RuleResults, facts: LoopFacts | None, checks: Checks, work: Work
 ) -> None:
-    """A saturated CPU; then fewer saturated cores, which belong to data loading where there is evidence of it."""
+    """A saturated CPU: half of a known number of cores."""
     cores = (facts.cores if facts else None) or 0
-    cpu, loader = _chosen(checks, CPUBottleneck), _chosen(checks, Dataloader)
-    found = results.bottlenecks["CPUBottleneck"]
-    crowded, single = cpu[0].causes(_NO_JOB, cpu[1]) if cpu else (None, None)
-    if cpu and crowded and cores:
-        ledger.take_snapshots(of_bottlenecks(crowded, work), found, CROWDED_PART * cores, cpu[0])
-    if loader and facts and facts.waited:
-        nodes = [node for node, _ in ledger.gpus]
-        cause = loader[0].waiting_in_loop(facts, cores, max(map(nodes.count, nodes)))
-        ledger.take(cause, ledger.not_yet(facts.waited * work.length_us), loader[0])
-    elif cpu and single:
-        ledger.take_snapshots(of_bottlenecks(single, work, cores_known=bool(cores)), found, 1, cpu[0])
+    if cores and (chosen := _chosen(checks, CPUBottleneck)):
+        rule, result = chosen
+        found = results.bottlenecks[rule.name]
+        crowded, _ = rule.causes(_NO_JOB, result)
+        in_work = (found.time_us >= work.begin_us) & (found.time_us <= work.end_us)
+        cause = _of_bottlenecks(crowded, rule, work, *saturated_cores(found.cores[in_work].tolist(), cores))
+        ledger.take_snapshots(cause, found, CROWDED_PART * cores, rule)
+
+
+def _take_loading(ledger: Ledger, facts: LoopFacts | None, checks: Checks, work: Work) -> None:
+    """The time in which training waited for data: of the work, or of the part that has steps unless the rest looks the
+    same.
+    """
+    loader = _chosen(checks, Dataloader)
+    if not (loader and facts and facts.waited):
+        return
+    nodes = [node for node, _ in ledger.gpus]
+    cause = loader[0].waiting_in_loop(facts, facts.cores or 0, max(map(nodes.count, nodes)))
+    length_us = work.length_us
+    if facts.steps_us and not work.steps_us:
+        recorded_us = facts.steps_us[1] - facts.steps_us[0]
+        lost = max((1 - ledger.in_work(gpu).used for gpu in ledger.used), default=0.0)
+        if abs(lost - facts.waited) > SAME_PART * facts.waited:
+            length_us = recorded_us
+        cause = inferred(
+            cause,
+            "Dataloader",
+            Note(f"Steps were recorded for {duration(recorded_us)} of {duration(work.length_us)}"),
+        )
+    ledger.take(cause, ledger.not_yet(facts.waited * length_us), loader[0])
+
+
+def _take_few_cores(
+    ledger: Ledger, results: RuleResults, facts: LoopFacts | None, checks: Checks, work: Work
+) -> None:
+    """Fewer saturated cores, or some of an unknown number, where training does not wait for data by other evidence."""
+    chosen = _chosen(checks, CPUBottleneck)
+    if chosen and not (facts and facts.waited):
+        rule, result = chosen
+        cause = rule.few_cores(result, cores_known=bool(facts and facts.cores))
+        ledger.take_snapshots(
+            _of_bottlenecks(cause, rule, work, Note(_ONLY_IDLE)), results.bottlenecks[rule.name], 1, rule
+        )
 
 
 def _take_differences(ledger: Ledger, checks: Checks) -> None:
     chosen = _chosen(checks, LoadBalancing)
     if chosen and len(ledger.used) > 1:
-        ledger.take(uneven_load(chosen[0], ledger.used), ledger.differences, chosen[0])
+        ledger.take(
+            uneven_load(chosen[0], {gpu: ledger.in_work(gpu) for gpu in ledger.used}),
+            ledger.differences,
+            chosen[0],
+        )
+
+
+def _take_small_batches(ledger: Ledger, results: RuleResults, checks: Checks) -> None:
+    """GPUs steadily below their capacity while the CPU has room, on the grounds that rules on samples have."""
+    chosen = _chosen(checks, BatchSize)
+    cpu = [results.usage.get("CPU", {}).get(node) for node in {node for node, _ in ledger.used}]
+    if not chosen or not cpu:
+        return
+    rule, result = chosen
+    in_work = {gpu: ledger.in_work(gpu) for gpu in ledger.used}
+    highest = max(one.p95 for one in in_work.values())
+    if (
+        highest < rule.gpu_threshold_p95
+        and all(used and _highest_mean(used) < rule.cpu_threshold_p95 for used in cpu)
+        and all(
+            one.idle < MAX_IDLE and ledger.left_part(gpu) >= 1 - MAX_CLAIMED for gpu, one in in_work.items()
+        )
+    ):
+        cause = rule.cause(_NO_JOB, result, highest)
+        ledger.take_active(inferred(cause, "LoadBalancing and OverallSystemUsage"), rule)
+
+
+def _highest_mean(usage: Usage) -> float:
+    """Upper bound of a mean by its quantiles."""
+    return 0.5 * usage.p50 + 0.45 * usage.p95 + 0.04 * usage.p99 + 0.01 * usage.max
+
+
+def _recorded(results: RuleResults, facts: LoopFacts | None, saturated: float) -> dict[str, bool]:
+    """What could show a cause, and whether it was recorded; without what was and is undecided, as steps always are."""
+    known = {
+        "CPU utilization": bool(results["CPUBottleneck"] and results.usage.get("CPU")),
+        "I/O wait": bool(results["IOBottleneck"] and results.usage.get("I/O")),
+        "steps": facts is not None and facts.outside is not None,
+        "data loading": facts is not None and facts.fetch_s is not None,
+    }
+    waited = facts.waited if facts else 0.0
+    undecided = {"steps", *(["CPU utilization"] if saturated >= max(waited, RELEVANT_PART) else [])}
+    return {what: there for what, there in known.items() if not (there and what in undecided)}
 
 
 def _notes(
-    results: RuleResults, facts: LoopFacts | None, work: Work | None, ledger: Ledger
+    results: RuleResults, facts: LoopFacts | None, ledger: Ledger, saturated: float
 ) -> tuple[str, ...]:
+    """What limits the account; a core was saturated in a part of the snapshots that no cause has taken."""
     notes = list(loop_notes(facts))
-    saturated = ledger.snapshots_left(results.bottlenecks["CPUBottleneck"])
-    if facts and 0 < facts.waited < saturated:
+    waited = facts.waited if facts else 0.0
+    if facts and facts.note and not waited:
+        notes.append(facts.note)
+    if 0 < waited < saturated:
         notes.append(
             f"A core was saturated in {share(saturated)} of snapshots, more than the time outside of steps: "
             "steps may hold fetches"
         )
-    if work and work.whole:
-        notes.append(MAYBE_START)
-    used = max((one.used for one in ledger.used.values()), default=1.0)
-    if facts and facts.outside is not None and 1 - facts.outside > STEPS_PART and used < STEPS_IDLE:
-        notes.append("Steps take most of the time while the GPUs idle: they hold what the GPUs wait for")
-    if facts and facts.note and not facts.waited:
-        notes.append(facts.note)
+    notes += _start_unknown(ledger.work)
+    stepped = 1 - facts.outside if facts and facts.outside is not None else 0.0
+    used = max((ledger.in_work(gpu).used for gpu in ledger.used), default=1.0)
+    if stepped > LONG_STEPS and used < IDLE_STEPS:
+        notes.append(STEPS_HOLD)
+    elif stepped >= RELEVANT_PART and (long := _long_steps(results)):
+        notes.append(long)
     return tuple(notes)
+
+
+def _long_steps(results: RuleResults) -> str:
+    """Sentence on steps that take twice their median on average; empty if they do not."""
+    times = [(one.mean, one.p50) for one in training_steps(results) if one.mean and one.p50]
+    mean_s, median_s = max(times, default=(0.0, 0.0))
+    if mean_s < LONG_MEAN * median_s or not median_s:
+        return ""
+    took_s = f"{took(SECOND_US * mean_s)} on average, {took(SECOND_US * median_s)} in the median"
+    return f"A step takes {took_s}: the long ones take most of the time, and may hold what GPUs wait for"
 
 
 def _work(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from jobreport.debugger_report.findings import IDLE_ADVICE
 from jobreport.readers.debugger_results.loop import SOURCE
-from jobrules.model import Finding, HowMuch, Inferred, Note, Severity, Where
+from jobrules.model import Fact, Finding, HowMuch, Inferred, Severity, Where
 from jobrules.model.claims import Cause, Precedence
-from jobrules.text import number, percent
+from jobrules.text import percent
 from jobrules.verdict.edges import NEVER, NEVER_USED_ADVICE, never_used_title
 
 if TYPE_CHECKING:
@@ -30,19 +29,19 @@ MAYBE_START = "Start-up may be part of it"
 ALMOST_UNUSED = 1.0
 
 
-def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], clocks: Clocks, work: Work | None) -> Cause:
-    """GPUs with nearly all samples below 2%."""
+def never_used(
+    cause: Cause, gpus: Mapping[GPU, Histogram], unknown: int, clocks: Clocks, work: Work | None
+) -> Cause:
+    """GPUs with nearly all samples below 2%, next to so many of ``unknown`` utilization."""
     most = max((one.above_zero for one in gpus.values() if not one.worked), default=0)
-    samples = max(one.count for one in gpus.values())
-    seen = f"at most {most} of {number(samples)} samples above 1%" if most else "no sample above 1%"
 
     def found(claimed: Claimed) -> Finding:
         return Finding(
             key=NEVER,
             severity=Severity.CRITICAL,
-            title=never_used_title(len(claimed.devices), len(gpus), clocks.length_us, work, seen),
+            title=never_used_title(len(claimed.devices), len(gpus) + unknown, clocks.length_us, work, most),
             evidence=(
-                Where(tuple(" ".join(name.rsplit("/", 1)) for name in claimed.devices)),
+                Where(claimed.names),
                 Inferred("the histograms of LoadBalancing"),
             ),
             advice=NEVER_USED_ADVICE,
@@ -54,27 +53,15 @@ def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], clocks: Clocks, work
     return replace(cause, finding=found)
 
 
-def of_bottlenecks(cause: Cause, work: Work, *, cores_known: bool = True) -> Cause:
-    """A cause of samples, seen in the entries of a bottleneck rule."""
-    found = partial(_of_bottlenecks, cause, cores_known, work.whole)
-    if cores_known:
-        return replace(cause, finding=found)
-    # A core that is saturated is all that is known.
-    return replace(
-        cause, finding=found, label="Lost: CPU core saturated", when="while a CPU core was saturated"
-    )
+def inferred(cause: Cause, source: str, *facts: Fact) -> Cause:
+    """A cause of samples, with what it is inferred from here, and further facts."""
 
+    def found(claimed: Claimed) -> Finding:
+        finding = cause.finding(claimed)
+        evidence = [fact for fact in finding.evidence if not isinstance(fact, Inferred)]
+        return replace(finding, evidence=(*evidence, *facts, Inferred(f"{SOURCE}: {source}")))
 
-def _of_bottlenecks(cause: Cause, cores_known: bool, whole: bool, claimed: Claimed) -> Finding:
-    finding = cause.finding(claimed)
-    evidence = tuple(fact for fact in finding.evidence if not isinstance(fact, Inferred))
-    if not cores_known:
-        finding = replace(finding, title=finding.title.replace("one process was", "a CPU core was"))
-        evidence = tuple(fact for fact in evidence if not isinstance(fact, Note))
-        evidence += (Note("The number of cores is unknown, so whether the CPU was saturated is, too"),)
-    if whole:
-        evidence += (Note(MAYBE_START),)
-    return replace(finding, evidence=(*evidence, Inferred(f"{SOURCE}: entries of {finding.rules[0]}")))
+    return replace(cause, finding=found)
 
 
 def uneven_load(rule: LoadBalancing, gpus: Mapping[GPU, Histogram]) -> Cause:

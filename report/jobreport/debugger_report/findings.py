@@ -72,6 +72,17 @@ def gpus_of(results: RuleResults) -> set[GPU]:
     return {*results.low_gpu, *results.memory, *results.small_batch, *results.workloads}
 
 
+def has_gpus(results: RuleResults) -> bool:
+    """True if any result shows that a GPU was sampled."""
+    low = any(one.low for one in results.bottlenecks.values())
+    return bool(gpus_of(results) or results.usage.get("GPU") or low)
+
+
+def has_only_cpus(results: RuleResults) -> bool:
+    """True if CPUs were sampled and no GPU was."""
+    return any(results.usage.get("CPU", {}).values()) and not has_gpus(results)
+
+
 def never_used(results: RuleResults) -> set[GPU]:
     """GPUs whose samples until the last trigger are all 0%, unless their node was used and no other GPU was."""
     zero = {gpu for gpu, use in results.low_gpu.items() if use.gpu_max == 0}
@@ -103,8 +114,7 @@ def in_words(n: int, total: int) -> str:
 
 def was_never_used(n: int, total: int) -> str:
     """``The GPU was never used``, ``2 of 4 GPUs were never used``."""
-    gpus = "The GPU" if total == 1 else f"{n} of {count(total, 'GPU')}"
-    return f"{gpus} {'was' if n == 1 else 'were'} never used"
+    return f"{in_words(n, total)} {'was' if n == 1 else 'were'} never used"
 
 
 def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding]:

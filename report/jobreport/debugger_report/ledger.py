@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobrules.measures.sample_weights import PAUSE_INTERVALS, PAUSE_US
 from jobrules.model import natural_key
 from jobrules.verdict.accounting import DeviceTime, Loss, NodeTime
 from jobrules.verdict.edges import START_UP, WIND_DOWN
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from jobrules.model.claims import Cause
     from jobrules.rule import Rule
 
+#: Causes outside of the work.
+_OUTSIDE = (START_UP, WIND_DOWN)
+
 
 class Ledger:
     """The lost time of each GPU, from which causes take their amounts in their order."""
@@ -29,15 +33,25 @@ class Ledger:
     def __init__(self, clocks: Clocks, work: Work | None, gpus: Mapping[GPU, Histogram]) -> None:
         self.clocks, self.work, self.gpus = clocks, work, gpus
         self.used = {gpu: one for gpu, one in gpus.items() if one.worked}
-        self.left = {gpu: clocks.length_us * (1 - one.used) for gpu, one in gpus.items()}
+        most = max(one.count for one in gpus.values())
+        self.interval_us = clocks.length_us / most
+        self.measured_us = {gpu: self._measured_us(most - one.count) for gpu, one in gpus.items()}
+        self.left = {gpu: self.measured_us[gpu] * (1 - one.used) for gpu, one in gpus.items()}
         self.lost: dict[GPU, dict[str, float]] = {gpu: {} for gpu in gpus}
         self.losses: dict[str, Loss] = {}
         self.causes: list[Cause] = []
         self.owners: dict[str, str] = {}
-        self.interval_us = clocks.length_us / max(one.count for one in gpus.values())
         #: Times of the snapshots that a cause has taken.
         self.taken_us = np.empty(0, np.int64)
         self.node_count = len({node for node, _ in gpus})
+        #: GPUs of whose lost time causes took all but that of idle samples.
+        self.active_taken: set[GPU] = set()
+
+    def _measured_us(self, lacking: int) -> float:
+        """The time that the samples of a GPU stand for, if it has so many fewer than another."""
+        missing_us = lacking * self.interval_us
+        is_pause = lacking > PAUSE_INTERVALS and missing_us > PAUSE_US
+        return self.clocks.length_us - (missing_us if is_pause else 0.0)
 
     def take(
         self,
@@ -75,7 +89,8 @@ class Ledger:
         # GPUs that were never used are always among the idle ones.
         unused = (len(self.gpus) - len(self.used)) / self.node_count
         idle = np.asarray(found.gpus - unused, np.float64)
-        if self.work is None:
+        # Entries do not name their node: all may be of one whose GPUs were never used.
+        if self.work is None or {node for node, _ in self.gpus} != {node for node, _ in self.used}:
             return np.zeros(found.count, np.bool_), idle
         in_work = (found.time_us >= self.work.begin_us) & (found.time_us <= self.work.end_us)
         return in_work & (idle > 0) & ~np.isin(found.time_us, self.taken_us), idle
@@ -104,17 +119,35 @@ class Ledger:
 
     def not_yet(self, amount_us: float) -> dict[GPU, float]:
         """An amount of each GPU without what other causes took during the work: they are seen at the same moments."""
-        edge = (START_UP, WIND_DOWN)
         return {
-            gpu: amount_us - sum(us for key, us in self.lost[gpu].items() if key not in edge)
+            gpu: amount_us - sum(us for key, us in self.lost[gpu].items() if key not in _OUTSIDE)
             for gpu in self.used
         }
 
     @property
     def differences(self) -> dict[GPU, float]:
-        """What each GPU lost more than the one that lost least, without what was taken."""
-        least = min(self.left[gpu] for gpu in self.used)
-        return {gpu: self.left[gpu] - least for gpu in self.used}
+        """What each GPU lost more per time than the one that lost least, without what was taken."""
+        lost = {gpu: self.left[gpu] / self.measured_us[gpu] for gpu in self.used}
+        least = min(lost.values())
+        return {gpu: self.measured_us[gpu] * (part - least) for gpu, part in lost.items()}
+
+    def in_work(self, gpu: GPU) -> Histogram:
+        """The utilization of a used GPU in the work, if it was idle before and after it."""
+        if self.work is None:
+            return self.gpus[gpu]
+        outside_us = max(0.0, self.measured_us[gpu] - self.work.length_us)
+        return self.gpus[gpu].without(outside_us / self.interval_us)
+
+    def take_active(self, cause: Cause, owner: Rule) -> None:
+        """Give to a cause what used GPUs lost while they were not idle."""
+        self.active_taken = set(self.used)
+        active = {gpu: one.lost["low"] + one.lost["busy"] for gpu, one in self.used.items()}
+        self.take(cause, {gpu: self.measured_us[gpu] * part for gpu, part in active.items()}, owner)
+
+    def left_part(self, gpu: GPU) -> float:
+        """Share of what a GPU lost in the work that no cause has taken."""
+        outside_us = sum(self.lost[gpu].get(key, 0.0) for key in _OUTSIDE)
+        return self.left[gpu] / max(1.0, self.measured_us[gpu] * (1 - self.gpus[gpu].used) - outside_us)
 
     def nodes(self) -> tuple[NodeTime, ...]:
         """The time of each node."""
@@ -138,15 +171,16 @@ class Ledger:
 
     def _device(self, gpu: GPU) -> DeviceTime:
         histogram, left, rest = self.gpus[gpu], self.left[gpu], {}
+        parts = list(histogram.lost.items())
         # Causes take idle time first, so what they left is the time of the busiest samples.
-        for key, share in reversed(histogram.lost.items()):
-            rest[key] = min(left, share * self.clocks.length_us)
+        for key, share in parts if gpu in self.active_taken else reversed(parts):
+            rest[key] = min(left, share * self.measured_us[gpu])
             left -= rest[key]
         return DeviceTime(
             node=gpu[0],
             device=gpu[1],
             worked=histogram.worked,
-            used=self.clocks.length_us * histogram.used,
+            used=self.measured_us[gpu] * histogram.used,
             lost=self.lost[gpu] | rest,
-            unmeasured=0.0,
+            unmeasured=self.clocks.length_us - self.measured_us[gpu],
         )

@@ -29,7 +29,7 @@ from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import RECORD, Quality, Remark
 from jobreport.tables.engine import LocalEngine
-from jobreport.tables.parts import JobInParts
+from jobreport.tables.parts import JobInParts, Kept
 from jobrules.model import JobInMemory, natural_sorted
 from jobrules.text import count, escape_name
 
@@ -130,7 +130,7 @@ def read_directory(
     job = JobInParts(
         name=name,
         engine=engine,
-        kept=tuple(nodes[node] for node in natural_sorted(set(nodes))),
+        kept=tuple(Kept(facts=nodes[node][0], handles=nodes[node][1]) for node in natural_sorted(set(nodes))),
         profiles=tuple(profile for piece in pieces for profile in piece.found.profiles),
         recorded=tuple(line for piece in pieces for line in piece.found.recorded),
         finished=_finished(pieces, has_end_marker=files.has_end_marker),

@@ -124,6 +124,10 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         """Placeholder of a name; the name itself if it has none."""
         return self.names.get((kind, name), name)
 
+    def only(self, names: Iterable[tuple[str, str]]) -> Pseudonyms:
+        """The placeholders of some names: of a node, so that what travels to it does not grow with their number."""
+        return replace(self, names={one: self.names[one] for one in names if one in self.names})
+
     def part(self, part: JobInMemory) -> JobInMemory:
         """The tables of a node, with placeholders."""
         return dataclasses.replace(
@@ -231,7 +235,8 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
         changed = replace(reading, debugger_results=_results(reading.debugger_results, pseudonyms))
         return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
     job = reading.job
-    names = {one for found in job.each(_names_of) for one in found}
+    of_nodes = job.each(_names_of)
+    names = set[tuple[str, str]]().union(*of_nodes)
     names |= {("node", log.node) for source in quality.sources for log in source.logs}
     for profile in job.profiles:
         names |= {("node", profile.node), ("rank", profile.rank)}
@@ -241,9 +246,11 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
     pseudonyms = Pseudonyms.of(names, mode)
     renamed = dataclasses.replace(
         job,
-        kept=tuple((pseudonyms.facts(facts), handles) for facts, handles in job.kept),
+        kept=tuple(
+            replace(one, facts=pseudonyms.facts(one.facts), change=pseudonyms.only(own).part)
+            for one, own in zip(job.kept, of_nodes, strict=True)
+        ),
         profiles=tuple(map(pseudonyms.profile, job.profiles)),
-        change=pseudonyms.part,
     )
     return replace(reading, job=renamed), pseudonyms.quality(quality), pseudonyms.settings(chosen)
 

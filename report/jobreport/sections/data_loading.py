@@ -145,6 +145,10 @@ def _node_sentence(node: NodeLoading, found: DataLoading) -> str:
         return f"The number of active loader processes is unknown: {node.reason}."
     kind = "loader thread" if node.pipeline else "loader process"
     loaders = formats.count(node.loaders, kind, kind + ("s" if node.pipeline else "es"))
+    setups = [one for one in found.setups if one.node == node.name]
+    consequence = _consequence(node, found) if node.answer else ""
+    if setups and all(one.num_workers == 0 for one in setups):
+        return f"No loader process: the training processes load their batches themselves{consequence}."
     if not node.cores:
         return f"{loaders} (median). Dataloader was not evaluated: CPU was not recorded.{experimental}"
     share = f"{formats.plain_number(node.of_cores_percent)}%"
@@ -154,7 +158,6 @@ def _node_sentence(node: NodeLoading, found: DataLoading) -> str:
     side = {TOO_FEW: "below", ADEQUATE: "within", TOO_MANY: "above"}[node.answer]
     limits = f"{found.min_percent:g} to {found.max_percent:g}%"
     is_ = "is" if node.loaders == 1 else "are"
-    consequence = _consequence(node, found)
     return f"{fact} {is_} {side} Dataloader's range of {limits}{consequence}.{experimental}"
 
 

@@ -13,6 +13,7 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
+from jobrules.measures.work_span import GLANCE_PERCENT
 from jobrules.model import Metric, Status
 
 if TYPE_CHECKING:
@@ -122,15 +123,16 @@ def _caption(boxes: list[Box]) -> str:
     if not boxes:
         return ""
     lowest, highest = min(boxes, key=_level), max(boxes, key=_level)
-    if highest.max <= 0 or lowest.min == highest.max:
-        return f"Every GPU sample is {formats.plain_number(highest.max)}%."
+    if highest.max <= GLANCE_PERCENT or lowest.min == highest.max:
+        level = "at most 1" if highest.max <= GLANCE_PERCENT else formats.plain_number(highest.max)
+        return f"Every GPU sample is {level}%."
     if len(boxes) == 1:
         half = formats.spread((lowest.p25, lowest.p75))
         median = formats.percent(lowest.p50)
         return f"The GPU's median utilization is {median}; the middle half of samples is {half}."
     of = "on average" if all(box.mean is not None for box in boxes) else "at p95"
     level = formats.percent(_level(highest))
-    if unused := [box for box in boxes if box.max <= 0]:
+    if unused := [box for box in boxes if box.max <= GLANCE_PERCENT]:
         names = formats.join_names([_name(box, boxes) for box in unused])
         verb = "was" if len(unused) == 1 else "were"
         return f"{names} {verb} never used; {_name(highest, boxes)} was used most, {level} {of}."

@@ -107,7 +107,7 @@ def _basis(report: Report) -> str:
         )
         return f"{came} Work starts and ends with lasting GPU use: a short peak before it is start-up."
     if any(row.label == "GPU" for row in report.utilization):
-        return "Start-up and wind-down are unknown: no steps were recorded, and every GPU sample is 0%."
+        return "Start-up and wind-down are unknown: no steps were recorded, and no GPU was used."
     return "Start-up and wind-down are unknown: neither steps nor GPUs were recorded."
 
 

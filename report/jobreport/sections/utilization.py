@@ -15,6 +15,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_edges, heading
 from jobreport.sections.parts.table import PERCENT_SCALE, Table, range_bar
+from jobrules.measures.work_span import GLANCE_PERCENT
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -231,16 +232,16 @@ def _whole_job_boxes(report: Report) -> dict[str, list[Box]]:
 def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box]) -> str:
     """The key of a node's sentence in ``_SENTENCES``, ``2 of 8 GPUs`` that were never used, or empty."""
     found = {row.label: row for row in rows}
-    never_used = sum(box.max <= 0 for box in gpus)
+    never_used = sum(box.max <= GLANCE_PERCENT for box in gpus)
     if 0 < never_used < len(gpus):
         return f"{never_used} of {formats.count(len(gpus), 'GPU')}"
     if "GPU" not in found:
         return "no gpu" if "CPU" in found else ""
-    return "never used" if found["GPU"].max <= 0 else "medians"
+    return "never used" if never_used or found["GPU"].max <= 0 else "medians"
 
 
 _SENTENCES = {
-    "never used": "Every GPU sample{where} is 0%; CPU p95: {cpu_p95}.",
+    "never used": "Every GPU sample{where} is at most 1%; CPU p95: {cpu_p95}.",
     "medians": "Median utilization{where}: GPU {gpu}, CPU {cpu}{core}.",
     "no gpu": "Median utilization{where}: CPU {cpu}{core}. No GPU was recorded.",
 }

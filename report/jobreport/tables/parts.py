@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from jobrules.model import Events, Job, JobInMemory, Metric, Panel, PartFacts, Steps, span_of
+from jobrules.model.job import of_node
 from jobrules.rule import Rule
 
 if TYPE_CHECKING:
@@ -19,26 +24,35 @@ if TYPE_CHECKING:
 _OURS = ("jobrules.", "jobreport.")
 
 
+class Kept(Struct, frozen=True, kw_only=True):
+    """The part of one node, as an engine keeps it."""
+
+    #: Facts after the change.
+    facts: PartFacts
+    #: The jobs that make it up.
+    handles: Sequence[Handle]
+    #: Applied where it is needed.
+    change: Callable[[JobInMemory], JobInMemory] | None = None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobInParts(Job):
     """A job whose tables an engine keeps, in memory, on disk or on other machines."""
 
     name: str
     engine: Engine
-    #: For each node, in natural order of the names: its facts, and the jobs that make up its part.
-    kept: tuple[tuple[PartFacts, Sequence[Handle]], ...]
+    #: The nodes, in natural order of the names.
+    kept: tuple[Kept, ...]
     profiles: tuple[Profile, ...] = ()
     recorded: tuple[str, ...] = ()
     finished: bool | None = None
     loop_facts: LoopFacts | None = None
     frame: Frame | None = None
-    #: Applied to the part of each node, where it is needed; its facts are those in ``kept``.
-    change: Callable[[JobInMemory], JobInMemory] | None = None
 
     @cached_property
     def facts(self) -> tuple[PartFacts, ...]:
         """Facts of each node, in natural order of the names."""
-        return tuple(facts for facts, _ in self.kept)
+        return tuple(one.facts for one in self.kept)
 
     @cached_property
     def parts(self) -> tuple[Job, ...]:
@@ -49,23 +63,30 @@ class JobInParts(Job):
         """Results of the function for each node's part; functions of these packages run where the parts lie."""
         if not all(map(_is_ours, (function, *args, *kwargs.values()))):
             return [function(part, *args, **kwargs) for part in self._fetched()]
-        calls = [(handles, (*about, function, args, kwargs)) for handles, about in self._calls()]
+        calls = [
+            (
+                one.handles,
+                (self.framed(one.facts), one.change, function, *of_node((args, kwargs), one.facts.node)),
+            )
+            for one in self.kept
+        ]
         return self.engine.ask(_run, calls)
 
-    def _calls(self) -> Iterator[tuple[Sequence[Handle], tuple[Any, ...]]]:
-        for facts, handles in self.kept:
-            yield handles, (self.framed(facts), self.change)
-
     def _fetched(self) -> Iterator[Job]:
-        for handles, about in self._calls():
-            yield _part(self.engine.fetch(handles), *about)
+        for one in self.kept:
+            yield _part(self.engine.fetch(one.handles), self.framed(one.facts), one.change)
 
     def within(self, spans_us: Mapping[str, tuple[int, int]]) -> Job:
         """The job in the time from one moment to another of each node."""
-        cut = partial(_within, spans_us, self.change)
-        facts = self.each(_facts_within, spans_us)
-        kept = ((its, handles) for its, (_, handles) in zip(facts, self.kept, strict=True))
-        return replace(self, kept=tuple(one for one in kept if one[0].records), change=cut)
+        cut = dataclasses.replace(
+            self,
+            kept=tuple(
+                replace(one, change=partial(_within, spans_us[one.facts.node], one.change))
+                for one in self.kept
+            ),
+        )
+        kept = (replace(one, facts=facts) for one, facts in zip(cut.kept, cut.each(_facts), strict=True))
+        return dataclasses.replace(self, kept=tuple(one for one in kept if one.facts.records))
 
     @cached_property
     def panels(self) -> tuple[Panel, ...]:
@@ -84,15 +105,15 @@ class JobInParts(Job):
 
 
 def _within(
-    spans_us: Mapping[str, tuple[int, int]],
+    span_us: tuple[int, int],
     change: Callable[[JobInMemory], JobInMemory] | None,
     part: JobInMemory,
 ) -> JobInMemory:
-    return (change(part) if change else part).within(spans_us)
+    return (change(part) if change else part).within(dict.fromkeys(part.nodes, span_us))
 
 
-def _facts_within(part: JobInMemory, spans_us: Mapping[str, tuple[int, int]]) -> PartFacts:
-    return PartFacts.of(part.within(spans_us), *part.nodes)
+def _facts(part: Job) -> PartFacts:
+    return PartFacts.of(part, *part.nodes)
 
 
 def _is_ours(one: Any) -> bool:

@@ -18,6 +18,7 @@ from jobrules.measures.framework_time import Kind, event_type_of, kind_of, rows_
 from jobrules.measures.intervals import union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank
 from jobrules.measures.sample_weights import gaps
+from jobrules.measures.work_span import worked
 from jobrules.model import SECOND_US, Metric, natural_key
 from jobrules.text import escape_name
 
@@ -316,7 +317,7 @@ class _Span(Struct, frozen=True, kw_only=True, eq=False):
 
 def _worked(gpu: Panel) -> tuple[int, int]:
     """First to last sample in which a GPU worked; all samples where none did."""
-    work = gpu.time_us[(gpu.values > 0).any(axis=1)]
+    work = gpu.time_us[(gpu.values[:, worked(gpu.values)] > 0).any(axis=1)]
     return (int(work[0]), int(work[-1])) if len(work) else (int(gpu.time_us[0]), gpu.last_us)
 
 

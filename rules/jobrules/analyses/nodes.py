@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from jobrules.analyses.time_lines import Columns, Places
 from jobrules.measures.clock_offsets import offsets
 from jobrules.measures.sample_weights import PAUSE_US
+from jobrules.measures.stopped import STOPPED_SHARE, STOPPED_US
+from jobrules.measures.work_span import worked
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel, Severity
 from jobrules.text import NBSP, clock, count, duration
 from jobrules.verdict.phases import JobPhases
@@ -37,9 +39,6 @@ MIN_POINTS = {
     Metric.GPU_MEMORY_ACTIVITY: 10.0,
     Metric.HOST_MEMORY: 10.0,
 }
-#: A GPU stopped where it did nothing for so long, and for this share of the job, while most others worked.
-STOPPED_US = PAUSE_US
-STOPPED_SHARE = 0.05
 #: Columns of a small line, and nodes that have one.
 MAX_COLUMNS = 120
 MAX_LINES = 32
@@ -140,7 +139,7 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     node: str
     #: Mean over all snapshots of each metric.
     means: dict[Metric, float]
-    #: (GPUs,) time of the last sample above 0 %, -1 where there is none; and of the last sample.
+    #: (GPUs,) time of the last sample above 0 %, -1 of one that was never used; and of the last sample.
     last_work_us: IntArray
     last_us: int
     #: Mean use per column; empty where no columns were given.
@@ -297,7 +296,7 @@ def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> Iterator[_Difference]:
         gpus = count(len(times), "GPU")
         never = int((times < 0).sum())
         if never > usual:
-            yield node.node, (Severity.CRITICAL, f"{never} of {gpus} at 0%")
+            yield node.node, (Severity.CRITICAL, f"{never} of {gpus} never used")
         # Where the samples end soon after the work, the node was lost and not the GPU.
         stopped = (times >= 0) & (end_us - times > least_us) & (node.last_us - times > least_us)
         if stopped.any():
@@ -307,10 +306,10 @@ def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> Iterator[_Difference]:
 
 
 def _last_work(time_us: IntArray, values: FloatArray) -> IntArray:
-    """(devices,) time of the last sample above 0%, -1 where there is none."""
+    """(devices,) time of the last sample above 0%, -1 of a GPU that was never used."""
     work = values > 0
     last = len(work) - 1 - np.argmax(work[::-1], axis=0)
-    return np.where(work.any(axis=0), time_us[last], -1)
+    return np.where(worked(values), time_us[last], -1)
 
 
 def _unmeasured(job: Job, in_time: JobPhases) -> Iterator[_Difference]:

@@ -24,7 +24,7 @@ from jobrules.analyses.step_parts import (
 from jobrules.analyses.time_lines import Columns
 from jobrules.measures.rows import rows_by_mode
 from jobrules.measures.value_counts import Counted
-from jobrules.model import SECOND_US
+from jobrules.model import SECOND_US, ByNode
 from jobrules.step_outlier import PATIENCE, limits_of
 
 if TYPE_CHECKING:
@@ -209,17 +209,19 @@ def steps(job: Job, rule: StepOutlier) -> StepTimes | None:
     modes = _modes(nodes)
     rows = _rows(modes)
     marked = next((by for by in ("rule", "median") if any(one.marks(by) for one in series)), "")
-    limits_us = {one.names: one.limit_us(marked) for one in series if one.marks(marked)}
+    limits_us: ByNode[dict[Names, float]] = ByNode()
+    for one in series:
+        if one.marks(marked):
+            limits_us.setdefault(one.row.node, {})[one.names] = one.limit_us(marked)
     drawn = _drawn(modes)
     frame = _Frame(
-        limits_us=limits_us,
         bins=_bins(modes),
         columns=_columns(job.steps_us, rows),
         drawn_as={one.row.mode: name for name, found in drawn.items() for one in found},
-        classes=_compared(nodes, limits_us),
+        classes=_compared(nodes, [names for own in limits_us.values() for names in own]),
         last=series[0].names[:2],
     )
-    framed = job.each(_framed, frame)
+    framed = job.each(_framed, frame, limits_us)
     return StepTimes(
         count=job.step_count,
         stddev=float(rule.stddev),
@@ -409,10 +411,8 @@ def _columns(span_us: tuple[int, int], rows: Sequence[StepRow]) -> Columns:
 
 
 class _Frame(Struct, frozen=True, kw_only=True):
-    """Bins, columns, and limits that all nodes share, known once all steps were seen."""
+    """Bins and columns that all nodes share, known once all steps were seen."""
 
-    #: Duration above which the steps of a series are marked, for series with such steps.
-    limits_us: dict[Names, float]
     bins: range
     columns: Columns
     #: Mode → its series in the time line.
@@ -433,7 +433,9 @@ class _Framed(Struct, frozen=True, kw_only=True, eq=False):
     last: LastSteps | None
 
 
-def _framed(part: Job, frame: _Frame) -> _Framed:
+def _framed(part: Job, frame: _Frame, limits_us: ByNode[dict[Names, float]]) -> _Framed:
+    """``limits_us`` has the duration above which the steps of a series are marked, for series with such steps."""
+    marked_us = limits_us.get(part.nodes[0], {})
     series = Series.all_of(part.steps)
     by_name: dict[str, list[Series]] = {}
     for one in series:
@@ -441,8 +443,8 @@ def _framed(part: Job, frame: _Frame) -> _Framed:
     of_last = [one for one in series if one.names[:2] == frame.last]
     return _Framed(
         counts={one.names: _counts(one, frame.bins) for one in series},
-        extremes={name: _extremes(several, frame) for name, several in by_name.items()},
-        amounts=amounts(part.events, series, frame.limits_us, frame.classes),
+        extremes={name: _extremes(several, frame.columns, marked_us) for name, several in by_name.items()},
+        amounts=amounts(part.events, series, marked_us, frame.classes),
         last=last_steps(part.events, of_last) if of_last else None,
     )
 
@@ -453,13 +455,12 @@ def _counts(one: Series, bins: range) -> IntArray:
     return np.bincount(places, minlength=len(bins) + 1)
 
 
-def _extremes(several: Sequence[Series], frame: _Frame) -> IntArray:
+def _extremes(several: Sequence[Series], columns: Columns, limits_us: Mapping[Names, float]) -> IntArray:
     """(3, columns) the shortest, the longest, and the longest marked step; ``_NEVER`` and -1 without one."""
-    columns = frame.columns
     extremes = np.array([[_NEVER], [-1], [-1]]).repeat(columns.count, axis=1)
     shortest, longest, outlier = extremes
     for one in several:
-        column, slow = (one.start_us - columns.start_us) // columns.width_us, one.slow(frame.limits_us)
+        column, slow = (one.start_us - columns.start_us) // columns.width_us, one.slow(limits_us)
         np.minimum.at(shortest, column, one.lasted_us)
         np.maximum.at(longest, column, one.lasted_us)
         np.maximum.at(outlier, column[slow], one.lasted_us[slow])

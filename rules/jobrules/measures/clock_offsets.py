@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from jobrules.measures.rows import rows_by_mode
-from jobrules.model import SECOND_US, IntArray, span_of
+from jobrules.model import SECOND_US, ByNode, IntArray, span_of
 
 if TYPE_CHECKING:
     from jobrules.model import Job
@@ -80,7 +81,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
     #: How far the clock of a node is ahead; nodes that do not differ are left out.
-    clock_offset_us: dict[str, int] = field(default_factory=dict)
+    clock_offset_us: ByNode[int] = field(default_factory=ByNode)
 
     @classmethod
     def of(cls, job: Job) -> Clocks:
@@ -89,6 +90,10 @@ class Clocks(Struct, frozen=True, kw_only=True):
         Otherwise the processes may have started at different times. ``ValueError`` for a part of a job.
         """
         return job.once(_clocks)
+
+    def of_node(self, node: str) -> Clocks:
+        """What the part of one node needs."""
+        return replace(self, clock_offset_us=self.clock_offset_us.of_node(node))
 
     @property
     def length_us(self) -> int:
@@ -103,7 +108,7 @@ class Clocks(Struct, frozen=True, kw_only=True):
 
 def _clocks(job: Job) -> Clocks:
     spans = {part.node: part.samples_us for part in job.facts}
-    late = {}
+    late = ByNode[int]()
     for one in offsets(job):
         own, theirs = spans[one.node], spans[one.reference]
         if own and theirs and 2 * _distance(own, theirs, one.offset_us) < _distance(own, theirs, 0):

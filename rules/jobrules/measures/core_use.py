@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from jobrules.measures.snapshots import TOLERANCE_US
-from jobrules.model import BoolArray, FloatArray, IntArray, Job, Metric, Panel
+from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, Panel
+
+if TYPE_CHECKING:
+    from jobrules.measures.work import Work
+    from jobrules.model.claims import Samples
 
 #: The CPU is saturated if this part of the cores is, or if their mean is at this many percent,
 CROWDED_PART, CROWDED_MEAN = 0.5, 80.0
 #: or, while the GPU is below this, at this many.
 SLOWED_GPU, SLOWED_MEAN = 70.0, 90.0
+#: A core above this is saturated.
+SATURATED_PERCENT = 90.0
+#: A core that waits for I/O more than this is held up by it.
+WAITING_PERCENT = 50.0
+#: Saturated cores explain idle moments if they are this many times as frequent in them as in the others: then more than
+#: half of the idle moments with such cores are no coincidence.
+TELLING_LIFT = 2.0
 
 
 class CoreUse(Struct, frozen=True, kw_only=True, eq=False):
@@ -51,6 +67,85 @@ class CoreUse(Struct, frozen=True, kw_only=True, eq=False):
             if self.cores > 1
             else np.zeros(len(self.above), np.bool_)
         )
+
+    def telling(self, gpu: Samples, idle: BoolArray) -> BoolArray:
+        """(m,) which ``idle`` samples of a GPU have a few cores above the threshold, more than its other samples have.
+
+        A thread that spins while it waits for the GPU saturates a core in idle and other moments. So moments with k such
+        cores and more count, for the smallest k that is ``TELLING_LIFT`` times as frequent in the idle samples of the
+        work as in its others. One more of these counts as saturated: where there is none, nothing is known.
+        """
+        above, known = self.above[gpu.rows], gpu.in_work & ~np.isnan(self.mean[gpu.rows])
+        often = _at_least(above[known & idle], self.cores)
+        usual = _at_least(np.append(above[known & ~idle], self.cores), self.cores)
+        (found,) = np.nonzero((often > 0) & (often >= TELLING_LIFT * usual))
+        least = found[0] if len(found) else self.cores + 1
+        return np.asarray(idle & self.few[gpu.rows] & (above >= least))
+
+
+class FewCores(Struct, frozen=True, kw_only=True):
+    """How often a few cores are saturated in the work: while a GPU of their node is idle, and while it is not."""
+
+    #: Samples of GPUs, and those of them with a saturated core.
+    idle: int
+    idle_saturated: int
+    others: int
+    others_saturated: int
+
+    @classmethod
+    def sum(cls, nodes: Iterable[FewCores]) -> FewCores:
+        """Of all nodes together."""
+        counts = np.array([astuple(node) for node in nodes], np.int64).reshape(-1, 4).sum(axis=0).tolist()
+        return cls(**dict(zip(cls.__struct_fields__, counts, strict=True)))
+
+    @property
+    def in_idle(self) -> float:
+        """Share of the idle samples with a saturated core."""
+        return self.idle_saturated / max(1, self.idle)
+
+    @property
+    def in_others(self) -> float:
+        """Share of the other samples with a saturated core."""
+        return self.others_saturated / max(1, self.others)
+
+
+def few_cores(part: Job, work: Work) -> Iterator[FewCores]:
+    """Of each node with samples of GPUs and of single cores."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+        if use is None or use.cores == 1:
+            continue
+        known = work.holds(panel.time_us, panel.node) & ~np.isnan(use.mean)
+        values, few = panel.values[known], use.few[known][:, None]
+        # Comparisons with NaN, a GPU without a sample, are false.
+        idle, others = values < IDLE_PERCENT, values >= IDLE_PERCENT
+        yield FewCores(
+            idle=int(idle.sum()),
+            idle_saturated=int((idle & few).sum()),
+            others=int(others.sum()),
+            others_saturated=int((others & few).sum()),
+        )
+
+
+def stalls_s(part: Job, work: Work) -> Iterator[FloatArray]:
+    """Lengths in seconds of the stretches in which a GPU idles while a few cores are saturated, for each GPU."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+        if use is None:
+            continue
+        few = use.few & work.holds(panel.time_us, panel.node)
+        for values in panel.values.T:
+            edges = np.flatnonzero(np.diff(few & (values < IDLE_PERCENT), prepend=False, append=False))
+            start_us, stop_us = (
+                panel.time_us[np.minimum(rows, len(values) - 1)] for rows in (edges[::2], edges[1::2])
+            )
+            yield (stop_us - start_us) / SECOND_US
+
+
+def _at_least(above: IntArray, cores: int) -> FloatArray:
+    """(cores + 1,) share of the moments with k cores and more; 1 for k = 0."""
+    counts = np.bincount(above, minlength=cores + 1)
+    return np.asarray(np.cumsum(counts[::-1])[::-1] / max(1, len(above)))
 
 
 def _nearest(gpu: Panel, other: Panel) -> tuple[IntArray, BoolArray]:

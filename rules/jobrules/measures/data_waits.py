@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.core_use import SLOWED_GPU, CoreUse
+from jobrules.measures.core_use import SATURATED_PERCENT, SLOWED_GPU, CoreUse
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.intervals import Intervals, union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank
+from jobrules.measures.sample_weights import around_us
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
 
 if TYPE_CHECKING:
     from jobrules.measures.work import Work
-    from jobrules.model import Profile
+    from jobrules.model import LoopFacts, Profile
     from jobrules.model.claims import Claim, Samples
 
 #: Between fetches farther apart than this, nothing was recorded.
@@ -28,10 +29,10 @@ RELEVANT_PART = 0.05
 WITHIN_PART = 0.99
 #: Steps that take more of the time than this hold what happens between two batches.
 STEPS_PART = 0.8
-#: A core above this is saturated.
-SATURATED_PERCENT = 90.0
 #: The rest of the work looks the same if its loss is within this part of that where waits were recorded.
 SAME_PART = 1 / 3
+#: A core that waits for I/O for more than this is one that waits; fetches wait for it if more of their samples have one.
+WAITING_PERCENT, WAITING_PART = 50.0, 0.5
 #: A main thread that spends more of its function time than this in loading waits for data.
 LOADING_PART = 0.5
 
@@ -57,6 +58,8 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
     #: Cores of the node, and their mean utilization in the work; 0 and None if they were not sampled.
     cores: int
     cpu_percent: float | None
+    #: True if a core waits for I/O during most fetches.
+    of_io: bool
 
     @property
     def relevant(self) -> bool:
@@ -95,11 +98,12 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
         known = [n for n in workers if n is not None]
         if not known and any("SingleProcess" in name for name in fetches.names):
             known = [0]
-        cpu = part.panel(node, Metric.CPU_UTILIZATION)
+        cpu, io_wait = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.IO_WAIT)
         inside = work.holds(cpu.time_us, node) if cpu else None
+        fetched = union(start_us, stop_us)
         return cls(
             recorded=recorded,
-            fetched=union(start_us, stop_us),
+            fetched=fetched,
             waited_us=(fetched_us - (0 if in_steps else inside_us)) / len(by_rank),
             in_steps=in_steps,
             fetch_us=float(np.median(fetches.duration_us)),
@@ -110,7 +114,14 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
             cpu_percent=float(cpu.mean[inside].mean())
             if cpu and inside is not None and inside.any()
             else None,
+            of_io=io_wait is not None and _waits_for_io(io_wait, fetched),
         )
+
+
+def _waits_for_io(io_wait: Panel, fetched: Intervals) -> bool:
+    during = fetched.holds(io_wait.time_us)
+    waiting = during & (io_wait.values > WAITING_PERCENT).any(axis=1)
+    return bool(waiting.sum() > WAITING_PART * during.sum())
 
 
 def waits(part: Job, work: Work) -> Iterator[Waits]:
@@ -177,18 +188,24 @@ def _claimed_before(gpus: Sequence[Samples], waits: Waits) -> float:
     claimed = [
         np.minimum(
             np.where(gpu.in_work, gpu.lost_us - gpu.left_us, 0.0),
-            waits.fetched.overlap_us(gpu.time_us, gpu.time_us + gpu.weight_us.astype(np.int64)),
+            waits.fetched.overlap_us(*around_us(gpu.time_us, gpu.weight_us)) / 2,
         ).sum()
         for gpu in gpus
     ]
     return float(np.mean(claimed))
 
 
-def _alone(gpu: Samples, use: CoreUse | None) -> FloatArray:
-    """Lost time in which a GPU is idle while a single core is saturated."""
+def _alone(gpu: Samples, use: CoreUse | None, *, more_than_usual: bool = False) -> FloatArray:
+    """Lost time in which a GPU is idle while a single core is saturated.
+
+    By a profile the thread that saturates it loads data. Otherwise it may spin, so cores count if they are saturated
+    more than usual.
+    """
     if use is None:
         return np.zeros(len(gpu.values))
-    return np.where(use.few[gpu.rows] & (gpu.values < IDLE_PERCENT), gpu.left_us, 0.0)
+    idle = gpu.values < IDLE_PERCENT
+    rows = use.telling(gpu, idle) if more_than_usual else use.few[gpu.rows] & idle
+    return np.where(rows, gpu.left_us, 0.0)
 
 
 def _waited(
@@ -199,43 +216,68 @@ def _waited(
     use: CoreUse | None,
     stepping: BoolArray,
 ) -> FloatArray:
-    """The amount where waits were recorded, and as much elsewhere if it looks the same."""
-    waited = _idle_first(open_us, gpu.values < IDLE_PERCENT, amount_us)
+    """The amount where waits were recorded, and as much elsewhere if it looks the same.
+
+    A core that is saturated in idle moments is at work on a batch: elsewhere, and where training processes load batches
+    themselves, such moments count even if they are more.
+    """
+    idle = gpu.values < IDLE_PERCENT
     recorded = waits.recorded.holds(gpu.time_us) & gpu.in_work
-    elsewhere = gpu.in_work & ~recorded
-    here, there = (
-        float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum()))
-        for rows in (recorded, elsewhere)
+    elsewhere_us = np.where(gpu.in_work & ~recorded & ~stepping, gpu.left_us, 0.0)
+    single_us = _alone(gpu, use, more_than_usual=True)
+    of_process_us = single_us if waits.num_workers == 0 else np.zeros(len(single_us))
+    waited = _single_first(open_us, of_process_us, idle, amount_us)
+    same = _looks_same(gpu, recorded, gpu.in_work & ~recorded)
+    part = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum())) if same else 0.0
+    return waited + _single_first(elsewhere_us, single_us, idle, part * float(elsewhere_us.sum()))
+
+
+def _single_first(
+    left_us: FloatArray, single_us: FloatArray, idle: BoolArray, amount_us: float
+) -> FloatArray:
+    """Spread an amount over lost time: all of what is lost beside single cores, then that of idle samples."""
+    single_us = np.minimum(left_us, single_us)
+    return single_us + _idle_first(left_us - single_us, idle, max(0.0, amount_us - float(single_us.sum())))
+
+
+def _looks_same(gpu: Samples, here: BoolArray, there: BoolArray) -> bool:
+    """True if a GPU lost about as much per time in some samples as in others."""
+    lost, other = (
+        float(gpu.left_us[rows].sum()) / max(1.0, float(gpu.weight_us[rows].sum())) for rows in (here, there)
     )
-    part = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum()))
-    same = part if abs(there - here) <= SAME_PART * here else 0.0
-    alike_us = np.where(stepping, 0.0, same * gpu.left_us) if same else _alone(gpu, use)
-    return waited + np.where(elsewhere, alike_us, 0.0)
+    return abs(other - lost) <= SAME_PART * lost
 
 
 def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
     """(n,) which snapshots lie wholly within a step of every rank."""
     steps = part.steps
+    start_us, end_us = around_us(panel.time_us, weight_us)
     inside = [
-        union(steps.start_us[rows], steps.end_us[rows]).overlap_us(
-            panel.time_us, panel.time_us + weight_us.astype(np.int64)
-        )
+        union(steps.start_us[rows], steps.end_us[rows]).overlap_us(start_us, end_us)
         for rows in rows_by_rank(steps).values()
     ]
     if not inside:
         return np.zeros(len(panel.time_us), np.bool_)
-    return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * weight_us)
+    return np.asarray(np.min(inside, axis=0) >= WITHIN_PART * (end_us - start_us))
 
 
-def waiting_part(waited: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
-    """Claim a share of the work, idle samples first; or the moments with a single saturated core, if they are more."""
+def waiting_part(facts: LoopFacts, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+    """Claim the share of the loop in which training waited, idle samples first; or the moments with a single saturated
+    core, if they are more.
+
+    Where only a part of the work has steps, the share is of that part, unless the rest looks the same.
+    """
     del weight_us
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+    first_us, last_us = facts.steps_us or (0, np.iinfo(np.int64).max)
 
     def of_gpu(gpu: Samples) -> FloatArray:
-        idle = gpu.values < IDLE_PERCENT
-        by_share = _whole_samples(gpu.left_us, idle, waited * gpu.work_us)
-        single = np.where(use.few[gpu.rows] & idle, gpu.left_us, 0.0) if use else by_share
+        stepped = gpu.in_work & (gpu.time_us >= first_us) & (gpu.time_us <= last_us)
+        known = gpu.in_work if _looks_same(gpu, stepped, gpu.in_work & ~stepped) else stepped
+        left_us = np.where(known, gpu.left_us, 0.0)
+        amount_us = facts.waited * float(gpu.weight_us[known].sum())
+        by_share = _whole_samples(left_us, gpu.values < IDLE_PERCENT, amount_us)
+        single = _alone(gpu, use, more_than_usual=True)
         return max(by_share, single, key=lambda claimed: float(claimed.sum()))
 
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]

@@ -28,7 +28,7 @@ class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
     checks: int
     #: Numbers of those that violate, ascending.
     violations: IntArray
-    #: No sample above 0 %.
+    #: True if it was never used.
     unused: bool
     #: Why it has no check, if it has none.
     reason: Reason
@@ -143,8 +143,8 @@ class GPUChecks(Struct, frozen=True, kw_only=True):
         limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
         return rule.passed(f"{headline}{limit}", **self._counts(), **facts)
 
-    def triggered(self, rule: Rule, finding: Finding, **facts: Any) -> RuleResult:
-        """Result of a rule with a violation."""
+    def triggered(self, rule: Rule, finding: Finding | str, **facts: Any) -> RuleResult:
+        """Result of a rule with a violation: its finding, or the headline of a cause."""
         first_us, last_us = self.span_us(self.gpus)
         return rule.triggered(finding, first_us=first_us, last_us=last_us, **self._counts(), **facts)
 

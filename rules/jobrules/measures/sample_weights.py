@@ -58,6 +58,17 @@ class SampleWeights(Struct, frozen=True, kw_only=True, eq=False):
     unmeasured_us: float
 
 
+def around_us(time_us: IntArray, weight_us: FloatArray) -> tuple[IntArray, IntArray]:
+    """(n,) and (n,) begin and end of the time that each of the ascending samples may describe.
+
+    A sampler reports the use since its sample before, but not every one stamps a sample when it is taken. So the time
+    reaches from the sample before to the next one. This matters where samples meet steps and fetches, whose times are
+    exact.
+    """
+    before_us = np.append(weight_us[:1], weight_us[:-1])
+    return time_us - before_us.astype(np.int64), time_us + weight_us.astype(np.int64)
+
+
 def sample_weights(time_us: IntArray, start_us: int, end_us: int) -> SampleWeights:
     """Share out [start, end] among the ascending samples inside it, at least one.
 

@@ -13,7 +13,18 @@ from msgspec.structs import replace
 from jobrules.measures.intervals import Intervals, joined, union
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
-from jobrules.model import BoolArray, Finding, FloatArray, Job, Metric, Note, Panel, RuleResult, Severity
+from jobrules.model import (
+    BoolArray,
+    ByNode,
+    Finding,
+    FloatArray,
+    Job,
+    Metric,
+    Note,
+    Panel,
+    RuleResult,
+    Severity,
+)
 from jobrules.model.claims import Cause, Claimed, Precedence
 
 if TYPE_CHECKING:
@@ -23,10 +34,14 @@ if TYPE_CHECKING:
 class Straggler(Struct, frozen=True, kw_only=True, eq=False):
     """GPUs that were held back: when, corrected for clock offsets, and how much they were used then."""
 
-    names: frozenset[str]
+    names: ByNode[set[str]]
     times: Intervals
     #: Mean utilization in percent.
     mean: float
+
+    def of_node(self, node: str) -> Straggler:
+        """What the part of one node needs."""
+        return replace(self, names=self.names.of_node(node))
 
 
 def held_up(
@@ -44,7 +59,7 @@ def held_up(
     slow = straggler(job, work, first.devices, reasons)
     if slow is None:
         return ()
-    claim = partial(waiting_for, slow, work.clocks.clock_offset_us)
+    claim = partial(waiting_for, slow, work)
     return (
         Cause(
             key=first.key,
@@ -65,26 +80,29 @@ def _held_up(first: Finding, claimed: Claimed) -> Finding:
 
 def straggler(job: Job, work: Work, names: Sequence[str], reasons: Sequence[Metric] = ()) -> Straggler | None:
     """The GPUs ``names``, while one of the reasons held them back, or if there is none during the work; None if never."""
-    found = job.gathered(_held_back, work, frozenset(names), tuple(reasons))
+    by_node = ByNode[set[str]]()
+    for name in names:
+        by_node.setdefault(name.rpartition("/")[0], set()).add(name)
+    found = job.gathered(_held_back, work, by_node, tuple(reasons))
     if not found:
         return None
     weights = [length for _, _, length in found]
     return Straggler(
-        names=frozenset(names),
+        names=by_node,
         times=joined([times for times, _, _ in found]),
         mean=float(np.average([mean for _, mean, _ in found], weights=weights)),
     )
 
 
 def _held_back(
-    part: Job, work: Work, names: frozenset[str], reasons: tuple[Metric, ...]
+    part: Job, work: Work, names: ByNode[set[str]], reasons: tuple[Metric, ...]
 ) -> Iterator[tuple[Intervals, float, float]]:
     """For each of the GPUs: when, its mean utilization then, and for how long."""
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
         late_us = work.clocks.clock_offset_us.get(panel.node, 0)
         weight_us = sample_weights(panel.time_us, *work.clocks.span_us(panel.node)).weight_us
         for column, device in enumerate(panel.devices):
-            if f"{panel.node}/{device}" not in names:
+            if f"{panel.node}/{device}" not in names.get(panel.node, ()):
                 continue
             values = panel.values[:, column]
             rows = work.holds(panel.time_us, panel.node) & ~np.isnan(values)
@@ -113,20 +131,18 @@ def _with_reason(part: Job, panel: Panel, device: str, reasons: Sequence[Metric]
     return found
 
 
-def waiting_for(
-    slow: Straggler, late_us: dict[str, int], part: Job, panel: Panel, weight_us: FloatArray
-) -> Claim:
+def waiting_for(slow: Straggler, work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     """Claim how much less than the stragglers the other GPUs were used while these were held back."""
     del part, weight_us
-    ahead_us = late_us.get(panel.node, 0)
+    names = slow.names.get(panel.node, ())
+    ahead_us = work.clocks.clock_offset_us.get(panel.node, 0)
 
     def of_gpu(gpu: Samples) -> FloatArray:
         then = slow.times.holds(gpu.time_us - ahead_us) & gpu.in_work
         time_us, left_us = float(gpu.weight_us[then].sum()), float(gpu.left_us[then].sum())
-        if gpu.name in slow.names or not time_us or not left_us:
+        if gpu.name in names or not time_us or not left_us:
             return np.zeros(len(gpu.values))
-        mean = 100 * (1 - float(gpu.lost_us[then].sum()) / time_us)
-        behind_us = max(0.0, slow.mean - mean) / 100 * time_us
+        behind_us = max(0.0, left_us - (1 - slow.mean / 100) * time_us)
         return np.where(then, gpu.left_us * min(1.0, behind_us / left_us), 0.0)
 
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]

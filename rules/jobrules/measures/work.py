@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
-from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, span_of
 
 #: Work begins with the first active sample after which a GPU is, for this long and over so many samples,
@@ -37,6 +38,10 @@ class Work(Struct, frozen=True, kw_only=True):
     def of(cls, job: Job) -> Work | None:
         """None if no GPU was ever used and no step was recorded."""
         return job.once(_work)
+
+    def of_node(self, node: str) -> Work:
+        """What the part of one node needs."""
+        return replace(self, clocks=self.clocks.of_node(node))
 
     def span_us(self, node: str) -> tuple[int, int]:
         """Begin and end on the clock of a node."""
@@ -74,10 +79,10 @@ def _work(job: Job) -> Work | None:
         late = late_us.get(node, 0)
         return span[0] - late, span[1] - late
 
-    worked = job.gathered(_worked_us)
+    of_gpus = job.gathered(_worked_us)
     # A GPU that does little more than draw the screen says nothing about the work of the job.
-    least = USED_PART * max((mean for _, _, mean in worked), default=0.0)
-    gpu_us = span_of(common(node, span) for node, span, mean in worked if mean >= least)
+    least = USED_PART * max((mean for _, _, mean in of_gpus), default=0.0)
+    gpu_us = span_of(common(node, span) for node, span, mean in of_gpus if mean >= least)
     steps_us = span_of(common(part.node, part.steps_us) for part in job.facts if part.steps_us)
     samples_us = job.samples_us
     if (
@@ -99,7 +104,7 @@ def _work(job: Job) -> Work | None:
 
 
 def _worked_us(part: Job) -> Iterator[tuple[str, tuple[int, int], float]]:
-    """Node, span of the work, and mean utilization in it, of each GPU that was ever active."""
+    """Node, span of the work, and mean utilization in it, of each GPU that was ever used."""
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
         for column in range(len(panel.devices)):
             time_us, values = panel.series(column)
@@ -119,6 +124,11 @@ class UseInWork(Struct, frozen=True, kw_only=True):
     active: float
     worked: bool
 
+    @property
+    def name(self) -> str:
+        """``node/device``, as in ``Finding.devices``."""
+        return f"{self.node}/{self.device}"
+
 
 def use_in_work(part: Job, work: Work) -> Iterator[UseInWork]:
     """Of each GPU with a sample in the work."""
@@ -135,15 +145,15 @@ def use_in_work(part: Job, work: Work) -> Iterator[UseInWork]:
                     measured_us=measured_us,
                     mean=float((weight_us * values).sum()) / measured_us,
                     active=float(weight_us[values >= IDLE_PERCENT].sum()) / measured_us,
-                    worked=bool((values > 0).any()),
+                    worked=bool(worked(values)),
                 )
 
 
 def work_of(time_us: IntArray, values: FloatArray) -> tuple[int, int] | None:
-    """First and last moment of one GPU's work; None if no sample is above 0%."""
-    active = np.flatnonzero(values > 0)
-    if not len(active):
+    """First and last moment of one GPU's work; None if it was never used."""
+    if not worked(values):
         return None
+    active = np.flatnonzero(values > 0)
     first, last = int(active[0]), int(active[-1])
     least = USED_PART * float(values[first : last + 1].mean())
     begin = _begin(time_us, values, active, least)

@@ -14,7 +14,7 @@ from jobrules.model.finding import (
     Where,
     in_words,
 )
-from jobrules.model.job import Frame, Job, JobInMemory, PanelFacts, PartFacts
+from jobrules.model.job import ByNode, Frame, Job, JobInMemory, PanelFacts, PartFacts
 from jobrules.model.loop_facts import LoopFacts
 from jobrules.model.metric import Metric, Quantity
 from jobrules.model.panel import Panel
@@ -37,6 +37,7 @@ __all__ = [
     "SECOND_US",
     "AlsoSeenAs",
     "BoolArray",
+    "ByNode",
     "CodeArray",
     "DeviceStatus",
     "EventSource",

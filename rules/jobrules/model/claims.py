@@ -109,13 +109,18 @@ class Claimed(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The GPUs as sentences name them: ``algo-1 gpu0``."""
+        return tuple(" ".join(name.rsplit("/", 1)) for name in self.devices)
 
-def moments(claimed: Claimed, result: RuleResult) -> tuple[Fact, ...]:
-    """Where and when a cause claimed time, and that the rule itself would want more data."""
-    facts: list[Fact] = [Where(claimed.nodes), When(claimed.start_us, claimed.end_us)]
+
+def moments(claimed: Claimed, result: RuleResult, names: tuple[str, ...] = ()) -> tuple[Fact, ...]:
+    """Where (on its nodes, or on devices by their ``names``) and when a cause claimed time, and that the rule itself would want more data."""
+    facts: list[Fact] = [Where(names or claimed.nodes), When(claimed.start_us, claimed.end_us)]
     if result.reason is not None and result.reason.kind in (ReasonKind.TOO_FEW, ReasonKind.TOO_SHORT):
         needed, have = result.reason.amounts
-        facts.append(Note(f"The rule itself needs {needed}; this job has {have}"))
+        facts.append(Note(f"The rule itself needs {needed}; {result.reason.whose} has {have}"))
     return tuple(facts)
 
 
@@ -136,3 +141,8 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     finding: Callable[[Claimed], Finding]
     #: False for what may claim time outside of the work.
     of_work: bool = True
+    #: True if it claims the samples in which its evidence was seen. A stall begins and ends between two samples, so the low
+    #: samples just before and after a claimed one are partly the same stall, and that part is claimed too.
+    widened: bool = False
+    #: Share of the training loop that it took, where that is known without samples of GPUs; 0 if it is not.
+    of_loop: float = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -101,6 +101,29 @@ class Frame(Struct, frozen=True, kw_only=True):
     steps_us: tuple[int, int] | None
 
 
+class ByNode(dict[str, _R]):
+    """Values by node, as an argument of ``Job.each``."""
+
+    def of_node(self, node: str) -> ByNode[_R]:
+        """The value of one node; empty if it has none."""
+        return ByNode({node: self[node]} if node in self else {})
+
+
+def of_node(given: Any, node: str) -> Any:
+    """What the part of one node needs of an argument of ``Job.each``: of one with a method ``of_node``, what that returns.
+
+    Without it, what travels to the nodes would grow with the square of their number.
+    """
+    if isinstance(given, partial):
+        args, keywords = of_node((given.args, given.keywords), node)
+        return partial(given.func, *args, **keywords)
+    if type(given) is tuple:
+        return tuple(of_node(one, node) for one in given)
+    if type(given) is dict:
+        return {key: of_node(one, node) for key, one in given.items()}
+    return given.of_node(node) if hasattr(given, "of_node") else given
+
+
 class Job(Protocol):
     """A training job as rules see it; its tables lie in memory (``JobInMemory``) or elsewhere.
 
@@ -155,7 +178,8 @@ class Job(Protocol):
         """Results of the function for each node's part of the job, in the order of ``nodes``.
 
         The function may run in another process: it, its arguments and its result must be picklable, and
-        small where that matters.
+        small where that matters. Arguments with values of every node are ``ByNode``, or have a method ``of_node``:
+        only the node's own are sent.
         """
         ...
 
@@ -226,12 +250,12 @@ class Job(Protocol):
         """Earliest start and latest end of all steps of the whole job; None without steps."""
         return self.frame.steps_us if self.frame else span_of(part.steps_us for part in self.facts)
 
-    @property
+    @cached_property
     def events_us(self) -> tuple[int, int] | None:
         """Earliest start and latest end of all events; None without events."""
         return span_of(part.events_us for part in self.facts)
 
-    @property
+    @cached_property
     def span_us(self) -> tuple[int, int]:
         """Times of the first and the last record of the whole job; (0, 0) without records."""
         if self.frame:

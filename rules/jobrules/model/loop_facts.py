@@ -24,6 +24,8 @@ class LoopFacts(Struct, frozen=True, kw_only=True):
     fetch_s: float | None = None
     #: How many fetches were recorded.
     fetches: int = 0
+    #: True if of each training process at most one was: the first, which is the slowest.
+    of_first_fetches: bool = False
     #: Loader processes that the loader was set up with, of each training process.
     num_workers: int | None = None
     #: Of a node.

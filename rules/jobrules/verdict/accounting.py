@@ -11,12 +11,16 @@ from msgspec.structs import replace
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
-from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, Panel, natural_sorted
 from jobrules.model.claims import Cause, Claim, Claimed, Samples
 
 #: Below this a GPU does not do what it could; the loss above it is usual.
 LOW_PERCENT = 70.0
+
+#: What a GPU does when nothing holds it up: this quantile of its samples that no cause claimed. Of short stalls, samples
+#: that are partly one may be as many as those without.
+USUAL = 0.75
 
 #: Less is the rounding of an amount.
 ROUNDING_US = 1.0
@@ -39,7 +43,7 @@ class DeviceTime(Struct, frozen=True, kw_only=True):
 
     node: str
     device: str
-    #: Whether any sample is above 0%.
+    #: False if it was never used.
     worked: bool
     used: float
     #: Lost by the key of the cause, and without any by ``UNEXPLAINED``.
@@ -81,8 +85,12 @@ def spent_per_node(
     Lost time goes to the causes in their order: each takes what it claims of what the causes before it left. Start and
     end of the job are on the clock of each node.
     """
-    claims = tuple((cause.key, cause.of_work, cause.claim) for cause in causes if cause.claim)
-    return job.gathered(_spent, metric, claims, Clocks.of(job), work)
+    asked = tuple(
+        _Asked(key=one.key, of_work=one.of_work, widened=one.widened, claim=one.claim)
+        for one in causes
+        if one.claim
+    )
+    return job.gathered(_spent, metric, asked, Clocks.of(job), work)
 
 
 def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
@@ -105,56 +113,113 @@ def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
     )
 
 
+class _Asked(Struct, frozen=True, kw_only=True):
+    """What is needed of a cause to ask for its claims, on any machine."""
+
+    key: str
+    of_work: bool
+    widened: bool
+    claim: Callable[[Job, Panel, FloatArray], Claim | None]
+
+
+class _Ledger:
+    """The lost time of the devices of one node, from which causes take in their order."""
+
+    def __init__(self, panel: Panel, devices: Sequence[Samples], causes: Sequence[_Asked]) -> None:
+        self.devices = list(devices)
+        self.lost = [dict.fromkeys((cause.key for cause in causes), 0.0) for _ in devices]
+        #: By cause, the snapshots with a claim, and for each device the claimed samples.
+        self.hits = {cause.key: np.zeros(len(panel.time_us), np.bool_) for cause in causes}
+        self.claimed = {
+            cause.key: [np.zeros(len(one.values), np.bool_) for one in devices] for cause in causes
+        }
+
+    def take(self, key: str, amounts: Sequence[FloatArray]) -> None:
+        """Give up to these amounts of what is left of each sample to a cause."""
+        for i, (device, amount) in enumerate(zip(self.devices, amounts, strict=True)):
+            taken = np.clip(amount, 0.0, device.left_us)
+            some = taken >= ROUNDING_US
+            self.lost[i][key] += float(taken.sum())
+            self.devices[i] = replace(device, left_us=device.left_us - taken)
+            self.hits[key][device.rows] |= some
+            self.claimed[key][i] |= some
+
+
 def _spent(
-    part: Job,
-    metric: Metric,
-    causes: Sequence[tuple[str, bool, Callable[[Job, Panel, FloatArray], Claim | None]]],
-    clocks: Clocks,
-    work: Work | None,
+    part: Job, metric: Metric, causes: Sequence[_Asked], clocks: Clocks, work: Work | None
 ) -> Iterator[NodeTime]:
     for panel in part.panels_of(metric):
         span_us = clocks.span_us(panel.node)
         weight_us = sample_weights(panel.time_us, *span_us).weight_us
         in_work = work.holds(panel.time_us, panel.node) if work else np.zeros(len(panel.time_us), np.bool_)
         every = [_samples(panel, column, span_us, weight_us, in_work) for column in range(len(panel.devices))]
-        devices = [samples for samples, _ in every]
-        lost: list[dict[str, float]] = [{} for _ in devices]
-        losses: dict[str, Loss] = {}
-        failed: dict[str, RuntimeError] = {}
-        for key, of_work, of_node in causes:
-            hit = np.zeros(len(panel.time_us), np.bool_)
-            shown = [
-                replace(one, left_us=np.where(one.in_work, one.left_us, 0.0)) if of_work else one
-                for one in devices
-            ]
-            # A cause of a user's own may raise anything.
-            try:
-                most = _claimed_of(of_node(part, panel, weight_us), shown)
-            except (Exception, SystemExit) as error:  # noqa: BLE001
-                # Not any exception can be sent from one process to another.
-                failed[key] = RuntimeError(f"{type(error).__name__}: {error}")
-                most = _claimed_of(None, shown)
-            for i, (one, bound) in enumerate(zip(shown, most, strict=True)):
-                taken = np.clip(bound, 0.0, one.left_us)
-                lost[i][key] = float(taken.sum())
-                devices[i] = replace(devices[i], left_us=devices[i].left_us - taken)
-                hit[one.rows] |= taken >= ROUNDING_US
-            at = np.flatnonzero(hit)
-            losses[key] = (
-                Loss(snapshots=len(at), start_us=int(panel.time_us[at[0]]), end_us=int(panel.time_us[at[-1]]))
-                if len(at)
-                else Loss()
-            )
+        ledger = _Ledger(panel, [samples for samples, _ in every], causes)
+        failed = _take_all(ledger, part, panel, weight_us, causes)
         yield NodeTime(
             node=panel.node,
             devices=tuple(
                 _time(one, own, unmeasured_us)
-                for one, own, (_, unmeasured_us) in zip(devices, lost, every, strict=True)
+                for one, own, (_, unmeasured_us) in zip(ledger.devices, ledger.lost, every, strict=True)
             ),
-            losses=losses,
+            losses={key: _loss(panel.time_us[hit]) for key, hit in ledger.hits.items()},
             snapshots=int(np.count_nonzero(in_work)),
             failed=failed,
         )
+
+
+def _take_all(
+    ledger: _Ledger, part: Job, panel: Panel, weight_us: FloatArray, causes: Sequence[_Asked]
+) -> dict[str, RuntimeError]:
+    """Let each cause take what it claims; the edges of stalls go after the last cause that has some. Errors by cause."""
+    failed: dict[str, RuntimeError] = {}
+    stalls = [cause.key for cause in causes if cause.widened]
+    for cause in causes:
+        shown = [_as_shown(one, cause) for one in ledger.devices]
+        # A cause of a user's own may raise anything.
+        try:
+            bounds = _claimed_of(cause.claim(part, panel, weight_us), shown)
+            ledger.take(cause.key, [np.minimum(b, one.left_us) for b, one in zip(bounds, shown, strict=True)])
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            # Not any exception can be sent from one process to another.
+            failed[cause.key] = RuntimeError(f"{type(error).__name__}: {error}")
+        if stalls and cause.key == stalls[-1]:
+            _take_edges(ledger, stalls)
+    return failed
+
+
+def _as_shown(device: Samples, cause: _Asked) -> Samples:
+    """Without what is left outside of the work, which is none of a cause of the work."""
+    return replace(device, left_us=np.where(device.in_work, device.left_us, 0.0)) if cause.of_work else device
+
+
+def _take_edges(ledger: _Ledger, stalls: Sequence[str]) -> None:
+    """Give the samples in which a stall begins or ends to the cause of the stall."""
+    for key in stalls:
+        pairs = zip(ledger.claimed[key], ledger.devices, strict=True)
+        ledger.take(key, [_edges(claimed, device) for claimed, device in pairs])
+
+
+def _edges(claimed: BoolArray, gpu: Samples) -> FloatArray:
+    """Lost time of the low samples just before and after claimed ones, as far as it is more than usual.
+
+    A GPU that is idle for a part of a sample, and as usual for the rest, has the usual value times the rest.
+    """
+    # Where a sample does not hold until the next one, nothing was measured in between.
+    joined = gpu.weight_us[:-1] >= np.diff(gpu.time_us) - ROUNDING_US
+    near = np.append(False, claimed[:-1] & joined) | np.append(claimed[1:] & joined, False)
+    unclaimed = gpu.in_work & (gpu.left_us == gpu.lost_us)
+    near &= unclaimed & (gpu.values >= IDLE_PERCENT) & (gpu.values < LOW_PERCENT)
+    if not near.any():
+        return np.zeros(len(near))
+    usual = max(IDLE_PERCENT, float(np.quantile(gpu.values[unclaimed], USUAL)))
+    return np.where(near, gpu.weight_us * np.maximum(0.0, 1 - gpu.values / usual), 0.0)
+
+
+def _loss(time_us: IntArray) -> Loss:
+    """From the times of the snapshots with a claim."""
+    if not len(time_us):
+        return Loss()
+    return Loss(snapshots=len(time_us), start_us=int(time_us[0]), end_us=int(time_us[-1]))
 
 
 def _claimed_of(claim: Claim | None, gpus: Sequence[Samples]) -> Sequence[FloatArray]:
@@ -209,7 +274,7 @@ def _time(samples: Samples, lost: dict[str, float], unmeasured_us: float) -> Dev
     return DeviceTime(
         node=samples.panel.node,
         device=samples.panel.devices[samples.column],
-        worked=bool((values > 0).any()),
+        worked=bool(worked(values)),
         used=float(samples.weight_us.sum() - samples.lost_us.sum()),
         lost=lost | {key: float(part.sum()) for key, part in zip(UNEXPLAINED, rest, strict=True)},
         unmeasured=unmeasured_us,

@@ -8,7 +8,9 @@ from functools import partial
 import numpy as np
 
 from jobrules.gpu_memory_full import totals
+from jobrules.measures.stopped import NOTHING_PERCENT
 from jobrules.measures.work import Work
+from jobrules.measures.work_span import GLANCE_PERCENT, glances, worked
 from jobrules.model import (
     SECOND_US,
     Fact,
@@ -25,7 +27,7 @@ from jobrules.model import (
     Where,
 )
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
-from jobrules.text import capitalized, count, duration, some_of
+from jobrules.text import capitalized, count, duration, percent, some_of
 from jobrules.unused_gpu import never_used
 
 #: Keys of the causes and their findings.
@@ -53,7 +55,7 @@ LONG_US = 10 * 60 * SECOND_US
 
 
 def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[Cause, ...]:
-    """The causes at the edges of the work; ``first_step`` is the result of MaxInitializationTime."""
+    """The causes at the edges of the work; ``first_step`` is the result of the rule on start-up."""
     never = Cause(
         key=NEVER,
         precedence=Precedence.NEVER_USED,
@@ -65,13 +67,12 @@ def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[C
     )
     if work is None or work.gpu_us is None:
         return (never,)
-    late_us = work.clocks.clock_offset_us
     start_up = Cause(
         key=START_UP,
         precedence=Precedence.START_UP,
         label="Lost: start-up",
         when="in start-up",
-        claim=partial(_before, work.begin_us, late_us),
+        claim=partial(_before, work),
         finding=partial(_started, job, work, first_step),
         of_work=False,
     )
@@ -80,7 +81,7 @@ def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[C
         precedence=Precedence.WIND_DOWN,
         label="Lost: wind-down",
         when="in wind-down",
-        claim=partial(_after, work.end_us, late_us),
+        claim=partial(_after, work),
         finding=partial(_ended, job, work),
         of_work=False,
     )
@@ -91,25 +92,43 @@ def _never(part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     del part, panel, weight_us
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
-        return [np.zeros(len(gpu.values)) if (gpu.values > 0).any() else gpu.left_us for gpu in gpus]
+        return [np.zeros(len(gpu.values)) if worked(gpu.values) else gpu.left_us for gpu in gpus]
 
     return claim
 
 
-def _before(begin_us: int, late_us: dict[str, int], part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+def _before(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     del part, weight_us
-    until_us = begin_us + late_us.get(panel.node, 0)
+    until_us, _ = work.span_us(panel.node)
     return lambda gpus: [np.where(gpu.time_us < until_us, gpu.left_us, 0.0) for gpu in gpus]
 
 
-def _after(end_us: int, late_us: dict[str, int], part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
+def _after(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     del part, weight_us
-    since_us = end_us + late_us.get(panel.node, 0)
+    _, since_us = work.span_us(panel.node)
     return lambda gpus: [np.where(gpu.time_us > since_us, gpu.left_us, 0.0) for gpu in gpus]
 
 
-def _who(job: Job) -> str:
-    return "No GPU with known utilization" if job.gpus_unknown else "No GPU"
+def _little_used(job: Job, work: Work, when: str, *, at_end: bool) -> str:
+    means = job.gathered(_used_outside, work, at_end)
+    mean = sum(means) / max(1, len(means))
+    if mean >= NOTHING_PERCENT:
+        who = "The GPU was" if job.gpu_count == 1 else "GPUs were"
+        return f"{who} little used in the {when} ({percent(mean)} on average)"
+    who = "No GPU with known utilization" if job.gpus_unknown else "No GPU"
+    return f"{who} worked in the {when}"
+
+
+def _used_outside(part: Job, work: Work, at_end: bool) -> Iterator[float]:
+    """Mean utilization of each GPU before the work or after it, in percent."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        begin_us, end_us = work.span_us(panel.node)
+        outside = panel.time_us > end_us if at_end else panel.time_us < begin_us
+        for column in range(len(panel.devices)):
+            values = panel.values[outside, column]
+            values = values[~np.isnan(values)]
+            if len(values):
+                yield float(values.mean())
 
 
 def _started(job: Job, work: Work, first_step: RuleResult | None, claimed: Claimed) -> Finding:
@@ -124,7 +143,7 @@ def _started(job: Job, work: Work, first_step: RuleResult | None, claimed: Claim
     return Finding(
         key=START_UP,
         severity=Severity.WARNING,
-        title=f"{_who(job)} worked in the first {duration(work.begin_us - clocks.start_us)}",
+        title=_little_used(job, work, f"first {duration(work.begin_us - clocks.start_us)}", at_end=False),
         evidence=tuple(evidence),
         advice=START_ADVICE,
         rules=rules,
@@ -140,7 +159,7 @@ def _ended(job: Job, work: Work, claimed: Claimed) -> Finding:
     return Finding(
         key=WIND_DOWN,
         severity=Severity.WARNING,
-        title=f"{_who(job)} worked in the last {duration(clocks.end_us - work.end_us)}",
+        title=_little_used(job, work, f"last {duration(clocks.end_us - work.end_us)}", at_end=True),
         evidence=(When(work.end_us, clocks.end_us),),
         advice=END_ADVICE,
         rules=(),
@@ -153,8 +172,9 @@ def _ended(job: Job, work: Work, claimed: Claimed) -> Finding:
 
 def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     unused, gpus = claimed.devices, job.gpu_count + job.gpus_unknown
-    held = sum(job.gathered(_holds_memory, frozenset(unused)))
-    evidence: list[Fact] = [Where(tuple(" ".join(name.rsplit("/", 1)) for name in unused))]
+    seen = max((n for name, n in job.gathered(_glances) if name in {*unused}), default=0)
+    held = len({*unused} & {*job.gathered(_hold_memory)})
+    evidence: list[Fact] = [Where(claimed.names)]
     if job.gpus_unknown:
         evidence.append(Note(f"Utilization of {count(job.gpus_unknown, 'GPU')} was not recorded"))
     if held:
@@ -163,7 +183,7 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,
-        title=never_used_title(len(unused), gpus, round(measured_us), work),
+        title=never_used_title(len(unused), gpus, round(measured_us), work, seen),
         evidence=tuple(evidence),
         advice=MEMORY_HELD_ADVICE if held == len(unused) else NEVER_USED_ADVICE,
         rules=("UnusedGPU",),
@@ -172,19 +192,24 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     )
 
 
-def never_used_title(
-    unused: int, gpus: int, length_us: int, work: Work | None, seen: str = "no sample above 0%"
-) -> str:
+def never_used_title(unused: int, gpus: int, length_us: int, work: Work | None, seen: int) -> str:
     """Of a job that was measured for that long: little time without work does not make a GPU never used."""
     if work is None and length_us < LONG_US:
-        return f"No GPU worked in the {duration(length_us)} that were measured"
-    return f"{never_used(unused, gpus)} ({seen})"
+        return f"The job ended before any GPU worked ({duration(length_us)} measured)"
+    samples = f"at most {count(seen, 'sample')}" if seen else "no sample"
+    return f"{never_used(unused, gpus)} ({samples} above {GLANCE_PERCENT:g}%)"
 
 
-def _holds_memory(part: Job, names: frozenset[str]) -> Iterator[bool]:
-    """For each of the GPUs ``names`` with a known memory size: True if its memory was ever in use."""
+def _glances(part: Job) -> Iterator[tuple[str, int]]:
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        names = (f"{panel.node}/{device}" for device in panel.devices)
+        yield from zip(names, glances(panel.values).tolist(), strict=True)
+
+
+def _hold_memory(part: Job) -> Iterator[str]:
+    """GPUs with a known memory size whose memory was ever in use."""
     for panel in part.panels_of(Metric.GPU_MEMORY_USED):
         total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
         for i, device in enumerate(panel.devices):
-            if f"{panel.node}/{device}" in names and device in total:
-                yield bool(100 * panel.series(i)[1].max() > MEMORY_HELD_PERCENT * total[device])
+            if device in total and 100 * panel.series(i)[1].max() > MEMORY_HELD_PERCENT * total[device]:
+                yield f"{panel.node}/{device}"

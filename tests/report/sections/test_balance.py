@@ -301,9 +301,7 @@ def test_hostile_names_stay_text() -> None:
 
 def test_the_limit_is_that_of_the_rule() -> None:
     job = JobInMemory(name="job", panels=(panel("n", [90, 40]),))
-    (finding,) = LoadBalancing().check(job).findings
-
-    assert "distance 0.83" in finding.title
+    assert "distance 0.83" in LoadBalancing().check(job).headline
     assert "largest distance 0.83 (gpu0 and gpu1, threshold 0.2)" in text_of(of_panels(*job.panels))
 
 

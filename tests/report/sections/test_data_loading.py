@@ -98,6 +98,15 @@ def test_loader_processes_are_compared_with_the_range_of_the_rule(
     assert sentence in text_of(found)
 
 
+def test_without_workers_there_is_no_loader_process_to_count() -> None:
+    text = text_of(replace(EXAMPLE, setups=(replace(EXAMPLE.setups[0], num_workers=0),)))
+
+    assert (
+        "No loader process: the training processes load their batches themselves. Raise num_workers." in text
+    )
+    assert "1 loader process for" not in text
+
+
 def test_pinned_memory_is_advised_only_where_there_are_gpus() -> None:
     without = replace(EXAMPLE, nodes=(node_loading("algo-1", gpus=0),))
     pinned = replace(EXAMPLE, setups=(replace(EXAMPLE.setups[0], pin_memory=True),))

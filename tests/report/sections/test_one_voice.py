@@ -59,7 +59,7 @@ TOPICS = {
         always=False,
     ),
     "never used or used": Topic(
-        r"^(?:No GPU was used|The GPU was never used|Every GPU sample is 0%|(?:both|all \S+) GPUs were never used)()",
+        r"^(?:No GPU was used|The GPU was never used|Every GPU sample is at most 1%|(?:both|all \S+) GPUs were never used)()",
         r"[Ff]irst GPU work()|GPU work took()|(?:Every|The) GPU was active()|^GPU utilization was high()",
         ("The GPU was never used", "GPU work took 92.5% of the job"),
     ),
@@ -205,7 +205,11 @@ def test_a_made_job_speaks_with_one_voice(cause: str) -> None:
 
 @needs_corpus
 @pytest.mark.slow
-@pytest.mark.parametrize("job", sorted((CORPUS / "sagemaker").glob("job-*")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "job",
+    [*sorted((CORPUS / "sagemaker").glob("job-*")), CORPUS / "nvidia-smi", CORPUS / "sagemaker-fixtures"],
+    ids=lambda path: path.name,
+)
 def test_a_real_job_speaks_with_one_voice(job: Path) -> None:
     if report := read(job):
         assert contradictions(texts_of(report)) == []

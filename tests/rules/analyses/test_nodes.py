@@ -56,8 +56,8 @@ def test_up_to_four_nodes_are_all_drawn_and_not_ranked() -> None:
 
 @given(st.lists(st.floats(0, 100, width=16), min_size=5, max_size=24))
 def test_the_odd_by_mean_are_those_of_the_definition(means: list[float]) -> None:
-    # A sample of 1 % at the end, so that no GPU counts as idle or stopped.
-    values = {f"n{i}": np.append(np.full(49, value), max(value, 1.0)) for i, value in enumerate(means)}
+    # A sample of 10% at the end, so that no GPU counts as idle or stopped.
+    values = {f"n{i}": np.append(np.full(49, value), max(value, 10.0)) for i, value in enumerate(means)}
     job = JobInMemory(
         name="job",
         panels=tuple(
@@ -108,7 +108,7 @@ def test_a_gpu_that_never_worked_is_critical_unless_most_nodes_have_one() -> Non
 
     assert one.odd[0].node == "n2"
     assert one.odd[0].severity is Severity.CRITICAL
-    assert one.odd[0].reasons[0] == "1 of 2\u00a0GPUs at 0%"
+    assert one.odd[0].reasons[0] == "1 of 2\u00a0GPUs never used"
     assert all_nodes.odd == ()
 
 

@@ -75,10 +75,15 @@ def overlap(start: int, end: int, spans: list[tuple[int, int]]) -> int:
     return sum(b - a for a, b in itertools.pairwise(cuts) if any(s <= a and b <= e for s, e in spans))
 
 
+def plain_worked(values: list[float]) -> bool:
+    """Whether a GPU was used at all."""
+    return any(value >= 10 for value in values) or sum(value > 1 for value in values) >= 5
+
+
 def plain_work_us(times: list[int], values: list[float]) -> tuple[int, int] | None:
     """First and last moment of a GPU's work, sample by sample."""
     active = [i for i, value in enumerate(values) if value > 0]
-    if not active:
+    if not plain_worked(values):
         return None
     whole = values[active[0] : active[-1] + 1]
     least = sum(whole) / len(whole) / 4 - 1e-9

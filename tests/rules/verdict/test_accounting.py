@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -34,7 +36,7 @@ from jobrules.verdict.phases import job_phases
 from jobrules.verdict.time_use import LABELS, in_parts, time_use
 from tests.elsewhere import JobElsewhere
 from tests.jobs import make_job, make_panel, make_steps
-from tests.rules.verdict.random_jobs import overlap, random_job
+from tests.rules.verdict.random_jobs import overlap, plain_work_us, plain_worked, random_job
 
 OUTLIERS = StepOutlier(n_outliers=1, stddev=1.0)
 RULES_WITH_CAUSES: tuple[Rule, ...] = (
@@ -47,8 +49,8 @@ RULES_WITH_CAUSES: tuple[Rule, ...] = (
 )
 #: Parts of lost time in the order of their causes.
 KEYS = (
-    *("gpu-never-used", "unused-gpu", "start-up", "wind-down", "io-bottleneck", "cpu-bottleneck"),
-    *("step-outlier", "saturated-process", "load-balancing", "batch-size"),
+    *("gpu-never-used", "unused-gpu", "gpu-late", "gpu-stopped", "start-up", "wind-down"),
+    *("io-bottleneck", "cpu-bottleneck", "step-outlier", "saturated-process", "load-balancing", "batch-size"),
 )
 
 # Made-up causes
@@ -183,16 +185,42 @@ class OfRules(Account):
         measured = {}
         for panel, column in gpus:
             inside = [(w, v) for _, _, w, v, in_work in self.samples(panel, column) if in_work]
-            if (whole := sum(w for w, _ in inside)) and max(v for _, v in inside) > 0:
+            if (whole := sum(w for w, _ in inside)) and plain_worked(
+                [s[3] for s in self.samples(panel, column)]
+            ):
                 measured[panel.node, column] = whole, sum(w * v for w, v in inside) / whole
+        self.idle_ends = {(p.node, k): self.idle_at_ends(p, k) for p, k in gpus}
         longest = max((whole for whole, _ in measured.values()), default=0.0)
-        means = [mean for whole, mean in measured.values() if whole >= longest / 2]
+        means = [
+            mean
+            for gpu, (whole, mean) in measured.items()
+            if whole >= longest / 2 and not any(self.idle_ends[gpu])
+        ]
         self.highest = max(means) if len(means) > 1 else None
         self.active = {(p.node, k): self.active_part(p, k) for p, k in gpus}
         # Some GPU is active for a quarter of the work.
         self.much = any(
             self.active[p.node, k] >= 0.25 for p, k in gpus if any(s[4] and s[2] for s in self.samples(p, k))
         )
+
+    def idle_at_ends(self, panel: Panel, column: int) -> tuple[set[int], set[int]]:
+        """Rows before and after the work of a GPU, while others work, if it does nothing in them for long enough."""
+        assert self.work
+        assert self.work.gpu_us
+        samples = self.samples(panel, column)
+        own = plain_work_us([s[1] for s in samples], [s[3] for s in samples])
+        if own is None:
+            return set(), set()
+        first, last = self.work.gpu_us
+        least_us = max(60e6, 0.05 * (self.job.span_us[1] - self.job.span_us[0]))
+        ends = [s for s in samples if first <= s[1] < own[0]], [s for s in samples if own[1] < s[1] <= last]
+        found = [
+            {s[0] for s in end}
+            if end and end[-1][1] - end[0][1] >= least_us and np.mean([s[3] for s in end]) < 5
+            else set()
+            for end in ends
+        ]
+        return found[0], found[1]
 
     def active_part(self, panel: Panel, column: int) -> float:
         """Share of the work in which a GPU is active."""
@@ -228,6 +256,10 @@ class OfRules(Account):
         near = distance[nearest] <= max(panel.interval_us, found.interval_us, 20_000)
         return found.values[nearest].tolist() if near else []
 
+    def waiting(self, panel: Panel, inside: Sequence[Any]) -> int:
+        """In how many samples some core waits for I/O."""
+        return sum(any(w > 50 for w in self.cores(panel, row, Metric.IO_WAIT)) for row, *_ in inside)
+
     def of_node(self, panel: Panel) -> list[dict[str, float]]:
         """Lost microseconds by part for each GPU."""
         assert self.work
@@ -237,10 +269,20 @@ class OfRules(Account):
         samples = [self.samples(panel, k) for k in columns]
         grid = sample_weights(panel.time_us, *self.job.span_us).weight_us.tolist()
         for k in columns:
-            never = all(v == 0 for _, _, _, v, _ in samples[k])
+            never = not plain_worked([v for _, _, _, v, _ in samples[k]])
             almost = self.much and self.active[panel.node, k] < 0.05
+            inside = [s for s in samples[k] if s[4]]
+            late, stopped = self.idle_ends[panel.node, k]
+            low = 70 if self.waiting(panel, inside) >= 0.9 * len(inside) else 10
             slow_us: dict[int, float] = {}
-            alone: dict[int, bool] = {}
+            stalls: dict[str, set[int]] = {
+                "io-bottleneck": set(),
+                "cpu-bottleneck": set(),
+                "saturated-process": set(),
+            }
+            alone: dict[int, int] = {}
+            idle_cores: list[int] = []
+            other_cores = [math.inf]
             for row, t, weight, value, in_work in samples[k]:
                 loss = rest = weight * (1 - value / 100)
                 cpu, wait = (self.cores(panel, row, m) for m in (Metric.CPU_UTILIZATION, Metric.IO_WAIT))
@@ -250,9 +292,11 @@ class OfRules(Account):
                 for key, part in (
                     ("gpu-never-used", never),
                     ("unused-gpu", almost and in_work),
+                    ("gpu-late", row in late),
+                    ("gpu-stopped", row in stopped),
                     ("start-up", t < self.work.begin_us),
                     ("wind-down", t > self.work.end_us),
-                    ("io-bottleneck", in_work and any(w > 50 for w in wait) and value < 10),
+                    ("io-bottleneck", in_work and any(w > 50 for w in wait) and value < low),
                     (
                         "cpu-bottleneck",
                         in_work and ((crowded and value < 10) or (mean >= 90 and value < 70)),
@@ -261,22 +305,44 @@ class OfRules(Account):
                     taken = min(rest, loss * part)
                     lost[k][key] += taken
                     rest -= taken
+                    if taken and key in stalls:
+                        stalls[key].add(row)
                 left[k][row] = rest
-                slow = overlap(t, panel.time_us[row] + int(grid[row]), self.slow[panel.node][0])
-                slow_us[row] = in_work * slow / max(grid[row], 1.0) * rest
-                alone[row] = bool(in_work and len(cpu) > 1 and full and not crowded and value < 10)
+                around = t - int(grid[max(0, row - 1)]), t + int(grid[row])
+                slow = min(1.0, overlap(*around, self.slow[panel.node][0]) / max(grid[row], 1.0))
+                slow_us[row] = in_work * slow * rest
+                alone[row] = full * (in_work and len(cpu) > 1 and not crowded and value < 10)
+                if in_work and cpu:
+                    (idle_cores if value < 10 else other_cores).append(full)
             longer_us = self.slow[panel.node][1]
             scale = min(1.0, longer_us / max(1.0, sum(slow_us.values())))
             for row, us in slow_us.items():
                 lost[k]["step-outlier"] += us * scale
                 left[k][row] -= us * scale
-                if alone[row]:
+                if alone[row] >= least_of(idle_cores, other_cores):
                     lost[k]["saturated-process"] += left[k][row]
+                    stalls["saturated-process"] |= {row} if left[k][row] else set()
                     left[k][row] = 0.0
+            for key, rows in stalls.items():
+                self.widen(samples[k], rows, left[k], lost[k], key)
         self.share_out_uneven(panel, samples, left, lost)
         for k in columns:
             self.steady(panel, samples[k], left[k], lost[k])
         return lost
+
+    def widen(
+        self, samples: Any, claimed: set[int], left: dict[int, float], lost: dict[str, float], key: str
+    ) -> None:
+        """The stalled part of the low samples before and after claimed ones."""
+        free = [s for s in samples if s[4] and left[s[0]] == s[2] * (1 - s[3] / 100)]
+        joined = [(a, b) for a, b in pairwise(samples) if a[2] >= b[1] - a[1] - 1]
+        near = {a[0] for a, b in joined if b[0] in claimed} | {b[0] for a, b in joined if a[0] in claimed}
+        usual = float(np.quantile([s[3] for s in free], 0.75)) if free else 0.0
+        for row, _, weight, value, _ in free:
+            if row in near and 10 <= value < min(usual, 70):
+                taken = weight * (1 - value / usual)
+                lost[key] += taken
+                left[row] -= taken
 
     def share_out_uneven(
         self, panel: Panel, samples: list[Any], left: list[dict[int, float]], lost: list[dict[str, float]]
@@ -307,10 +373,20 @@ class OfRules(Account):
             not means
             or np.mean(means) >= 70
             or sum(v < 10 for _, _, _, v, _ in inside) >= 0.1 * len(inside)
+            or self.waiting(panel, inside) >= 0.1 * len(inside)
             or sum(left[row] for row, *_ in inside) < 0.9 * loss
         ):
             return
         lost["batch-size"] += sum(left[row] for row, _, _, v, _ in inside if v >= 10)
+
+
+def least_of(idle: list[int], others: Sequence[float]) -> float:
+    """How many saturated cores are twice as frequent while a GPU idles; infinite if no number is."""
+    for k in range(1, max(idle, default=0) + 1):
+        often, usual = (sum(n >= k for n in some) / len(some) for some in (idle, others))
+        if often >= 2 * usual:
+            return k
+    return math.inf
 
 
 def account_of_rules(job: Job) -> tuple[list[Cause], RuleResult]:

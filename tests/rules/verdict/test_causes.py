@@ -9,6 +9,7 @@ import pytest
 
 from jobrules.model import SECOND_US, Job, Loader, Metric, Steps, in_words
 from jobrules.model.profiles import Function, Profile
+from jobrules.text import clock
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 from tests.verdicts import found, keys, parts, verdict_of
@@ -71,6 +72,47 @@ def test_an_active_gpu_is_slowed_where_nearly_all_of_the_cpu_is_in_use(
     assert ("cpu-bottleneck" in parts(verdict)) is claims
 
 
+@pytest.mark.parametrize(
+    ("metric", "cores", "key"),
+    [
+        (Metric.CPU_UTILIZATION, CORES, "cpu-bottleneck"),
+        (Metric.CPU_UTILIZATION, 1, "saturated-process"),
+        (Metric.IO_WAIT, 2, "io-bottleneck"),
+    ],
+)
+def test_a_stall_that_begins_and_ends_between_two_samples_is_claimed_whole(
+    metric: Metric, cores: int, key: str
+) -> None:
+    # Tenths of a second, averaged to samples of a second; stalls of 2.3 s begin at any of them.
+    rng = np.random.default_rng(1)
+    lengths = np.ravel([(23, int(rest)) for rest in rng.integers(30, 60, 150)])
+    stalled = np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
+    stalled = stalled[: len(stalled) // 10 * 10].reshape(-1, 10).mean(axis=1)
+    busy = np.where(np.arange(CORES) < cores, 100.0, 5.0)
+    used = stalled[:, None] * busy + (1 - stalled[:, None]) * 5.0
+    cpu = used if metric is Metric.CPU_UTILIZATION else np.full_like(used, 20.0)
+    waiting = used if metric is Metric.IO_WAIT else np.zeros_like(used)
+    verdict = verdict_of(make_job(gpu=97 * (1 - stalled), cpu=cpu, io_wait=waiting, interval_s=1))
+
+    assert keys(verdict) == [key]
+    assert parts(verdict)[key] == pytest.approx(97 * stalled.mean(), abs=2)
+
+
+@pytest.mark.parametrize(("free", "claims"), [(12, True), (8, False)])
+def test_a_low_gpu_waits_for_io_if_a_core_always_does(free: int, claims: bool) -> None:
+    """Was: raise the batch size."""
+    gpu, wait = np.full(N, 37.0), np.full((N, CORES), 1.0)
+    wait[:, :2] = 85.0
+    wait[::free] = 1.0
+    amounts = parts(verdict_of(make_job(gpu=gpu, cpu=[[20.0] * CORES] * N, io_wait=wait, interval_s=1)))
+
+    assert "batch-size" not in amounts
+    assert ("io-bottleneck" in amounts) is claims
+    if claims:
+        # With the samples in between.
+        assert amounts["io-bottleneck"] == pytest.approx(63, abs=6)
+
+
 def test_waiting_for_io_comes_before_a_saturated_cpu() -> None:
     gpu, wait = [1.0, 1.0, 95.0] * 200, [80.0, 1.0, 1.0] * 200
     job = make_job(gpu=gpu, cpu=[99.0] * N, io_wait=wait, interval_s=1)
@@ -85,9 +127,24 @@ def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it
     crowded = found(verdict_of(while_idle([95.0] * 8)), "cpu-bottleneck")
     single = found(verdict_of(while_idle([95.0] + [5.0] * 7)), "saturated-process")
 
-    assert "will not help" in " ".join(crowded.advice)
+    assert "only if some cores are free" in " ".join(crowded.advice)
     assert "num_workers" in single.advice[0]
+    assert "All 8 cores were saturated (median)." in in_words(crowded.evidence).replace("\u00a0", " ")
     assert in_words(crowded.evidence).endswith("Inferred from simultaneous samples.")
+    some = found(verdict_of(while_idle([95.0] * 5 + [5.0] * 3)), "cpu-bottleneck")
+    assert "5 of 8 cores were saturated (median)." in in_words(some.evidence).replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(("length_s", "first"), [(2, "num_workers"), (9, "num_workers"), (12, "checkpoints")])
+def test_long_stalls_beside_one_full_core_are_first_of_all_checkpoints(length_s: int, first: str) -> None:
+    idle = np.arange(N) % (5 * length_s) < length_s
+    cores = np.where(idle[:, None], [95.0] + [5.0] * 7, 20.0)
+    job = make_job(gpu=np.where(idle, 0.0, 95.0), cpu=cores, interval_s=1)
+
+    finding = found(verdict_of(job), "saturated-process")
+
+    assert first in finding.advice[0]
+    assert ("Typical length of a stretch: 12" in in_words(finding.evidence)) is (length_s == 12)
 
 
 # Data loading
@@ -98,9 +155,10 @@ def loading(
     gpu: list[float],
     *,
     until: float = N,
-    cores: list[float] | None = None,
+    cores: list[float] | np.ndarray | None = None,
     workers: int | None = 0,
     step_s: float | None = None,
+    io_wait: np.ndarray | None = None,
 ) -> Job:
     """A second per step: a fetch at its beginning, recorded up to a time, then the step."""
     seconds = range(int(until))
@@ -118,7 +176,8 @@ def loading(
     steps = make_steps([(t + 1 - length, t + 1.0) for t in range(N)])
     return make_job(
         gpu=(gpu * N)[:N],
-        cpu=None if cores is None else np.tile(cores, (N, 1)),
+        cpu=None if cores is None else np.broadcast_to(cores, (N, CORES)),
+        io_wait=io_wait,
         interval_s=1,
         steps=steps,
         events=make_events(fetches, loaders=[loader] if workers is not None else []),
@@ -151,6 +210,27 @@ def test_fetches_outside_of_steps_are_waits_and_idle_samples_go_first(
         assert parts(verdict)["low"] == pytest.approx(25, abs=0.2)
 
 
+@pytest.mark.parametrize("stamped_s", [0.0, 1.0])
+def test_waits_of_any_length_are_found_whichever_end_of_a_sample_its_time_is(stamped_s: float) -> None:
+    # Tenths of a second: a fetch of 1.2 s, a step of 1.5 s, and so on; samples are means of a second.
+    waits = np.arange(N * 10) % 27 < 12
+    gpu = 97 * (1 - waits.reshape(-1, 10).mean(axis=1))
+    starts = np.arange(0, N - 3, 2.7)
+    job = make_job(
+        extra=[
+            make_panel(
+                Metric.GPU_UTILIZATION, gpu, interval_s=1, start_us=START_US + int(stamped_s * SECOND_US)
+            )
+        ],
+        steps=make_steps([(t + 1.2, t + 2.7) for t in starts]),
+        events=make_events([("DataLoaderIter", "_Single::fetch", t, t + 1.2) for t in starts]),
+    )
+    verdict = verdict_of(job)
+
+    assert keys(verdict) == ["data-loading"]
+    assert parts(verdict)["data-loading"] == pytest.approx(100 * 1.2 / 2.7, abs=1.5)
+
+
 def test_steps_of_nearly_all_of_the_time_hold_their_fetches() -> None:
     verdict = verdict_of(loading(0.4, [2.0, 90.0], step_s=1.0))
 
@@ -178,13 +258,77 @@ def test_what_was_recorded_for_a_part_speaks_for_the_rest_if_that_looks_the_same
     assert parts(verdict)["data-loading"] == pytest.approx(percent, abs=0.4)
     evidence = in_words(found(verdict, "data-loading").evidence).replace("\u00a0", " ")
     assert "recorded for 3 min 19 s of 9 min 59 s of work" in evidence or "of 10 min of work" in evidence
+    same = percent > 200 / 6 * 0.4
+    assert ("13.3% of GPU time seen there; the rest of the loop looks the same: " in evidence) is same
 
 
 def test_where_the_rest_differs_moments_of_one_full_core_are_still_data_loading() -> None:
-    job = loading(0.4, [2.0, 90.0] * 100 + [2.0, 2.0] * 200, until=200, cores=[95.0] + [5.0] * 7)
-    amounts = parts(verdict_of(job))
+    gpu = [2.0, 90.0] * 100 + [2.0, 2.0] * 200
 
-    assert amounts["data-loading"] == pytest.approx(200 / 6 * 0.4 + 400 / 6 * 0.98, abs=0.4)
+    def amount(core_while_active: float) -> float:
+        core = np.where(np.array(gpu) < 10, 95.0, core_while_active)
+        cores = np.column_stack((core, np.full((N, CORES - 1), 5.0)))
+        return parts(verdict_of(loading(0.4, gpu, until=200, cores=cores)))["data-loading"]
+
+    # Where fetches were recorded, such moments are half of the time, more than the fetches.
+    assert amount(20.0) == pytest.approx(100 / 6 * 0.98 + 400 / 6 * 0.98, abs=0.4)
+    # A core that is always full shows nothing.
+    assert amount(95.0) == pytest.approx(200 / 6 * 0.4, abs=0.4)
+
+
+def shares(*, idle: list[int], active: list[int]) -> tuple[float, str]:
+    """Percent claimed for saturated processes, and what the page says of cores, by their numbers in each sample."""
+    gpu = [2.0] * len(idle) + [90.0] * len(active)
+    order = np.random.default_rng(1).permutation(len(gpu))
+    cpu = np.where(np.arange(CORES) < np.array([*idle, *active])[:, None], 97.0, 20.0)
+    verdict = verdict_of(make_job(gpu=np.array(gpu)[order], cpu=cpu[order], interval_s=1))
+    said = " ".join(in_words(one.evidence) for one in verdict.findings)
+    return parts(verdict).get("saturated-process", 0.0), said
+
+
+@pytest.mark.parametrize(
+    ("idle", "active", "percent", "said"),
+    [
+        # A process that works alone; the main thread may spin at the same time.
+        ([1] * 200, [0] * 400, 200 / 6 * 0.98, ""),
+        ([2] * 200, [1] * 400, 200 / 6 * 0.98, ""),
+        ([1] * 200, [0, 0, 0, 1] * 100, 200 / 6 * 0.98, ""),
+        (
+            [2, 1] * 100,
+            [1] * 400,
+            100 / 6 * 0.98,
+            "100.0% of the samples of idle GPUs and in 100.0% of the others",
+        ),
+        # It only spins.
+        (
+            [1] * 200,
+            [1] * 400,
+            0,
+            "100.0% of the samples of idle GPUs and in 100.0% of the others, so that alone explains nothing",
+        ),
+        ([1, 0] * 100, [1, 0] * 200, 0, "50.0% of the samples of idle GPUs and in 50.0%"),
+        ([3] * 200, [3] * 400, 0, "so that alone explains nothing"),
+        ([0] * 200, [0] * 400, 0, ""),
+        ([1] * 600, [], 0, "saturated in 100.0% of the samples, but no GPU was ever active to compare with"),
+    ],
+)
+def test_a_core_that_is_as_often_saturated_while_gpus_work_explains_nothing(
+    idle: list[int], active: list[int], percent: float, said: str
+) -> None:
+    claimed, text = shares(idle=idle, active=active)
+
+    assert claimed == pytest.approx(percent, abs=0.3)
+    assert said in text if said else "A core was saturated in" not in text
+    # Without an active GPU nothing is ruled out.
+    assert ("not the cause: CPU utilization" in text) is (bool(active) and not percent)
+
+
+def test_the_mean_of_the_cores_rules_out_no_single_one() -> None:
+    verdict = verdict_of(make_job(gpu=[2.0, 90.0] * 300, cpu=[20.0] * N, interval_s=1))
+
+    said = in_words(found(verdict, "unexplained").evidence)
+    assert "Recorded, and not the cause: mean CPU utilization." in said
+    assert "Not recorded: CPU utilization per core, I/O wait," in said
 
 
 def profiled(loader_s: float) -> Profile:
@@ -249,6 +393,27 @@ def test_advice_follows_from_the_number_of_workers(workers: int, advice: str) ->
     assert keys(verdict)[0] == "data-loading"
 
 
+@pytest.mark.parametrize(
+    ("while_waiting", "key", "advice"),
+    [
+        # A GPU that idles meanwhile is an I/O bottleneck, one that does not is none.
+        (2.0, "io-bottleneck", "Pack small files"),
+        (15.0, "data-loading", "Use faster storage"),
+    ],
+)
+def test_fetches_that_wait_for_io_are_one_finding_and_storage_its_advice(
+    while_waiting: float, key: str, advice: str
+) -> None:
+    wait = np.full((N, CORES), 5.0)
+    wait[::2, 0] = 95
+    verdict = verdict_of(loading(0.5, [while_waiting, 90.0], workers=4, io_wait=wait))
+
+    (finding,) = verdict.findings
+    assert finding.key == key
+    assert finding.advice[0].startswith(advice)
+    assert finding.share == pytest.approx((100 - while_waiting) / 200, abs=0.01)
+
+
 # GPUs that wait for one another
 
 
@@ -309,6 +474,47 @@ def test_uneven_load_is_the_distance_to_the_most_used_gpu_of_the_job() -> None:
     assert parts(two)["load-balancing"] == pytest.approx((0 + 10 + 30 + 50) / 4, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("idle", "key", "title"),
+    [
+        ({"b/gpu1": (300, N)}, "gpu-stopped", "b gpu1 stopped at {}; the other 3\u00a0GPUs worked on"),
+        (
+            {"b/gpu0": (300, N), "b/gpu1": (302, N)},
+            "gpu-stopped",
+            "2\u00a0GPUs of b stopped at {}; the other 2\u00a0GPUs worked on",
+        ),
+        (
+            {"a/gpu1": (300, N), "b/gpu0": (400, N), "b/gpu1": (302, N)},
+            "gpu-stopped",
+            "3\u00a0GPUs of 2\u00a0nodes stopped one by one, the first at {}; the other GPU worked on",
+        ),
+        ({"a/gpu1": (0, 300)}, "gpu-late", "a gpu1 did not work until {}; the other 3\u00a0GPUs did"),
+        # Not idle, or not at the end.
+        ({"a/gpu1": (300, 500)}, "load-balancing", ""),
+    ],
+)
+def test_a_gpu_that_is_idle_at_one_end_of_the_work_stopped_or_began_late(
+    idle: dict[str, tuple[int, int]], key: str, title: str
+) -> None:
+    """Was: give every rank equal data, with a mean that never was."""
+    panels = []
+    for node in "ab":
+        gpu = np.full((N, 2), 95.0)
+        for device in (0, 1):
+            gpu[slice(*idle.get(f"{node}/gpu{device}", (0, 0))), device] = 1.0
+        panels.append(make_panel(Metric.GPU_UTILIZATION, gpu, node=node, interval_s=1))
+
+    verdict = verdict_of(make_job(extra=panels))
+
+    main = verdict.findings[0]
+    assert main.key == key
+    at_s = min(299 if start == 0 else start for start, _ in idle.values())
+    assert not title or main.title == title.format(clock(START_US + at_s * SECOND_US))
+    lost_s = sum(end - start for start, end in idle.values())
+    assert parts(verdict)[key] == pytest.approx(95 * lost_s / N / 4, abs=2)
+    assert ("load-balancing" in keys(verdict)) is (not title)
+
+
 def test_uneven_load_is_what_causes_before_it_leave() -> None:
     # The second GPU idles in half of the seconds, beside a full CPU.
     stalled = np.arange(N) % 2 == 1
@@ -331,6 +537,7 @@ def test_uneven_load_is_what_causes_before_it_leave() -> None:
         ("often idle", False),
         ("often full", False),
         ("stalled", False),
+        ("waits for I/O", False),
     ],
 )
 def test_a_small_batch_needs_room_on_the_cpu_and_a_gpu_that_is_steadily_low(what: str, claims: bool) -> None:
@@ -340,13 +547,15 @@ def test_a_small_batch_needs_room_on_the_cpu_and_a_gpu_that_is_steadily_low(what
     if what == "cpu in use":
         cpu[:, 1:] = 66.0
     if what == "often idle":
-        gpu[::10] = 3.0
+        gpu[::9] = 3.0
     if what == "often full":
         gpu[::18] = 90.0
     if what == "stalled":
         # Less than a tenth of the samples, more than a tenth of the loss.
         gpu[::11], wait[::11] = 2.0, 90.0
         gpu[gpu > 10] = 66.0
+    if what == "waits for I/O":
+        wait[::9] = 90.0
     verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, io_wait=wait, interval_s=1))
 
     assert ("batch-size" in keys(verdict)) is claims
@@ -393,8 +602,9 @@ def test_outlier_steps_claim_what_their_node_lost_in_them() -> None:
     panels = [make_panel(Metric.GPU_UTILIZATION, [20.0] * 1500, node=node, interval_s=1) for node in "ab"]
     verdict = verdict_of(make_job(extra=panels, steps=steps))
 
-    # Twelve steps of 9 s on one of two nodes, at 20%; the four of the other are no more than are allowed.
-    amount = 12 * 9 * 0.8 / 3000
+    # Twelve steps of 9 s on one of two nodes, which ten samples at 20% may describe: they claim no more than the 8 s
+    # beyond the median. The four of the other node are no more than are allowed.
+    amount = 12 * min(10 * 0.8, 8) / 3000
     assert parts(verdict)["step-outlier"] == pytest.approx(100 * amount, abs=0.1)
     assert "step-outlier" not in keys(verdict)
     assert verdict.explains["StepOutlier"] == pytest.approx(amount, abs=0.001)

@@ -26,7 +26,8 @@ def loop_facts(results: RuleResults) -> LoopFacts | None:
     fetch_s = loader.dataloading_time.p50
     if not phases and fetch_s is None and (first_us is None or last_us is None):
         return None
-    steps_s = [stats.p50 for stats in _training(results) if stats.p50 is not None]
+    fetches = (known.datapoints if known else None) or 0
+    steps_s = [stats.p50 for stats in training_steps(results) if stats.p50 is not None]
     shares = sorted(phases.values())
     wrong = bool(shares) and (shares[0] < -ROUNDING_PERCENT or shares[-1] > 100 + ROUNDING_PERCENT)
     nodes = {node for used in results.usage.values() for node in used}
@@ -44,14 +45,15 @@ def loop_facts(results: RuleResults) -> LoopFacts | None:
         note=note,
         step_s=max(steps_s, default=None),
         fetch_s=fetch_s,
-        fetches=(known.datapoints if known else None) or 0,
+        fetches=fetches,
+        of_first_fetches=fetches <= max(1, len(results.steps)),
         num_workers=loader.num_workers,
         # Cores with equal names on several nodes count once.
         cores=loader.cores if len(nodes) == 1 else None,
     )
 
 
-def _training(results: RuleResults) -> list[StepStats]:
+def training_steps(results: RuleResults) -> list[StepStats]:
     """Of the ranks whose training steps the results keep: they keep one mode of each."""
     return [one.step_stats for one in results.steps.values() if not one.phase.endswith("EVAL")]
 
@@ -68,7 +70,7 @@ def _outside(results: RuleResults) -> float | None:
     others, ranks = max(0.0, others), max(1, len(results.steps))
     stepped = sum(share for phase, share in results.phases.items() if phase != "others")
     outside = 1 - stepped / max(1.0, ranks * (2 * others + stepped))
-    means_s = [stats.mean for stats in _training(results) if stats.mean is not None]
+    means_s = [stats.mean for stats in training_steps(results) if stats.mean is not None]
     first_us, last_us = results.first_step_us, results.last_step_us
     if means_s and counted and counted.datapoints and first_us and last_us and first_us < last_us:
         steps_us = SECOND_US * max(means_s) * counted.datapoints / ranks
