@@ -405,7 +405,8 @@ def test_fetches_that_wait_for_io_are_one_finding_and_storage_its_advice(
     while_waiting: float, key: str, advice: str
 ) -> None:
     wait = np.full((N, CORES), 5.0)
-    wait[::2, 0] = 95
+    # A core waits in most of the fetches, but not always.
+    wait[~np.isin(np.arange(N) % 10, (1, 3)), 0] = 95
     verdict = verdict_of(loading(0.5, [while_waiting, 90.0], workers=4, io_wait=wait))
 
     (finding,) = verdict.findings
