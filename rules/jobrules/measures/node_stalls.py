@@ -43,9 +43,7 @@ class NodeStalls(Struct, frozen=True, kw_only=True, eq=False):
         known = work.holds(panel.time_us, panel.node) & ~saturated
         then = known & self.times.holds(panel.time_us - work.clocks.clock_offset_us.get(panel.node, 0))
         others = known & ~then
-        often, usual = (
-            np.count_nonzero(idle & rows) / max(1, np.count_nonzero(rows)) for rows in (then, others)
-        )
+        often, usual = (float(idle[rows].sum()) / max(1, len(idle[rows])) for rows in (then, others))
         return idle & then if often >= TELLING_LIFT * usual else np.zeros(len(idle), np.bool_)
 
 
