@@ -48,12 +48,12 @@ __all__ = [
     "join_names",
     "known",
     "lost",
+    "median",
     "moment",
     "never_used",
     "number",
     "part_hours",
     "percent",
-    "percentiles",
     "plain_number",
     "rate_scale",
     "seconds",
@@ -88,22 +88,20 @@ def plain_number(value: float | str | None) -> str:
     return f"{value:,.10g}"
 
 
-class Percentiles(Struct, frozen=True, kw_only=True):
-    """Utilization of the nodes, each a range if they differ."""
+class Median(Struct, frozen=True, kw_only=True):
+    """Median utilization, a range if that of the nodes differs."""
 
     #: ``GPU`` or ``CPU``.
     device: str
-    p50: str
-    p95: str
+    value: str
 
 
-def percentiles(usage: Sequence[UsageRow]) -> Percentiles | None:
-    """Utilization of the GPUs, otherwise of the CPUs; None if neither has a row."""
+def median(usage: Sequence[UsageRow]) -> Median | None:
+    """Of the GPUs, otherwise of the CPUs; None if neither has a row."""
     for device in ("GPU", "CPU"):
         rows = [row for row in usage if row.label == device]
         if rows:
-            p50, p95 = (spread(getattr(row, q) for row in rows) for q in ("p50", "p95"))
-            return Percentiles(device=device, p50=p50, p95=p95)
+            return Median(device=device, value=spread(row.p50 for row in rows))
     return None
 
 

@@ -45,7 +45,7 @@ from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
 from jobrules.model import SECOND_US, Metric, Reason, ReasonKind, Status, span_of
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
-from jobrules.rule import parameter_fields, run_rules, written
+from jobrules.rule import NO_GPU, needs_gpus, parameter_fields, run_rules, written
 from jobrules.step_outlier import StepOutlier
 from jobrules.text import count, escape_name, join_names
 from jobrules.verdict.findings import judge
@@ -194,6 +194,7 @@ def _from_debugger_results(
 ) -> tuple[Report, dict[str, bytes]]:
     """The report of SageMaker Debugger's results, and the files of the rules. Thresholds have no effect on it."""
     from jobreport.debugger_report import report as debugger_report  # noqa: PLC0415 - as the readers
+    from jobreport.debugger_report.findings import has_only_cpus  # noqa: PLC0415
     from jobreport.readers.debugger_results.rule_results import NAMES  # noqa: PLC0415
 
     options = [option for option in chosen.options if not option.startswith("--set ")]
@@ -201,7 +202,12 @@ def _from_debugger_results(
         remark = Remark(code="debugger.thresholds", count=unused)
         quality = replace(quality, remarks=(*quality.remarks, remark))
     no_samples = Reason(kind=ReasonKind.NOT_RECORDED, what="samples", verb="were")
-    own = {rule: rule.not_evaluated(no_samples) for rule in chosen.rules if rule.name not in NAMES}
+    of_gpus = NO_GPU if has_only_cpus(found) else no_samples
+    own = {
+        rule: rule.not_evaluated(of_gpus if needs_gpus(rule) else no_samples)
+        for rule in chosen.rules
+        if rule.name not in NAMES
+    }
     others = [card(rule, result) for rule, result in own.items()]
     command = _command(job_dir, options)
     report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)

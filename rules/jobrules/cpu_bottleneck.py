@@ -85,15 +85,23 @@ class CPUBottleneck(BottleneckRule):
                 finding=partial(self._saturated_cpu, result, cores.pop() if len(cores) == 1 else 0, stalls),
                 widened=True,
             ),
-            Cause(
-                key="saturated-process",
-                precedence=Precedence.ONE_PROCESS,
-                label="Lost: one process saturated",
-                when="while one process was saturated",
-                claim=partial(_alone, self),
-                finding=partial(self._saturated_process, job, result),
-                widened=True,
-            ),
+            self.few_cores(result, _typical_s(job)),
+        )
+
+    def few_cores(self, result: RuleResult, typical_s: float = 0.0, *, cores_known: bool = True) -> Cause:
+        """The cause of idle moments with fewer saturated cores; if the number of cores is not known, with any.
+
+        ``typical_s`` is the median length of a stretch of them, 0 if it is not known.
+        """
+        which = "one process" if cores_known else "a CPU core"
+        return Cause(
+            key="saturated-process",
+            precedence=Precedence.ONE_PROCESS,
+            label=f"Lost: {which.removeprefix('a ')} saturated",
+            when=f"while {which} was saturated",
+            claim=partial(_alone, self),
+            finding=partial(self._saturated_process, result, which, typical_s),
+            widened=True,
         )
 
     def _saturated_cpu(
@@ -112,20 +120,23 @@ class CPUBottleneck(BottleneckRule):
             advice=(
                 "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
                 "Or use a machine with more cores per GPU.",
-                "More loader processes will not help: the cores are saturated.",
+                "More loader processes help only if some cores are free.",
             ),
             devices=claimed.devices,
         )
 
-    def _saturated_process(self, job: Job, result: RuleResult, claimed: Claimed) -> Finding:
+    def _saturated_process(
+        self, result: RuleResult, which: str, typical_s: float, claimed: Claimed
+    ) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
-        typical_s = _typical_s(job)
+        meaning = {
+            "one process": "Few cores are saturated while the others are free: a single process holds the GPU up",
+            "a CPU core": "The number of cores is not known, so the CPU as a whole may be saturated, too",
+        }
         return self.finding(
-            f"A GPU was idle while one process was saturated in {seen} of snapshots",
+            f"A GPU was idle while {which} was saturated in {seen} of snapshots",
             *moments(claimed, result),
-            Note(
-                "Few cores are saturated while the others are free: the GPU waits for the work of single processes"
-            ),
+            Note(meaning[which]),
             Inferred("simultaneous samples"),
             *((HowMuch("Typical length of a stretch", typical_s, "s"),) if typical_s >= LONG_STALL_S else ()),
             key="saturated-process",

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
-from jobrules.measures.data_waits import LOADING_PART, loads_itself, waiting, waiting_part, waits
+from jobrules.measures.data_waits import LOADING_PART, SAME_PART, loads_itself, waiting, waiting_part, waits
 from jobrules.measures.histograms import growing
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import narrow
@@ -50,6 +50,8 @@ _SETTING = ("iterator", "num_workers", "pin_memory", "fetches")
 
 #: Loading that was recorded for less of the work than this is said to be.
 MOSTLY = 0.9
+#: Shares that differ by less are the same.
+SEEN_ROUNDED = 0.005
 #: Cores with a lower mean utilization have room for more loader processes.
 ROOM_PERCENT = 70.0
 NO_WORKERS_ADVICE = (
@@ -134,13 +136,13 @@ class Dataloader(Rule):
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """Waiting for batches; evidence is fetches of the training processes, or a profile of their Python code."""
         work = Work.of(job)
+        found = job.gathered(waits, work) if work else ()
+        if not found and job.loop_facts and job.loop_facts.waited:
+            gpus = max((len(part.gpus) for part in job.facts), default=0)
+            return (self.waiting_in_loop(job.loop_facts, _cores(job) or job.loop_facts.cores or 0, gpus),)
         if work is None:
             return ()
-        found = job.gathered(waits, work)
         profiled = loads_itself(job.profiles)
-        if not found and job.loop_facts and job.loop_facts.waited:
-            gpus = max(len(part.gpus) for part in job.facts)
-            return (self.waiting_in_loop(job.loop_facts, _cores(job) or job.loop_facts.cores or 0, gpus),)
         if not any(one.relevant for one in found) and (found or profiled <= LOADING_PART):
             return ()
         return (
@@ -163,6 +165,7 @@ class Dataloader(Rule):
             when="while training waited for data",
             claim=partial(waiting_part, facts),
             finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),
+            of_loop=facts.waited,
         )
 
     def _waited_in_loop(self, facts: LoopFacts, advice: tuple[str, ...], claimed: Claimed) -> Finding:
@@ -220,17 +223,15 @@ class Dataloader(Rule):
             evidence.append(Note("Steps take nearly all of the time and hold the fetches"))
         evidence += _workers(most.num_workers)
         if recorded_us < MOSTLY * work.length_us:
-            evidence.append(
-                Note(
-                    f"Loading was recorded for {duration(recorded_us)} of {duration(work.length_us)} of work"
-                )
-            )
+            evidence.append(Note(_of_part(recorded_us, work, waited, claimed)))
         return self.finding(
             f"Training waits for data: a batch fetch takes {took(most.fetch_us)}{step} (medians)",
             *evidence,
             key="data-loading",
             section="data-loading",
-            advice=loading_advice(most.num_workers, most.cores, most.processes, most.cpu_percent),
+            advice=loading_advice(
+                most.num_workers, most.cores, most.processes, most.cpu_percent, of_io=most.of_io
+            ),
             devices=claimed.devices,
         )
 
@@ -423,6 +424,18 @@ def _spread(times_us: IntArray) -> dict[str, float]:
     }
 
 
+def _of_part(recorded_us: float, work: Work, waited: float, claimed: Claimed) -> str:
+    """How much was seen where loading was recorded, and with what looks the same in the rest of the work."""
+    recorded = f"Loading was recorded for {duration(recorded_us)} of {duration(work.length_us)} of work"
+    seen = waited * recorded_us / max(1, work.clocks.length_us)
+    if claimed.share <= seen + SEEN_ROUNDED:
+        return recorded
+    elsewhere = (claimed.share - seen) * work.clocks.length_us / max(1.0, work.length_us - recorded_us)
+    same = abs(elsewhere - waited) <= SAME_PART * waited
+    rest = "the rest of the loop looks the same" if same else "elsewhere by saturated cores"
+    return f"{recorded}: {share(seen)} of GPU time seen there; {rest}: {share(claimed.share)} in all"
+
+
 def _workers(num_workers: int | None) -> list[Fact]:
     if num_workers == 0:
         return [Note("``num_workers`` is 0: the training process loads every batch itself")]
@@ -436,14 +449,27 @@ def _cores(job: Job) -> int:
 
 
 def loading_advice(
-    num_workers: int | None, cores: int, processes: int, cpu_percent: float | None = None
+    num_workers: int | None,
+    cores: int,
+    processes: int,
+    cpu_percent: float | None = None,
+    *,
+    of_io: bool = False,
 ) -> tuple[str, ...]:
-    """What to do about waiting for data on nodes with so many cores, 0 if not known, and training processes."""
+    """What to do about waiting for data on nodes with so many cores, 0 if not known, and training processes.
+
+    ``of_io`` is whether cores wait for I/O while batches are fetched.
+    """
     each = cores // max(1, processes)
     has_room = cpu_percent is None or cpu_percent < ROOM_PERCENT
     if num_workers == 0:
         start = f" ({each} to start with: cores divided by training processes)" if each > 1 else ""
         return (f"Set ``num_workers`` above 0{start}.", *NO_WORKERS_ADVICE[1:])
+    if of_io:
+        return (
+            "Use faster storage, or copy the data to a local disk: cores wait for I/O while batches are fetched.",
+            "Pack samples into larger files.",
+        )
     if num_workers is not None and num_workers < each and has_room:
         return (
             f"Raise ``num_workers`` from {num_workers} to about {each}: the node has {count(cores, 'core')}.",

@@ -23,7 +23,7 @@ from jobrules.measures.stragglers import held_up
 from jobrules.model import SECOND_US, HowMuch, Metric, Note, Reason, ReasonKind, Severity
 from jobrules.model.claims import Precedence
 from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
-from jobrules.text import count, share
+from jobrules.text import capitalized, share, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from jobrules.model import Fact, Finding, Job, RuleResult
     from jobrules.model.claims import Cause
 
+_DROPPED_ADVICE = (
+    "Check whether someone lowered the power limit (`nvidia-smi -q -d POWER`).",
+    "Compare it with the limits of other GPUs.",
+)
+_KEPT_ADVICE = ("Do nothing unless a clock dropped.",)
 #: GPUs whose clocks the evidence names.
 _MAX_NAMED = 4
 
@@ -93,7 +98,7 @@ class PowerCap(Rule):
                 headline = "No GPU was at its power limit"
             recorded = as_far_as_recorded(len(judged), job.gpu_count + job.gpus_unknown)
             return self.passed(f"{headline}{recorded}", **facts)
-        return self.triggered(self._finding(capped), **facts)
+        return self.triggered(self._finding(capped, job.gpu_count + job.gpus_unknown), **facts)
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What other GPUs lost while they waited for one that its power limit slowed."""
@@ -106,7 +111,7 @@ class PowerCap(Rule):
             (Metric.GPU_POWER_CAP,),
         )
 
-    def _finding(self, capped: Sequence[_Capped]) -> Finding:
+    def _finding(self, capped: Sequence[_Capped], gpus: int) -> Finding:
         dropped = [gpu for gpu in capped if gpu.dropped(self.clock_drop)]
         clocks: list[Fact] = [
             HowMuch(what, mhz, "MHz", of=gpu.at_limit.label)
@@ -125,7 +130,8 @@ class PowerCap(Rule):
         part = share(max(gpu.at_limit.share for gpu in capped))
         lasted = f"for {part} of its time" if one else f"the worst for {part} of its time"
         title = (
-            f"{count(len(capped), 'GPU')} {'was' if one else 'were'} {where}{' ' if one else ', '}{lasted}"
+            f"{capitalized(some_of(len(capped), gpus, 'GPU'))} {'was' if one else 'were'} {where}"
+            f"{' ' if one else ', '}{lasted}"
         )
         return finding_of(
             self,
@@ -133,6 +139,7 @@ class PowerCap(Rule):
             [gpu.at_limit for gpu in capped],
             *(clocks or [Note("Whether the clock dropped is not known")]),
             severity=Severity.WARNING if dropped else Severity.INFO,
+            advice=_DROPPED_ADVICE[: None if gpus > 1 else 1] if dropped else _KEPT_ADVICE,
         )
 
 

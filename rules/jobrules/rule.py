@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.model import SECOND_US, Finding, Reason, ReasonKind, RuleResult, Severity, Status
+from jobrules.model.result import THIS_JOB
 from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
@@ -214,15 +215,19 @@ NO_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no GPU was sampled")
 NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
 
 
+def needs_gpus(rule: Rule) -> bool:
+    """True if a rule does not apply to a job without GPUs."""
+    return rule.of_gpus or any(metric.of_gpus for metric in rule.requires)
+
+
 def missing_metric(job: Job, rule: Rule) -> Reason | None:
     """Reason why a rule cannot run: the first metric without samples; None if all have samples."""
-    of_gpus = rule.of_gpus or any(metric.of_gpus for metric in rule.requires)
-    if of_gpus and job.samples_us and not any(part.gpus for part in job.facts):
+    if needs_gpus(rule) and job.samples_us and not any(part.gpus for part in job.facts):
         return NO_GPU
     return next((not_recorded(metric) for metric in rule.requires if not job.has(metric)), None)
 
 
-def reason_few_samples(have: int, more_than: int, what: str = "samples", whose: str = "this job") -> Reason:
+def reason_few_samples(have: int, more_than: int, what: str = "samples", whose: str = THIS_JOB) -> Reason:
     """Reason of a rule that waits for more than so many samples."""
     return Reason(kind=ReasonKind.TOO_FEW, what=what, needed=more_than + 1, have=have, whose=whose)
 

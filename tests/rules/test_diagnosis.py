@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
@@ -49,7 +49,13 @@ def verdict_of(one: MadeJob) -> tuple[Finding, ...]:
     """All findings, with all rules at their defaults."""
     rules = [rule() for rule in RULES]
     results = results_in_work(rules, run_rules(rules, one.job, strict=True), one.job, strict=True)
-    return judge(one.job, rules, results, job_phases(one.job)).findings
+    verdict = judge(one.job, rules, results, job_phases(one.job))
+    parts = verdict.use.parts if verdict.use else ()
+    assert {part.finding for part in parts} - {""} <= {finding.key for finding in verdict.findings}, one
+    for finding in verdict.findings:
+        if linked := [part.percent for part in parts if part.finding == finding.key]:
+            assert finding.share == pytest.approx(sum(linked) / 100, abs=0.001), one
+    return verdict.findings
 
 
 def grade(loss: Loss, share: float) -> int:
@@ -145,31 +151,46 @@ def jobs(
     ]
 
 
-def matrix(wrong: dict[tuple[str, Shape, int], list[str]]) -> str:
-    """Hits of each cause and shape, then in how many jobs each kind of fault is."""
+Wrong = dict[tuple[str, Shape, int], list[str]]
+
+
+def graded(causes: Iterable[str], shapes: Iterable[Shape], seeds: Iterable[int]) -> Wrong:
+    """What is wrong with the findings of each job."""
+    return {
+        (cause, shape, seed): faults(one := made(cause, shape, seed), verdict_of(one))
+        for cause, shape, seed in jobs(causes, shapes, seeds)
+    }
+
+
+def matrix(wrong: Wrong) -> list[list[str]]:
+    """Hits of each cause and shape, below a row of heads."""
     cells: defaultdict[tuple[str, Shape], list[bool]] = defaultdict(list)
-    kinds: defaultdict[str, int] = defaultdict(int)
     for (cause, shape, _), found in wrong.items():
         cells[cause, shape].append(not found)
-        for kind in {fault.partition(":")[0] for fault in found}:
-            kinds[kind] += 1
     shapes = list(dict.fromkeys(shape for _, shape in cells))
-    lines = [f"{'':20}" + "".join(f"{shape!s:>9}" for shape in shapes)]
+    rows = [["cause", *map(str, shapes)]]
     for cause in dict.fromkeys(cause for cause, _ in cells):
-        row = [cells.get((cause, shape), []) for shape in shapes]
-        lines.append(f"{cause:20}" + "".join(f"{f'{sum(c)}/{len(c)}' if c else '–':>9}" for c in row))
-    hits = sum(not found for found in wrong.values())
-    lines.append(f"{hits} of {len(wrong)}; jobs with a fault: {dict(kinds)}")
-    return "\n".join(lines)
+        hits = [cells.get((cause, shape), []) for shape in shapes]
+        rows.append([cause, *(f"{sum(c)}/{len(c)}" if c else "–" for c in hits)])
+    return rows
+
+
+def hits_of(wrong: Wrong) -> str:
+    """``217 of 219 jobs``."""
+    return f"{sum(not found for found in wrong.values())} of {len(wrong)} jobs"
+
+
+def in_text(wrong: Wrong) -> str:
+    """The matrix with columns of equal width, then in how many jobs each kind of fault is."""
+    kinds = Counter(kind for found in wrong.values() for kind in {fault.partition(":")[0] for fault in found})
+    rows = [f"{head:20}" + "".join(f"{cell:>9}" for cell in cells) for head, *cells in matrix(wrong)]
+    return "\n".join([*rows, f"{hits_of(wrong)}; jobs with a fault: {dict(kinds)}"])
 
 
 @pytest.mark.parametrize("seed", EACH_SEED)
 def test_the_first_finding_is_the_cause_with_its_share(seed: int) -> None:
-    wrong = {}
-    for cause, shape, _ in jobs(CAUSES, SHAPES, [seed]):
-        one = made(cause, shape, seed)
-        wrong[cause, shape, seed] = faults(one, verdict_of(one))
-    print(matrix(wrong))
+    wrong = graded(CAUSES, SHAPES, [seed])
+    print(in_text(wrong))
 
     missed = {key: found for key, found in wrong.items() if found}
     assert len(missed) <= (1 - GOAL) * len(wrong), missed
@@ -208,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = wrong[cause, shape, seed] = faults(one, findings)
         if found or given.all:
             _show(one, findings, found, None if given.all else 3)
-    print("\n" + matrix(wrong))
+    print("\n" + in_text(wrong))
 
 
 if __name__ == "__main__":

@@ -118,7 +118,11 @@ def test_a_clock_that_falls_with_it_is_a_warning(clock: float, severity: Severit
     assert f"at the limit: {clock:,.0f}\u00a0MHz. In other work: 1,980\u00a0MHz." in in_words(
         finding.evidence
     )
-    assert finding.title.endswith("and its clock dropped") == (severity is Severity.WARNING)
+    dropped = severity is Severity.WARNING
+    assert finding.title.endswith("and its clock dropped") == dropped
+    assert finding.advice[0].startswith("Check whether someone lowered" if dropped else "Do nothing")
+    # There is no other to compare with.
+    assert not any("other GPUs" in advice for advice in finding.advice)
 
 
 def test_a_gpu_that_never_worked_below_its_limit_has_no_clock_to_compare_with() -> None:
@@ -137,7 +141,7 @@ def test_gpus_whose_clock_is_not_known_are_reported_with_one_that_fell() -> None
     (finding,) = checked(logged(gpu_power_cap=table, gpu_clock=clocks)).findings
 
     assert finding.severity is Severity.WARNING
-    assert finding.title.startswith("2\u00a0GPUs were at their power limit, the worst for 100.0%")
+    assert finding.title.startswith("Both GPUs were at their power limit, the worst for 100.0%")
     assert finding.devices == ("algo-1/gpu1", "algo-1/gpu0")
     assert "at the limit: algo-1 gpu0 1,400\u00a0MHz" in in_words(finding.evidence)
 

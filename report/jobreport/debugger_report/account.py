@@ -36,7 +36,7 @@ from jobrules.model.loop_facts import RELEVANT_PART
 from jobrules.rule import Rule
 from jobrules.text import duration, share, took
 from jobrules.verdict.edges import edges
-from jobrules.verdict.findings import loop_notes
+from jobrules.verdict.findings import IDLE_STEPS, LONG_STEPS, STEPS_HOLD, loop_notes
 from jobrules.verdict.story import Account
 
 _R = TypeVar("_R", bound=Rule)
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 #: What rules on samples are asked about here needs none.
 _NO_JOB = JobInMemory(name="")
-#: Steps that take this much of the time with GPUs below this percentage hold the fetches inside.
-STEPS_PART, STEPS_IDLE = 0.8, 0.1
+#: Entries of CPUBottleneck are of idle GPUs only.
+_ONLY_IDLE = "Whether a core was saturated while GPUs were active, too, is not recorded, so the amount is an upper bound"
 #: If the mean of the steps is this many times their median, the longer half takes at least three quarters of the time.
 LONG_MEAN = 2.0
 
@@ -80,6 +80,7 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
         _take_io(ledger, results, checks, work)
         _take_cpu(ledger, results, facts, checks, work)
         _take_loading(ledger, facts, checks, work)
+        _take_few_cores(ledger, results, facts, checks, work)
         _take_differences(ledger, checks)
         _take_small_batches(ledger, results, checks)
     saturated = ledger.snapshots_left(results.bottlenecks["CPUBottleneck"])
@@ -92,7 +93,6 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
         owners=ledger.owners,
         recorded=_recorded(results, facts, saturated),
         unknown_gpus=len(unknown),
-        seen=_undecided(facts, saturated),
         notes=_notes(results, facts, ledger, saturated),
     )
 
@@ -122,9 +122,7 @@ def _take_io(ledger: Ledger, results: RuleResults, checks: Checks, work: Work) -
 def _take_cpu(
     ledger: Ledger, results: RuleResults, facts: LoopFacts | None, checks: Checks, work: Work
 ) -> None:
-    """A saturated CPU. Fewer saturated cores show nothing: entries are of idle GPUs only, so there is no other moment to
-    compare with.
-    """
+    """A saturated CPU: half of a known number of cores."""
     cores = (facts.cores if facts else None) or 0
     if cores and (chosen := _chosen(checks, CPUBottleneck)):
         rule, result = chosen
@@ -156,6 +154,19 @@ def _take_loading(ledger: Ledger, facts: LoopFacts | None, checks: Checks, work:
             Note(f"Steps were recorded for {duration(recorded_us)} of {duration(work.length_us)}"),
         )
     ledger.take(cause, ledger.not_yet(facts.waited * length_us), loader[0])
+
+
+def _take_few_cores(
+    ledger: Ledger, results: RuleResults, facts: LoopFacts | None, checks: Checks, work: Work
+) -> None:
+    """Fewer saturated cores, or some of an unknown number, where training does not wait for data by other evidence."""
+    chosen = _chosen(checks, CPUBottleneck)
+    if chosen and not (facts and facts.waited):
+        rule, result = chosen
+        cause = rule.few_cores(result, cores_known=bool(facts and facts.cores))
+        ledger.take_snapshots(
+            _of_bottlenecks(cause, rule, work, Note(_ONLY_IDLE)), results.bottlenecks[rule.name], 1, rule
+        )
 
 
 def _take_differences(ledger: Ledger, checks: Checks) -> None:
@@ -206,13 +217,6 @@ def _recorded(results: RuleResults, facts: LoopFacts | None, saturated: float) -
     return {what: there for what, there in known.items() if not (there and what in undecided)}
 
 
-def _undecided(facts: LoopFacts | None, saturated: float) -> str:
-    """Clause on saturated cores that no cause has taken; empty if waiting for data explains them, or there are few."""
-    if saturated < RELEVANT_PART or (facts and facts.waited):
-        return ""
-    return f"a CPU core was saturated in {share(saturated)} of snapshots"
-
-
 def _notes(
     results: RuleResults, facts: LoopFacts | None, ledger: Ledger, saturated: float
 ) -> tuple[str, ...]:
@@ -226,13 +230,11 @@ def _notes(
             f"A core was saturated in {share(saturated)} of snapshots, more than the time outside of steps: "
             "steps may hold fetches"
         )
-    elif _undecided(facts, saturated):
-        notes.append("Whether a core was saturated while GPUs were active, too, is not recorded")
     notes += _start_unknown(ledger.work)
     stepped = 1 - facts.outside if facts and facts.outside is not None else 0.0
     used = max((ledger.in_work(gpu).used for gpu in ledger.used), default=1.0)
-    if stepped > STEPS_PART and used < STEPS_IDLE:
-        notes.append("Steps take most of the time while the GPUs idle: they hold what the GPUs wait for")
+    if stepped > LONG_STEPS and used < IDLE_STEPS:
+        notes.append(STEPS_HOLD)
     elif stepped >= RELEVANT_PART and (long := _long_steps(results)):
         notes.append(long)
     return tuple(notes)

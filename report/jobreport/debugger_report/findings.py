@@ -72,6 +72,17 @@ def gpus_of(results: RuleResults) -> set[GPU]:
     return {*results.low_gpu, *results.memory, *results.small_batch, *results.workloads}
 
 
+def has_gpus(results: RuleResults) -> bool:
+    """True if any result shows that a GPU was sampled."""
+    low = any(one.low for one in results.bottlenecks.values())
+    return bool(gpus_of(results) or results.usage.get("GPU") or low)
+
+
+def has_only_cpus(results: RuleResults) -> bool:
+    """True if CPUs were sampled and no GPU was."""
+    return any(results.usage.get("CPU", {}).values()) and not has_gpus(results)
+
+
 def never_used(results: RuleResults) -> set[GPU]:
     """GPUs whose samples until the last trigger are all 0%, unless their node was used and no other GPU was."""
     zero = {gpu for gpu, use in results.low_gpu.items() if use.gpu_max == 0}

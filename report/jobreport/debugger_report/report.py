@@ -16,14 +16,14 @@ from jobreport import __version__, document
 from jobreport.debugger_report.account import account_of
 from jobreport.debugger_report.differences import notes
 from jobreport.debugger_report.findings import SECTIONS, findings, gpus_of, loop_of, span_of
-from jobreport.debugger_report.rules import ONE_GPU, ONLY_CPU, evaluate, parsed
+from jobreport.debugger_report.rules import evaluate, parsed
 from jobreport.document import EXTRA_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import Metric, Reason, ReasonKind, RuleResult, Status, natural_key, natural_sorted
+from jobrules.model import Metric, RuleResult, natural_key, natural_sorted
 from jobrules.rule import Documentation, parameter_fields
 from jobrules.text import apportion
 from jobrules.verdict.findings import sorted_verdict, verdict_of
@@ -167,7 +167,7 @@ def _card(name: str, evaluation: Evaluation, found: RuleDocument | None) -> Rule
         parameters=_parameters(rule, found.parameters if found else {}),
         can_trigger=not name.startswith("Overall"),
         status=evaluation.status,
-        reason=_reason(evaluation),
+        reason=evaluation.reason,
         headline=evaluation.headline or f"Not evaluated: {evaluation.reason}",
         measure=evaluation.measure,
         triggered=(found.triggered if found else None) or 0,
@@ -264,12 +264,3 @@ def _box(node: str, device: str, use: GpuUse) -> Box | None:
     return Box(
         node=node, device=device, metric=Metric.GPU_UTILIZATION, unit="%", basis="whole job", **figures
     )
-
-
-def _reason(evaluation: Evaluation) -> Reason | None:
-    if not evaluation.reason:
-        return None
-    kind = ReasonKind.ERROR if evaluation.status is Status.ERROR else ReasonKind.OTHER
-    if evaluation.reason in (ONE_GPU, ONLY_CPU):
-        kind = ReasonKind.NOT_APPLICABLE
-    return Reason(kind=kind, what=evaluation.reason)

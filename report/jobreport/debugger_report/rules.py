@@ -17,6 +17,8 @@ from jobreport.debugger_report.findings import (
     SECTIONS,
     finding,
     gpus_of,
+    has_gpus,
+    has_only_cpus,
     in_words,
     named,
     never_used,
@@ -28,8 +30,8 @@ from jobreport.formats import spread
 from jobrules import RULES
 from jobrules.measures.histograms import distance, normalized
 from jobrules.measures.minutes import WIDTH_US
-from jobrules.model import SECOND_US, Finding, Measure, Metric, Severity, Status
-from jobrules.rule import severity_of
+from jobrules.model import SECOND_US, Finding, Measure, Metric, Reason, ReasonKind, Severity, Status
+from jobrules.rule import NO_GPU, NO_STEPS, not_recorded, reason_few_samples, severity_of
 from jobrules.text import clock, count, duration, escape_name, number, percent, share, times
 
 if TYPE_CHECKING:
@@ -38,12 +40,18 @@ if TYPE_CHECKING:
     from jobreport.readers.debugger_results.details import GPU, StepSeries
     from jobreport.readers.debugger_results.rule_results import RuleDocument, RuleResults
 
-_NO_FILE = "SageMaker Debugger's results have no file of this rule"
-_NO_COUNTERS = "the counters of the rule result are missing or damaged"
-_NO_GPU = f"{Metric.GPU_UTILIZATION.label} was not recorded"
-#: Reasons of rules that do not apply to the job.
-ONLY_CPU, ONE_GPU = "no GPU was sampled", "every node has 1 GPU"
-_NO_STEPS = "steps were not recorded"
+_NO_FILE = Reason(kind=ReasonKind.NOT_RECORDED, what="SageMaker Debugger's result")
+_NO_COUNTERS = Reason(
+    kind=ReasonKind.NOT_RECORDED, what="counters of SageMaker Debugger's result", verb="were"
+)
+_CONTRADICTION = Reason(kind=ReasonKind.OTHER, what="the counters contradict each other")
+_ONE_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="every node has 1 GPU")
+_NO_COMPARISON = Reason(kind=ReasonKind.NOT_RECORDED, what="comparison of GPUs")
+_NO_LOADING = Reason(kind=ReasonKind.NOT_RECORDED, what="loader events", verb="were")
+_NO_LOADERS = Reason(kind=ReasonKind.NOT_RECORDED, what="loader processes and cores", verb="were")
+_NO_LOADING_TIME = Reason(kind=ReasonKind.NOT_RECORDED, what="time of data loading")
+_NO_START = Reason(kind=ReasonKind.NOT_RECORDED, what="start of the job")
+_NO_METRIC = Reason(kind=ReasonKind.NOT_RECORDED, what="samples", verb="were")
 #: Pairs grow with the square of the GPUs of a node.
 _MAX_COMPARED = 64
 #: What the rules wait for; their results do not say it.
@@ -57,8 +65,8 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
     status: Status
     headline: str = ""
-    #: Why the rule was not evaluated, as a clause.
-    reason: str = ""
+    #: Why the rule was not evaluated; None if it was.
+    reason: Reason | None = None
     measure: Measure | None = None
     #: Ids of the differences that concern the numbers.
     ids: tuple[str, ...] = ()
@@ -102,18 +110,18 @@ class _Result(Struct, frozen=True, kw_only=True):
         return value if isinstance(value, int | float) and value >= 0 else default
 
     @property
-    def no_gpu(self) -> str:
+    def no_gpu(self) -> Reason:
         """Why no GPU is known: the job has none if its CPUs were sampled."""
-        return ONLY_CPU if any(self.results.usage.get("CPU", {}).values()) else _NO_GPU
+        return NO_GPU if has_only_cpus(self.results) else not_recorded(Metric.GPU_UTILIZATION)
 
-    def reason(self, patience: float) -> str:
-        """Why a rule on GPUs checked nothing; empty if it did."""
+    def reason(self, patience: float) -> Reason | None:
+        """Why a rule on GPUs checked nothing; None if it did."""
         if self.triggered:
-            return ""
-        low = any(one.low for one in self.results.bottlenecks.values())
-        if not (gpus_of(self.results) or self.results.usage.get("GPU") or low):
+            return None
+        if not has_gpus(self.results):
             return self.no_gpu
-        return _too_few(self.datapoints, int(patience) + 1, "sample") if self.datapoints <= patience else ""
+        few = self.datapoints <= patience
+        return reason_few_samples(self.datapoints, int(patience)) if few else None
 
     def checks(self, patience: float) -> int | None:
         """About how many checks were made, one per minute and GPU after ``patience`` samples."""
@@ -157,13 +165,8 @@ class _Result(Struct, frozen=True, kw_only=True):
         return ids if len(nodes) > 1 else ()
 
 
-def _not_evaluated(reason: str, *ids: str, notes: tuple[str, ...] = ()) -> Evaluation:
+def _not_evaluated(reason: Reason, *ids: str, notes: tuple[str, ...] = ()) -> Evaluation:
     return Evaluation(status=Status.NOT_EVALUATED, reason=reason, ids=ids, notes=notes)
-
-
-def _too_few(recorded: int, needed: int, unit: str) -> str:
-    """``1,001 samples needed, 259 recorded``."""
-    return f"{count(needed, unit)} needed, {number(recorded)} recorded"
 
 
 def _minute(us: int | None) -> list[str]:
@@ -231,7 +234,7 @@ def _bottleneck(result: _Result, core: str) -> Evaluation:
     found, datapoints = result.results.bottlenecks[result.document.rule], result.datapoints
     hits = found.count if result.document.violations is None else result.document.violations
     if not 0 <= hits <= datapoints or not datapoints:
-        return _not_evaluated("the counters contradict each other")
+        return _not_evaluated(_CONTRADICTION)
     part = hits / datapoints
     headline = f"A GPU was idle while a CPU core {core} in {share(part)} of snapshots"
     evidence = [f"{number(hits)} of {count(datapoints, 'snapshot')} were bottlenecks."]
@@ -334,11 +337,10 @@ def _balance(result: _Result) -> Evaluation:
     if not workloads:
         return _not_evaluated(result.no_gpu)
     if len({node for node, _ in workloads}) == len(workloads):
-        return _not_evaluated(ONE_GPU)
-    reason = "SageMaker Debugger's rule never compares GPUs"
+        return _not_evaluated(_ONE_GPU)
     worst = _worst_pair(workloads, result.threshold("patience", 1000))
     if worst is None:
-        return _not_evaluated(reason, "LB-1", "LB-2")
+        return _not_evaluated(_NO_COMPARISON, "LB-1", "LB-2")
     largest, one, other = worst
     threshold = result.threshold("threshold", 0.2)
     names = f"{named([one])} and {escape_name(other[1], 24)}"
@@ -356,7 +358,7 @@ def _balance(result: _Result) -> Evaluation:
     )
     note = f"Largest distance {largest:.2f} ({names}, threshold {threshold:g})."
     return replace(
-        _not_evaluated(reason, "LB-1", "LB-2", "LB-6", notes=(*evidence, note)),
+        _not_evaluated(_NO_COMPARISON, "LB-1", "LB-2", "LB-6", notes=(*evidence, note)),
         finding=found if largest > threshold else None,
     )
 
@@ -367,11 +369,12 @@ def _steps(result: _Result) -> Evaluation:
     outliers = {rank: one.number_of_outliers or 0 for rank, one in steps.items()}
     if not result.triggered:
         if not result.datapoints:
-            return _not_evaluated(_NO_STEPS)
+            return _not_evaluated(NO_STEPS)
         if result.datapoints < _MIN_STEPS:
-            return _not_evaluated(_too_few(result.datapoints, _MIN_STEPS, "step"))
+            return _not_evaluated(reason_few_samples(result.datapoints, _MIN_STEPS - 1, "steps"))
         if all(one.number_of_outliers is None for one in steps.values()):
-            return _not_evaluated(f"no rank has {count(_MIN_STEPS, 'step')} of one mode")
+            what = f"rank has {count(_MIN_STEPS, 'step')} of one mode"
+            return _not_evaluated(Reason(kind=ReasonKind.NO_DEVICE, what=what))
         headline = f"At most {count(max(outliers.values()), 'outlier')} per rank (threshold {threshold:g})"
         return Evaluation(status=Status.PASSED, headline=headline, ids=("SO-2", "SO-3"))
     # A step counts in every minute that it touches.
@@ -415,16 +418,20 @@ def _seconds(value: float) -> str:
 
 def _loader(result: _Result) -> Evaluation:
     if not result.datapoints:
-        return _not_evaluated("data loading was not recorded")
+        return _not_evaluated(_NO_LOADING)
     loader = result.results.loader
     if not loader.cores or loader.dataloaders is None:
-        return _not_evaluated("the result does not hold loader processes and cores")
+        return _not_evaluated(_NO_LOADERS)
     low, high = result.threshold("min_threshold", 70), result.threshold("max_threshold", 200)
     part = 100 * loader.dataloaders / loader.cores
     # The result does not hold the seconds: if every loader has one event in each, there are this many.
     seconds = math.ceil(result.datapoints / max(loader.dataloaders, 1))
-    if not result.triggered and (seconds < _MIN_SECONDS or not low <= part <= high):
-        return _not_evaluated(f"{_MIN_SECONDS} seconds of data loading needed, possibly fewer recorded")
+    if not result.triggered and seconds < _MIN_SECONDS:
+        what = "data loading"
+        return _not_evaluated(Reason(kind=ReasonKind.TOO_SHORT, what=what, needed=_MIN_SECONDS, have=seconds))
+    # Such a number would have triggered, had it been checked.
+    if not result.triggered and not low <= part <= high:
+        return _not_evaluated(_NO_LOADING_TIME)
     processes = count(loader.dataloaders, "loader process", "loader processes")
     headline = f"{processes} for {count(loader.cores, 'core')}, {percent(part)}"
     evidence = [f"SageMaker Debugger counts {number(result.datapoints)} loader events and {processes}."]
@@ -454,9 +461,9 @@ def _loader(result: _Result) -> Evaluation:
 def _first_step(result: _Result) -> Evaluation:
     first, start = result.results.first_step_us, result.results.start_us
     if first is None:
-        return _not_evaluated(_NO_STEPS, "MIT-1")
+        return _not_evaluated(NO_STEPS, "MIT-1")
     if start is None or not start <= first <= span_of(result.results)[1]:
-        return _not_evaluated("the start of the job is not known")
+        return _not_evaluated(_NO_START)
     threshold = result.threshold("threshold", 20)
     minutes = (first - start) / WIDTH_US
     headline = f"The first step started after {duration(first - start)}"
@@ -491,7 +498,7 @@ def _first_step(result: _Result) -> Evaluation:
 def _system(result: _Result) -> Evaluation:
     nodes = {node for sampled in result.results.usage.values() for node in sampled}
     if not nodes:
-        return _not_evaluated("no metric was recorded")
+        return _not_evaluated(_NO_METRIC)
     headline = count(len(nodes), "node")
     if result.datapoints:
         of = "the first of " if len(nodes) > 1 else ""
@@ -502,7 +509,7 @@ def _system(result: _Result) -> Evaluation:
 def _framework(result: _Result) -> Evaluation:
     phases = result.results.phases
     if not phases:
-        return _not_evaluated(_NO_STEPS)
+        return _not_evaluated(NO_STEPS)
     several_ranks = len(result.results.steps) > 1
     largest = sorted(phases.items(), key=lambda item: -item[1])[:4]
     shares = [f"{escape_name(name.removeprefix('Step:ModeKeys.'), 40)} {percent(n)}" for name, n in largest]
@@ -532,7 +539,7 @@ def evaluate(name: str, results: RuleResults, strict: bool) -> Evaluation:
     """Read the result of a rule; if that raises, the evaluation says so, unless ``strict``."""
     found = results[name]
     # ``documents`` writes a file with this reason for a rule without one.
-    if found is None or found.raw.get("Reason") == _NO_FILE:
+    if found is None or found.raw.get("Reason") == str(_NO_FILE):
         return _not_evaluated(_NO_FILE)
     if found.triggered is None or found.datapoints is None:
         return _not_evaluated(_NO_COUNTERS)
@@ -542,5 +549,6 @@ def evaluate(name: str, results: RuleResults, strict: bool) -> Evaluation:
     except Exception as error:
         if strict:
             raise
-        reason = escape_name(f"{type(error).__name__}: {error}", 200)
-        return Evaluation(status=Status.ERROR, headline=f"Cannot read the result: {reason}", reason=reason)
+        what = escape_name(f"{type(error).__name__}: {error}", 200)
+        reason = Reason(kind=ReasonKind.ERROR, what=what)
+        return Evaluation(status=Status.ERROR, headline=f"Cannot read the result: {what}", reason=reason)

@@ -21,7 +21,7 @@ _NUMBERED = re.compile(r"gpu(\d{1,3})")
 
 
 def group(box: Box) -> tuple[str, str]:
-    """Boxes are grouped by metric; ``gpu3`` is named ``3``."""
+    """Boxes are grouped by metric; ``gpu3`` of several GPUs is named ``3``."""
     numbered = _NUMBERED.fullmatch(box.device)
     return Metric(box.metric).label, numbered[1] if numbered else box.device
 
@@ -31,4 +31,10 @@ def thresholds(boxes: Sequence[Box], limits: Mapping[Metric, float]) -> Figure |
     ordered = sorted(
         (box for box in boxes if box.metric in METRICS), key=lambda box: METRICS.index(Metric(box.metric))
     )
-    return box_plot(ordered, group, {metric.label: limit for metric, limit in limits.items()})
+    several = len({box.device for box in ordered if box.metric == Metric.GPU_UTILIZATION}) > 1
+    grouping = group if several else _by_metric
+    return box_plot(ordered, grouping, {metric.label: limit for metric, limit in limits.items()})
+
+
+def _by_metric(box: Box) -> tuple[str, str]:
+    return Metric(box.metric).label, box.device

@@ -116,12 +116,12 @@ def headline(report: Report) -> str:
     """``27.3% of GPU time was used. 0.364 of 0.500 GPU-hours were lost, …``."""
     use = report.verdict.use
     if report.origin is Origin.DEBUGGER_RESULTS and use is None:
-        found = formats.percentiles(report.utilization)
+        found = formats.median(report.utilization)
         unit = "Core" if found and found.device == "CPU" else "GPU"
         unknown = f"{unit}-hours cannot be computed without samples."
         if not found:
             return unknown
-        known = f"Median {found.device} utilization was {found.p50}, p95 {found.p95}"
+        known = f"Median {found.device} utilization was {found.value}"
         return f"{known}, according to SageMaker Debugger. {unknown}"
     if use is None:
         return "Utilization is unknown: neither GPU nor CPU samples were recorded over time."

@@ -124,7 +124,7 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
         which.append(f"{MAX_GPUS} GPUs per node")
     drawn_of = f"Drawn: {', '.join(which)} (lowest GPU p95)." if which else ""
     if fewer and any(len(gpus[node]) < MAX_GPUS for node in fewer):
-        drawn_of = " ".join(filter(None, [drawn_of, "Drawn for similar GPUs: one."]))
+        drawn_of = " ".join(filter(None, [drawn_of, "Similar GPUs are drawn as one."]))
     return chosen, drawn_of
 
 

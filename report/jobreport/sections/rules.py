@@ -57,9 +57,18 @@ class Card(Struct, frozen=True, kw_only=True):
     parameters: tuple[str, ...]
 
 
+class NotEvaluated(Struct, frozen=True, kw_only=True):
+    """Rules that were not evaluated for one reason."""
+
+    names: tuple[str, ...]
+    reason: str
+    missing: str
+    notes: tuple[str, ...]
+
+
 @error_boundary
 def rules(report: Report) -> Fragment:
-    """Cards by severity, then errors, then what passed; a line each for what was not evaluated."""
+    """Cards by severity, then errors, then what passed; a line for each reason why rules were not evaluated."""
     judging = [card for card in report.rules if card.can_trigger]
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
     silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
@@ -72,12 +81,25 @@ def rules(report: Report) -> Fragment:
         heading=heading("rules", report),
         lead=_lead(report, judging),
         cards=[_card(report, card) for card in ranked if card not in silent],
-        silent=[_card(report, card) for card in silent if _applies(card)],
+        sign=SIGNS[Status.NOT_EVALUATED],
+        silent=_by_reason([card for card in silent if _applies(card)]),
         inapplicable=inapplicable,
         summaries=[_card(report, card) for card in report.rules if not card.can_trigger],
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="rules", html=html)
+
+
+def _by_reason(silent: list[RuleCard]) -> list[NotEvaluated]:
+    """The rules with one reason together, in the order of the first of each."""
+    names: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for card in silent:
+        key = (card.reason.sentence if card.reason else "", _missing(card), tuple(card.notes))
+        names.setdefault(key, []).append(card.name)
+    return [
+        NotEvaluated(names=tuple(found), reason=reason, missing=missing, notes=notes)
+        for (reason, missing, notes), found in names.items()
+    ]
 
 
 def _applies(card: RuleCard) -> bool:
@@ -102,7 +124,7 @@ def _card(report: Report, card: RuleCard) -> Card:
         word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
         bullet=_bullet(card.measure) if card.measure and answered(card) else None,
         link=section if answered(card) else None,
-        reason=card.reason.sentence(card.name) if card.reason else "",
+        reason=card.reason.sentence if card.reason else "",
         explains=_explains(report, card),
         missing=_missing(card),
         when=_when(card, with_day=formats.spans_days(report.job.start_us, report.job.end_us)),

@@ -70,7 +70,7 @@ def verdict(report: Report) -> Fragment:
         "verdict",
         use=use,
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
-        percentiles=formats.percentiles(report.utilization),
+        median=formats.median(report.utilization),
         number=f"{use.of('used')[1]:.1f}" if use else "",
         lost=formats.lost(use, report.phases) if use else "",
         segments=_segments(report, use) if use else (),
@@ -113,8 +113,6 @@ def findings(report: Report) -> Fragment:
         "findings",
         rows=rows,
         cards={card.name for card in report.rules},
-        without_finding=verdict.without_finding,
-        evaluated=_is_evaluated(report),
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
     )
     return Fragment(name="findings", html=html)

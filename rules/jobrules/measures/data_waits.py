@@ -31,6 +31,8 @@ WITHIN_PART = 0.99
 STEPS_PART = 0.8
 #: The rest of the work looks the same if its loss is within this part of that where waits were recorded.
 SAME_PART = 1 / 3
+#: A core that waits for I/O for more than this is one that waits; fetches wait for it if more of their samples have one.
+WAITING_PERCENT, WAITING_PART = 50.0, 0.5
 #: A main thread that spends more of its function time than this in loading waits for data.
 LOADING_PART = 0.5
 
@@ -56,6 +58,8 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
     #: Cores of the node, and their mean utilization in the work; 0 and None if they were not sampled.
     cores: int
     cpu_percent: float | None
+    #: True if a core waits for I/O during most fetches.
+    of_io: bool
 
     @property
     def relevant(self) -> bool:
@@ -94,11 +98,12 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
         known = [n for n in workers if n is not None]
         if not known and any("SingleProcess" in name for name in fetches.names):
             known = [0]
-        cpu = part.panel(node, Metric.CPU_UTILIZATION)
+        cpu, io_wait = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.IO_WAIT)
         inside = work.holds(cpu.time_us, node) if cpu else None
+        fetched = union(start_us, stop_us)
         return cls(
             recorded=recorded,
-            fetched=union(start_us, stop_us),
+            fetched=fetched,
             waited_us=(fetched_us - (0 if in_steps else inside_us)) / len(by_rank),
             in_steps=in_steps,
             fetch_us=float(np.median(fetches.duration_us)),
@@ -109,7 +114,14 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
             cpu_percent=float(cpu.mean[inside].mean())
             if cpu and inside is not None and inside.any()
             else None,
+            of_io=io_wait is not None and _waits_for_io(io_wait, fetched),
         )
+
+
+def _waits_for_io(io_wait: Panel, fetched: Intervals) -> bool:
+    during = fetched.holds(io_wait.time_us)
+    waiting = during & (io_wait.values > WAITING_PERCENT).any(axis=1)
+    return bool(waiting.sum() > WAITING_PART * during.sum())
 
 
 def waits(part: Job, work: Work) -> Iterator[Waits]:
@@ -204,14 +216,28 @@ def _waited(
     use: CoreUse | None,
     stepping: BoolArray,
 ) -> FloatArray:
-    """The amount where waits were recorded, and as much elsewhere if it looks the same."""
-    waited = _idle_first(open_us, gpu.values < IDLE_PERCENT, amount_us)
+    """The amount where waits were recorded, and as much elsewhere if it looks the same.
+
+    A core that is saturated in idle moments is at work on a batch: elsewhere, and where training processes load batches
+    themselves, such moments count even if they are more.
+    """
+    idle = gpu.values < IDLE_PERCENT
     recorded = waits.recorded.holds(gpu.time_us) & gpu.in_work
-    elsewhere = gpu.in_work & ~recorded
-    part = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum()))
-    same = part if _looks_same(gpu, recorded, elsewhere) else 0.0
-    same_us = np.where(stepping, 0.0, same * gpu.left_us) if same else _alone(gpu, use, more_than_usual=True)
-    return waited + np.where(elsewhere, same_us, 0.0)
+    elsewhere_us = np.where(gpu.in_work & ~recorded & ~stepping, gpu.left_us, 0.0)
+    single_us = _alone(gpu, use, more_than_usual=True)
+    of_process_us = single_us if waits.num_workers == 0 else np.zeros(len(single_us))
+    waited = _single_first(open_us, of_process_us, idle, amount_us)
+    same = _looks_same(gpu, recorded, gpu.in_work & ~recorded)
+    part = float(waited.sum()) / max(1.0, float(gpu.left_us[recorded].sum())) if same else 0.0
+    return waited + _single_first(elsewhere_us, single_us, idle, part * float(elsewhere_us.sum()))
+
+
+def _single_first(
+    left_us: FloatArray, single_us: FloatArray, idle: BoolArray, amount_us: float
+) -> FloatArray:
+    """Spread an amount over lost time: all of what is lost beside single cores, then that of idle samples."""
+    single_us = np.minimum(left_us, single_us)
+    return single_us + _idle_first(left_us - single_us, idle, max(0.0, amount_us - float(single_us.sum())))
 
 
 def _looks_same(gpu: Samples, here: BoolArray, there: BoolArray) -> bool:

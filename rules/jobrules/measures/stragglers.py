@@ -142,8 +142,7 @@ def waiting_for(slow: Straggler, work: Work, part: Job, panel: Panel, weight_us:
         time_us, left_us = float(gpu.weight_us[then].sum()), float(gpu.left_us[then].sum())
         if gpu.name in names or not time_us or not left_us:
             return np.zeros(len(gpu.values))
-        mean = 100 * (1 - float(gpu.lost_us[then].sum()) / time_us)
-        behind_us = max(0.0, slow.mean - mean) / 100 * time_us
+        behind_us = max(0.0, left_us - (1 - slow.mean / 100) * time_us)
         return np.where(then, gpu.left_us * min(1.0, behind_us / left_us), 0.0)
 
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]

@@ -120,7 +120,7 @@ def moments(claimed: Claimed, result: RuleResult, names: tuple[str, ...] = ()) -
     facts: list[Fact] = [Where(names or claimed.nodes), When(claimed.start_us, claimed.end_us)]
     if result.reason is not None and result.reason.kind in (ReasonKind.TOO_FEW, ReasonKind.TOO_SHORT):
         needed, have = result.reason.amounts
-        facts.append(Note(f"The rule itself needs {needed}; this job has {have}"))
+        facts.append(Note(f"The rule itself needs {needed}; {result.reason.whose} has {have}"))
     return tuple(facts)
 
 
@@ -144,3 +144,5 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     #: True if it claims the samples in which its evidence was seen. A stall begins and ends between two samples, so the low
     #: samples just before and after a claimed one are partly the same stall, and that part is claimed too.
     widened: bool = False
+    #: Share of the training loop that it took, where that is known without samples of GPUs; 0 if it is not.
+    of_loop: float = 0.0

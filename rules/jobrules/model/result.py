@@ -33,6 +33,10 @@ class ReasonKind(StrEnum):
     OTHER = "other"
 
 
+#: Who has too little.
+THIS_JOB, ITS_WORK = "this job", "the work of this job"
+
+
 class Reason(Struct, frozen=True, kw_only=True):
     """Why a rule, or a rule on one device, was not evaluated; ``str`` gives a clause."""
 
@@ -47,7 +51,7 @@ class Reason(Struct, frozen=True, kw_only=True):
     needed: float = 0.0
     have: float = 0.0
     #: Who has ``have``.
-    whose: str = "this job"
+    whose: str = THIS_JOB
 
     @property
     def amounts(self) -> tuple[str, str]:
@@ -63,7 +67,7 @@ class Reason(Struct, frozen=True, kw_only=True):
         match self.kind:
             case ReasonKind.TOO_SHORT | ReasonKind.TOO_FEW:
                 needed, have = self.amounts
-                return f"{needed} needed, {have} recorded"
+                return f"{needed} needed, {have} {'in the work' if self.whose == ITS_WORK else 'recorded'}"
             case ReasonKind.NOT_RECORDED:
                 return f"{self.what} not recorded{self._of_gpus}"
             case ReasonKind.NO_DEVICE:
@@ -80,12 +84,13 @@ class Reason(Struct, frozen=True, kw_only=True):
         missing = int(self.needed - self.have)
         return f" for {number(missing)} of {count(int(self.needed), 'GPU')}" if self.needed else ""
 
-    def sentence(self, rule: str) -> str:
-        """Why the rule of that name was not evaluated, without a period at the end."""
+    @property
+    def sentence(self) -> str:
+        """Why a rule was not evaluated, without a period at the end."""
         match self.kind:
             case ReasonKind.TOO_SHORT | ReasonKind.TOO_FEW:
                 needed, have = self.amounts
-                return f"{rule} needs {needed}; {self.whose} has {have}"
+                return f"Needs {needed}; {self.whose} has {have}"
             case ReasonKind.NOT_RECORDED:
                 return f"{capitalized(self.what)} {self.verb} not recorded{self._of_gpus}"
             case ReasonKind.ERROR:

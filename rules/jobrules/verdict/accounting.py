@@ -85,8 +85,12 @@ def spent_per_node(
     Lost time goes to the causes in their order: each takes what it claims of what the causes before it left. Start and
     end of the job are on the clock of each node.
     """
-    claims = tuple((one.key, one.of_work, one.widened, one.claim) for one in causes if one.claim)
-    return job.gathered(_spent, metric, claims, Clocks.of(job), work)
+    asked = tuple(
+        _Asked(key=one.key, of_work=one.of_work, widened=one.widened, claim=one.claim)
+        for one in causes
+        if one.claim
+    )
+    return job.gathered(_spent, metric, asked, Clocks.of(job), work)
 
 
 def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
@@ -109,59 +113,90 @@ def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
     )
 
 
+class _Asked(Struct, frozen=True, kw_only=True):
+    """What is needed of a cause to ask for its claims, on any machine."""
+
+    key: str
+    of_work: bool
+    widened: bool
+    claim: Callable[[Job, Panel, FloatArray], Claim | None]
+
+
+class _Ledger:
+    """The lost time of the devices of one node, from which causes take in their order."""
+
+    def __init__(self, panel: Panel, devices: Sequence[Samples], causes: Sequence[_Asked]) -> None:
+        self.devices = list(devices)
+        self.lost = [dict.fromkeys((cause.key for cause in causes), 0.0) for _ in devices]
+        #: By cause, the snapshots with a claim, and for each device the claimed samples.
+        self.hits = {cause.key: np.zeros(len(panel.time_us), np.bool_) for cause in causes}
+        self.claimed = {
+            cause.key: [np.zeros(len(one.values), np.bool_) for one in devices] for cause in causes
+        }
+
+    def take(self, key: str, amounts: Sequence[FloatArray]) -> None:
+        """Give up to these amounts of what is left of each sample to a cause."""
+        for i, (device, amount) in enumerate(zip(self.devices, amounts, strict=True)):
+            taken = np.clip(amount, 0.0, device.left_us)
+            some = taken >= ROUNDING_US
+            self.lost[i][key] += float(taken.sum())
+            self.devices[i] = replace(device, left_us=device.left_us - taken)
+            self.hits[key][device.rows] |= some
+            self.claimed[key][i] |= some
+
+
 def _spent(
-    part: Job,
-    metric: Metric,
-    causes: Sequence[tuple[str, bool, bool, Callable[[Job, Panel, FloatArray], Claim | None]]],
-    clocks: Clocks,
-    work: Work | None,
+    part: Job, metric: Metric, causes: Sequence[_Asked], clocks: Clocks, work: Work | None
 ) -> Iterator[NodeTime]:
     for panel in part.panels_of(metric):
         span_us = clocks.span_us(panel.node)
         weight_us = sample_weights(panel.time_us, *span_us).weight_us
         in_work = work.holds(panel.time_us, panel.node) if work else np.zeros(len(panel.time_us), np.bool_)
         every = [_samples(panel, column, span_us, weight_us, in_work) for column in range(len(panel.devices))]
-        devices = [samples for samples, _ in every]
-        lost: list[dict[str, float]] = [{} for _ in devices]
-        hits = {key: np.zeros(len(panel.time_us), np.bool_) for key, *_ in causes}
-        stalls: dict[str, list[BoolArray]] = {key: [] for key, _, widened, _ in causes if widened}
-        failed: dict[str, RuntimeError] = {}
-        for key, of_work, widened, of_node in causes:
-            shown = [
-                replace(one, left_us=np.where(one.in_work, one.left_us, 0.0)) if of_work else one
-                for one in devices
-            ]
-            # A cause of a user's own may raise anything.
-            try:
-                most = _claimed_of(of_node(part, panel, weight_us), shown)
-            except (Exception, SystemExit) as error:  # noqa: BLE001
-                # Not any exception can be sent from one process to another.
-                failed[key] = RuntimeError(f"{type(error).__name__}: {error}")
-                most = _claimed_of(None, shown)
-            for i, (one, bound) in enumerate(zip(shown, most, strict=True)):
-                taken = np.clip(bound, 0.0, one.left_us)
-                lost[i][key] = float(taken.sum())
-                devices[i] = replace(devices[i], left_us=devices[i].left_us - taken)
-                hits[key][one.rows] |= taken >= ROUNDING_US
-                if widened:
-                    stalls[key].append(taken >= ROUNDING_US)
-            if stalls and key == [*stalls][-1]:
-                for stall, of_devices in stalls.items():
-                    for i, claimed_here in enumerate(of_devices):
-                        taken = _edges(claimed_here, devices[i])
-                        lost[i][stall] += float(taken.sum())
-                        devices[i] = replace(devices[i], left_us=devices[i].left_us - taken)
-                        hits[stall][devices[i].rows] |= taken >= ROUNDING_US
+        ledger = _Ledger(panel, [samples for samples, _ in every], causes)
+        failed = _take_all(ledger, part, panel, weight_us, causes)
         yield NodeTime(
             node=panel.node,
             devices=tuple(
                 _time(one, own, unmeasured_us)
-                for one, own, (_, unmeasured_us) in zip(devices, lost, every, strict=True)
+                for one, own, (_, unmeasured_us) in zip(ledger.devices, ledger.lost, every, strict=True)
             ),
-            losses={key: _loss(panel.time_us[hit]) for key, hit in hits.items()},
+            losses={key: _loss(panel.time_us[hit]) for key, hit in ledger.hits.items()},
             snapshots=int(np.count_nonzero(in_work)),
             failed=failed,
         )
+
+
+def _take_all(
+    ledger: _Ledger, part: Job, panel: Panel, weight_us: FloatArray, causes: Sequence[_Asked]
+) -> dict[str, RuntimeError]:
+    """Let each cause take what it claims; the edges of stalls go after the last cause that has some. Errors by cause."""
+    failed: dict[str, RuntimeError] = {}
+    stalls = [cause.key for cause in causes if cause.widened]
+    for cause in causes:
+        shown = [_as_shown(one, cause) for one in ledger.devices]
+        # A cause of a user's own may raise anything.
+        try:
+            bounds = _claimed_of(cause.claim(part, panel, weight_us), shown)
+            ledger.take(cause.key, [np.minimum(b, one.left_us) for b, one in zip(bounds, shown, strict=True)])
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            # Not any exception can be sent from one process to another.
+            failed[cause.key] = RuntimeError(f"{type(error).__name__}: {error}")
+        if stalls and cause.key == stalls[-1]:
+            _take_edges(ledger, stalls)
+    return failed
+
+
+def _as_shown(device: Samples, cause: _Asked) -> Samples:
+    """Without what is left outside of the work, which is none of a cause of the work."""
+    return replace(device, left_us=np.where(device.in_work, device.left_us, 0.0)) if cause.of_work else device
+
+
+def _take_edges(ledger: _Ledger, stalls: Sequence[str]) -> None:
+    """Give the samples in which a stall begins or ends to the cause of the stall."""
+    for key in stalls:
+        pairs = zip(ledger.claimed[key], ledger.devices, strict=True)
+        ledger.take(key, [_edges(claimed, device) for claimed, device in pairs])
 
 
 def _edges(claimed: BoolArray, gpu: Samples) -> FloatArray:

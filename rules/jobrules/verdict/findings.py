@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.dataloader import Dataloader
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.data_waits import RELEVANT_PART
+from jobrules.measures.step_use import StepUse, step_use
 from jobrules.measures.work import Work
 from jobrules.model import Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
 from jobrules.model.claims import Cause, Claimed
@@ -22,15 +22,25 @@ from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
 from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
 from jobrules.verdict.phases import JobPhases
-from jobrules.verdict.story import CRITICAL_SHARE, UNEXPLAINED_LOSS, Account, Checks, Story, story_of
+from jobrules.verdict.story import (
+    CRITICAL_SHARE,
+    SEVERITIES,
+    UNEXPLAINED_LOSS,
+    Account,
+    Checks,
+    Story,
+    story_of,
+)
 from jobrules.verdict.time_use import TimeUse, time_use
-
-_ORDER = list(Severity)
 
 #: Keys that no rule's cause may have.
 RESERVED = frozenset(
     {NEVER, START_UP, WIND_DOWN, *UNEXPLAINED, UNEXPLAINED_LOSS, NOT_MEASURED, "used", "unmeasured"}
 )
+
+#: Steps that take more of the time than this, with GPUs used for less, hold what GPUs wait for.
+LONG_STEPS, IDLE_STEPS = 0.8, 0.1
+STEPS_HOLD = "Steps take most of the time while the GPUs idle: they hold what the GPUs wait for"
 
 #: Recordings named where nothing was found, those first that would explain most.
 MAX_RECORD_NEXT = 3
@@ -102,9 +112,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if not (lost and missing):
             return ()
         first = missing.lacks[:MAX_RECORD_NEXT]
-        pronoun, verb = ("it", "shows") if len(first) == 1 else ("they", "show")
         named = capitalized(join_names([lack.brief for lack in first]))
-        return (f"{named}: {pronoun} {verb} what was not checked.",)
+        return (f"{named}, to see what was not checked.",)
 
     @property
     def too_short(self) -> str:
@@ -119,8 +128,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
         missing, evaluated = self.missing, self.how_many
         if missing == self.rules:
             return f"{evaluated}."
+        look = "it looks" if missing == 1 else "they look"
         return (
-            f"No problem found. {evaluated}, so what they look for is not ruled out."
+            f"No problem found. {evaluated}, so what {look} for is not ruled out."
             if missing
             else "No problem found."
         )
@@ -128,12 +138,16 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases: JobPhases) -> Verdict:
     """The verdict on a job, from the results of its rules during its work and from its phases."""
-    checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
+    checks: Checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
     if not (job.gpu_count and job.covers_time and Clocks.of(job).length_us):
         use = time_use(job)
-        return sorted_verdict(
-            checks, [*_without_gpus(job, checks), *_about_samples(job, phases, use, 0.0)], use
-        )
+        checks, causes = _causes_of_rules(job, checks)
+        findings = [
+            *_without_gpus(job, checks),
+            *(_in_loop(job, cause) for cause, _ in causes if cause.of_loop),
+            *_about_samples(job, phases, use, 0.0),
+        ]
+        return sorted_verdict(checks, findings, use)
     story = story_of(account_of(job, checks))
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
     samples = _about_samples(job, phases, story.use, unmeasured_us)
@@ -169,11 +183,13 @@ def account_of(job: Job, checks: Checks) -> Account:
     work = Work.of(job)
     first_step = next((r for rule, r in checks if rule.role is Role.START_UP), None)
     checks, of_rules = _causes_of_rules(job, checks) if work else (checks, [])
+    of_rules = [(cause, name) for cause, name in of_rules if cause.claim]
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
     owners = {cause.key: name for cause, name in of_rules}
     cores = FewCores.sum(job.gathered(few_cores, work) if work else ())
+    steps = StepUse.sum(job.gathered(step_use, work) if work else ())
     return Account(
         checks=_with_failed_claims(checks, nodes, owners),
         work=work,
@@ -181,8 +197,8 @@ def account_of(job: Job, checks: Checks) -> Account:
         causes=tuple(causes),
         nodes=nodes,
         owners=owners,
-        recorded=_recorded(job, cores),
-        notes=(*loop_notes(job.loop_facts), *_core_notes(cores)),
+        recorded=_recorded(job, cores, steps),
+        notes=(*loop_notes(job.loop_facts), *_step_notes(steps), *_core_notes(cores)),
         unknown_gpus=job.gpus_unknown,
     )
 
@@ -222,11 +238,11 @@ def _rank(finding: Finding) -> tuple[int, int, float]:
     kind = 0 if finding.gpu_s is not None else 2
     if finding.key in (UNEXPLAINED_LOSS, NOT_MEASURED):
         kind = 1 if finding.key == UNEXPLAINED_LOSS else 3
-    return _ORDER.index(finding.severity), kind, -(finding.share or 0)
+    return SEVERITIES.index(finding.severity), kind, -(finding.share or 0)
 
 
-def _recorded(job: Job, cores: FewCores) -> dict[str, bool]:
-    """What could show a cause, and whether it was recorded; without the CPU if it was and is undecided."""
+def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:
+    """What could show a cause, and whether it was recorded; without what was and is undecided."""
     cpu = {"CPU utilization": job.has(Metric.CPU_UTILIZATION)}
     if cpu["CPU utilization"] and not any(
         len(panel.devices) > 1
@@ -239,10 +255,31 @@ def _recorded(job: Job, cores: FewCores) -> dict[str, bool]:
         cpu = {}
     return cpu | {
         "I/O wait": job.has(Metric.IO_WAIT),
-        "steps": bool(job.step_count or (job.loop_facts and job.loop_facts.outside is not None)),
+        **_steps_recorded(job, steps),
         "data loading": bool(job.loop_facts and job.loop_facts.fetch_s is not None)
         or (job.event_count > 0 and any(job.each(_records_loading))),
     }
+
+
+def _steps_recorded(job: Job, use: StepUse) -> dict[str, bool]:
+    """Steps show no cause where most is lost between them, where they hold it, or where only their sum is known."""
+    if not job.step_count and (job.loop_facts is None or job.loop_facts.outside is None):
+        return {"steps": False}
+    decided = job.step_count and use.inside_lost_us >= use.between_lost_us and not _hold_the_cause(use)
+    return {"steps": True} if decided else {}
+
+
+def _hold_the_cause(use: StepUse) -> bool:
+    return 1 - use.between > LONG_STEPS and use.used_inside < IDLE_STEPS
+
+
+def _step_notes(use: StepUse) -> tuple[str, ...]:
+    """How much of the time is between recorded steps; or that they hold what GPUs wait for."""
+    if _hold_the_cause(use):
+        return (STEPS_HOLD,)
+    if use.between < RELEVANT_PART or use.between_lost_us <= use.inside_lost_us:
+        return ()
+    return (f"{share(use.between)} of the time with recorded steps is between them, and most is lost there",)
 
 
 def loop_notes(facts: LoopFacts | None) -> tuple[str, ...]:
@@ -276,25 +313,27 @@ def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
         finding for rule, result in checks for finding in result.findings if rule.role is not Role.SYMPTOM
     ]
     late = any(rule.role is Role.START_UP and result.findings for rule, result in checks)
-    return (*found, *_waiting_loop(job, checks), *late_first_step(job, started=late))
+    return (*found, *late_first_step(job, started=late))
 
 
-def _waiting_loop(job: Job, checks: Checks) -> list[Finding]:
-    """Waiting for data in a loop of which only a few numbers are known, without an amount of GPU time."""
-    facts, nodes = job.loop_facts, tuple(job.nodes)
+def _in_loop(job: Job, cause: Cause) -> Finding:
+    """The finding on a cause that took a share of the training loop, without an amount of GPU time."""
     nothing = Claimed(
-        gpu_s=0.0, share=0.0, devices=(), nodes=nodes, snapshots=0, of_snapshots=0, start_us=0, end_us=0
+        gpu_s=0.0,
+        share=0.0,
+        devices=(),
+        nodes=tuple(job.nodes),
+        snapshots=0,
+        of_snapshots=0,
+        start_us=0,
+        end_us=0,
     )
-    return [
-        replace(
-            rule.waiting_in_loop(facts, facts.cores or 0, 1).finding(nothing),
-            severity=Severity.CRITICAL if facts.waited >= CRITICAL_SHARE else Severity.WARNING,
-            share=facts.waited,
-            share_of="of the training loop",
-        )
-        for rule, _ in checks
-        if isinstance(rule, Dataloader) and facts and facts.waited
-    ]
+    return replace(
+        cause.finding(nothing),
+        severity=Severity.CRITICAL if cause.of_loop >= CRITICAL_SHARE else Severity.WARNING,
+        share=cause.of_loop,
+        share_of="of the training loop",
+    )
 
 
 def _explains(finding: Finding, use: TimeUse | None) -> bool:

@@ -51,9 +51,15 @@ class ReasonGroup(Struct, frozen=True, kw_only=True):
 
     @property
     def brief(self) -> str:
-        """``Not recorded: GPU memory in use, GPU power.``, ``Too short: UnusedGPU.``, ``Too short: 6 rules.``"""
+        """``Not recorded: steps (2 rules), GPU power (1).``, ``Too short: UnusedGPU.``, ``Too short: 6 rules.``"""
         briefs = [lack.brief for lack in self.lacks if lack.brief]
         rules = [rule for lack in self.lacks for rule in lack.rules]
+        if self.head == NOT_RECORDED:
+            counts = [
+                count(len(self.lacks[0].rules), "rule"),
+                *(str(len(lack.rules)) for lack in self.lacks[1:]),
+            ]
+            briefs = [f"{brief} ({n})" for brief, n in zip(briefs, counts, strict=True)]
         if not briefs:
             briefs = rules if len(rules) <= MAX_BRIEF_RULES else [count(len(rules), "rule")]
         return f"{self.head}: {', '.join(briefs)}."

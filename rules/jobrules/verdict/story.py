@@ -43,7 +43,13 @@ _SHOWN_BY = {
 }
 
 #: Keys of findings that others refer to.
-UNEXPLAINED_LOSS, DATA_LOADING, CPU_BOTTLENECK = "unexplained", "data-loading", "cpu-bottleneck"
+UNEXPLAINED_LOSS, DATA_LOADING = "unexplained", "data-loading"
+
+#: Keys of the findings that are one where training waits for data.
+_LOADING_CHAIN = (DATA_LOADING, "io-bottleneck", "cpu-bottleneck")
+
+#: Worst first.
+SEVERITIES = list(Severity)
 
 #: The rules with their results during the work.
 Checks = Sequence[tuple[Rule, RuleResult]]
@@ -64,12 +70,17 @@ class Account(Struct, frozen=True, kw_only=True):
     owners: dict[str, str]
     #: What could show a cause, and whether it was recorded.
     recorded: dict[str, bool]
-    #: What else was seen while GPUs idled, as a clause: "a core was saturated in 43% of snapshots"; empty for nothing.
-    seen: str = ""
     #: Sentences, without their periods, on what limits the account.
     notes: tuple[str, ...] = ()
     #: GPUs whose utilization was not recorded.
     unknown_gpus: int = 0
+
+
+class _Amount(Struct, frozen=True, kw_only=True):
+    """GPU time, and its share of that of the job."""
+
+    share: float = 0.0
+    gpu_s: float = 0.0
 
 
 class Story(Struct, frozen=True, kw_only=True):
@@ -184,13 +195,12 @@ def _name_the_rest(story: Story) -> Story:
     if share < WARNING_SHARE or story.account.work is None:
         return story
     state = "The GPU was" if len(devices) == 1 else "GPUs were"
-    seen = f" ({story.account.seen})" if story.account.seen else ""
     ruled_out, missing = _ruled_out(story)
     begin_us, end_us = story.account.work.begin_us, story.account.work.end_us
     finding = Finding(
         key=UNEXPLAINED_LOSS,
         severity=Severity.WARNING,
-        title=f"{state} idle or low{seen}, and no recorded cause explains it",
+        title=f"{state} idle or low, and no recorded cause explains it",
         evidence=(
             When(begin_us, end_us),
             *(Note(text) for text in (ruled_out, missing, *story.account.notes) if text),
@@ -234,24 +244,46 @@ def _record_next(story: Story) -> tuple[str, ...]:
 
 
 def _join_chain(story: Story) -> Story:
-    """Make one finding of a saturated CPU and waiting for data: the larger, with the other in its evidence."""
-    chain = [f for f in story.findings if f.key in (DATA_LOADING, CPU_BOTTLENECK)]
-    if len(chain) < 2:
-        return story
-    small, large = sorted(chain, key=lambda finding: finding.share or 0)
-    share, gpu_s = (small.share or 0) + (large.share or 0), (small.gpu_s or 0) + (large.gpu_s or 0)
-    one = replace(
-        _with_amount(large, share, gpu_s, critical=share >= CRITICAL_SHARE),
-        evidence=(*large.evidence, AlsoSeenAs(small.title)),
-        rules=large.rules + small.rules,
+    """Make one finding of waiting for data, for I/O, and for a saturated CPU: the largest, with the others in its evidence."""
+    chain = sorted(
+        (f for f in story.findings if f.key in _LOADING_CHAIN), key=lambda finding: finding.share or 0
     )
+    if DATA_LOADING not in {finding.key for finding in chain}:
+        return story
+    *others, home = (finding.key for finding in chain)
+    for other in reversed(others):
+        story = _joined(story, _found(story, home), _found(story, other))
+    return story
+
+
+def _found(story: Story, key: str) -> Finding:
+    return next(finding for finding in story.findings if finding.key == key)
+
+
+def _joined(story: Story, home: Finding, other: Finding) -> Story:
+    """One finding of two on the same cause, with the time of both; the other is in its evidence."""
+    seen = AlsoSeenAs(other.seen_as or other.title)
+    one = replace(home, evidence=(*home.evidence, seen), rules=home.rules + other.rules)
+    explained_by = {part: home.key if key == other.key else key for part, key in story.explained_by.items()}
+    own, added = _amount(story, home), _amount(story, other)
+    share = own.share + added.share
+    if added.share and share >= WARNING_SHARE:
+        graded = _with_amount(one, share, own.gpu_s + added.gpu_s, critical=share >= CRITICAL_SHARE)
+        one = replace(graded, severity=min(graded.severity, home.severity, key=SEVERITIES.index))
+        explained_by |= {key: home.key for key in (home.key, other.key) if key in story.claims}
     return replace(
         story,
-        findings=tuple(one if f is large else f for f in story.findings if f is not small),
-        explained_by={
-            part: large.key if key == small.key else key for part, key in story.explained_by.items()
-        },
+        findings=tuple(one if f is home else f for f in story.findings if f is not other),
+        explained_by=explained_by,
     )
+
+
+def _amount(story: Story, finding: Finding) -> _Amount:
+    """The GPU time that a finding is about; its cause may have claimed too little for a finding with an amount."""
+    if finding.gpu_s is not None:
+        return _Amount(share=finding.share or 0.0, gpu_s=finding.gpu_s)
+    claim = story.claims.get(finding.key)
+    return _Amount(share=claim.share, gpu_s=claim.gpu_s) if claim else _Amount()
 
 
 def _add_symptoms(story: Story) -> Story:
@@ -261,13 +293,14 @@ def _add_symptoms(story: Story) -> Story:
         for rule, result in story.account.checks
         if rule.role is Role.SYMPTOM
         for finding in result.findings
+        if finding.seen_as
     ]
     homes = [f for f in story.findings if f.key not in (START_UP, WIND_DOWN)]
     if not symptoms or not homes:
         return story
     # Any cause comes before what is unexplained.
     home = max(homes, key=lambda finding: (finding.key != UNEXPLAINED_LOSS, finding.share or 0))
-    seen = tuple(AlsoSeenAs(symptom.seen_as) for symptom in symptoms if symptom.seen_as)
+    seen = tuple(AlsoSeenAs(symptom.seen_as) for symptom in symptoms)
     rules = tuple(name for symptom in symptoms for name in symptom.rules)
     one = replace(home, evidence=(*home.evidence, *seen), rules=home.rules + rules)
     return replace(story, findings=tuple(one if f is home else f for f in story.findings))
@@ -288,16 +321,20 @@ def _observe(story: Story) -> Story:
 
 def _join_explained(story: Story) -> Story:
     """Put a finding that names its reason into the finding on that reason, if that is about the same devices."""
-    joined = list(story.findings)
-    for finding in story.findings:
-        homes = [f for f in joined if f.key in finding.because_of and {*finding.devices} <= {*f.devices}]
-        if homes:
-            seen = AlsoSeenAs(finding.seen_as or finding.title)
-            home = replace(
-                homes[0], evidence=(*homes[0].evidence, seen), rules=homes[0].rules + finding.rules
-            )
-            joined = [home if f is homes[0] else f for f in joined if f is not finding]
-    return replace(story, findings=tuple(joined))
+    while pair := _explained(story.findings):
+        story = _joined(story, *pair)
+    return story
+
+
+def _explained(findings: Sequence[Finding]) -> tuple[Finding, Finding] | None:
+    """The first finding on a reason and another that it explains."""
+    pairs = (
+        (home, other)
+        for other in findings
+        for home in findings
+        if home is not other and home.key in other.because_of and {*other.devices} <= {*home.devices}
+    )
+    return next(pairs, None)
 
 
 def _explained_by_rule(story: Story) -> dict[str, float]:

@@ -190,7 +190,12 @@ def lost_sentence(use: TimeUse) -> str:
         return number(value, use.digits)
 
     sentence = f"{hours(use.of('lost')[0])} of {hours(use.hours)}{NBSP}{use.noun}-hours were {use.lost_word}"
-    named = {part.when: part.hours for part in use.parts if part.when and part.hours}
+    causes = [part for part in use.parts if part.when and part.hours]
+    named: dict[str, float] = {}
+    for part in causes:
+        # Of the parts of one finding, that of its own cause names all.
+        when = next((one.when for one in causes if one.key == part.finding), part.when)
+        named[when] = named.get(when, 0.0) + part.hours
     if unexplained := sum(part.hours for part in use.parts if part.key in LABELS and part.finding):
         named["without a known cause"] = unexplained
     if named:

@@ -261,11 +261,13 @@ def test_half_of_the_cores_are_a_saturated_cpu(tmp_path: Path) -> None:
     assert evidence.endswith("Inferred from SageMaker Debugger's results: entries of CPUBottleneck.")
 
 
-@pytest.mark.parametrize(("full", "cores"), [(3, {"cores": 8}), (4, {})])
-def test_fewer_saturated_cores_or_of_an_unknown_number_are_seen_but_no_cause(
-    tmp_path: Path, full: int, cores: dict[str, int]
+@pytest.mark.parametrize(
+    ("full", "cores", "which"), [(3, {"cores": 8}, "one process"), (4, {}, "a CPU core")]
+)
+def test_fewer_saturated_cores_or_of_an_unknown_number_are_a_cause_of_their_own(
+    tmp_path: Path, full: int, cores: dict[str, int], which: str
 ) -> None:
-    """Entries are of idle GPUs only: a thread that spins saturates a core while GPUs work, too."""
+    """Entries are of idle GPUs only, so the amount is an upper bound."""
     report = built(
         tmp_path,
         MaxInitializationTime=times(0, LENGTH),
@@ -276,13 +278,28 @@ def test_fewer_saturated_cores_or_of_an_unknown_number_are_seen_but_no_cause(
     )
 
     (main, *_) = report.verdict.findings
-    assert main.key == "unexplained"
-    assert "(a CPU core was saturated in 40.0% of snapshots)" in main.title
+    assert main.key == "saturated-process"
+    assert main.share == pytest.approx(0.4, abs=0.002)
+    assert main.title == f"A GPU was idle while {which} was saturated in 40.0% of snapshots"
     evidence = in_words(main.evidence)
     # The steps show that there is none.
     assert "Start-up may be" not in evidence
-    assert "Whether a core was saturated while GPUs were active, too, is not recorded." in evidence
-    assert "CPU utilization" not in evidence
+    assert "while GPUs were active, too, is not recorded, so the amount is an upper bound." in evidence
+    assert ("The number of cores is not known" in evidence) == (not cores)
+
+
+def test_saturated_cores_are_loading_where_training_waits_for_data(tmp_path: Path) -> None:
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={0: 1000, 90: 1000}),
+        CPUBottleneck=bottlenecks({100 + i / 2: 1 for i in range(800)}),
+        OverallFrameworkMetrics=outside(45),
+        Dataloader=loader(0.4),
+    )
+
+    assert keys(report.verdict)[0] == "data-loading"
+    assert "saturated-process" not in parts(report.verdict)
 
 
 @pytest.mark.parametrize("file", ["CPUBottleneck", "IOBottleneck"])

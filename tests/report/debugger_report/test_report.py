@@ -22,9 +22,9 @@ from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobreport.remarks import Quality
 from jobrules.low_gpu_utilization import LowGPUUtilization
-from jobrules.model import Finding, Job, RuleResult, Severity, Status, in_words
+from jobrules.model import Finding, Job, ReasonKind, RuleResult, Severity, Status, in_words
 from jobrules.rule import NO_STEPS, Rule, run_rules
-from jobrules.verdict.not_evaluated import NotEvaluated
+from jobrules.verdict.not_evaluated import NotEvaluated, by_reason
 from tests.jobs import make_job
 from tests.report.readers.debugger_results.test_rule_results import result
 from tests.report.readers.samples import FILE, sample, write
@@ -128,9 +128,7 @@ def test_every_rule_has_a_card_and_missing_files_are_said(tmp_path: Path) -> Non
     assert {one.name for one in report.rules} >= set(NAMES)
     others = [one for one in report.rules if one.name != "MaxInitializationTime"]
     assert {one.status for one in others} == {Status.NOT_EVALUATED}
-    assert {str(one.reason or "") for one in others} == {
-        "SageMaker Debugger's results have no file of this rule"
-    }
+    assert {str(one.reason or "") for one in others} == {"SageMaker Debugger's result not recorded"}
     assert all(one.notes == () for one in others)
     assert [u.rule for u in report.verdict.not_evaluated] == [one.name for one in others if one.can_trigger]
     assert len(report.verdict.not_evaluated) == report.verdict.rules - 1 == 8
@@ -201,8 +199,8 @@ def test_a_job_without_times_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("datapoints", "reason"),
     [
-        (1000, "1,001\u00a0samples needed, 1,000 recorded"),
-        (0, "1,001\u00a0samples needed, 0 recorded"),
+        (1000, "1,001 samples needed, 1,000 recorded"),
+        (0, "1,001 samples needed, 0 recorded"),
         (1001, ""),
     ],
 )
@@ -239,6 +237,25 @@ def test_without_a_gpu_no_rule_on_gpus_passes(tmp_path: Path) -> None:
     assert set(judged.values()) == {"no GPU was sampled"}
     assert len(judged) == 5
     assert re.search(r"CPU.*30\.0", summary.headline(report))
+
+
+def test_rules_on_gpus_do_not_apply_to_a_job_without_and_all_reasons_have_a_kind(tmp_path: Path) -> None:
+    for gpu, kind in ((None, ReasonKind.NOT_APPLICABLE), (20, ReasonKind.NOT_RECORDED)):
+        content = {
+            "OverallSystemUsage": usage(gpu),
+            "StepOutlier": result(Datapoints=40),
+            "LoadBalancing": result(),
+        }
+        write(tmp_path / kind, {f"{rule}.json": json.dumps(one) for rule, one in content.items()})
+        report = pipeline.make_report(tmp_path / kind, tmp_path / f"{kind}-out", formats=["json"]).report
+
+        for rule in ("UnusedGPU", "ECCErrors", "PowerCap"):
+            reason = card(report, rule).reason
+            assert reason is not None
+            assert reason.kind is kind
+        groups = {group.head: str(group) for group in by_reason(report.verdict.not_evaluated)}
+        assert "Other reasons" not in groups
+        assert "StepOutlier needs 101 steps, this job has 40" in groups["Too short"]
 
 
 def test_low_utilization_has_its_gpus_boxes_and_notes(tmp_path: Path) -> None:
@@ -386,8 +403,7 @@ def slow_distance(p: list[int], q: list[int]) -> float:
     return math.sqrt(max(0.0, sum(to_middle)) / 2)
 
 
-FEW_SECONDS = "11 seconds of data loading needed, possibly fewer recorded"
-NEVER_COMPARED = "SageMaker Debugger's rule never compares GPUs"
+NO_COMPARISON = "comparison of GPUs not recorded"
 bins = st.lists(st.integers(0, 2000), min_size=49, max_size=49).filter(lambda counts: sum(counts) > 1000)
 
 
@@ -400,7 +416,7 @@ def test_balance_is_never_passed_and_its_histograms_are_read(
     report = built(tmp_path_factory.mktemp("lb"), LoadBalancing=workloads(**named))
 
     found = card(report, "LoadBalancing")
-    assert (found.status, str(found.reason or "")) == (Status.NOT_EVALUATED, NEVER_COMPARED)
+    assert (found.status, str(found.reason or "")) == (Status.NOT_EVALUATED, NO_COMPARISON)
     worst = max(slow_distance(p, q) for i, p in enumerate(gpus) for q in gpus[:i])
     assert float(re.findall(r"distance (\d\.\d\d)", found.notes[-1])[0]) == pytest.approx(worst, abs=6e-3)
     assert [(one.key, one.rules) for one in report.verdict.findings] == [("load-balancing", ())] * (
@@ -411,7 +427,7 @@ def test_balance_is_never_passed_and_its_histograms_are_read(
 def test_without_enough_samples_no_histograms_are_compared(tmp_path: Path) -> None:
     report = built(tmp_path, LoadBalancing=workloads(gpu0=[10] + [0] * 48, gpu1=[10] + [0] * 48))
 
-    assert str(card(report, "LoadBalancing").reason or "") == NEVER_COMPARED
+    assert str(card(report, "LoadBalancing").reason or "") == NO_COMPARISON
     assert card(report, "LoadBalancing").notes == differences.notes("LB-1", "LB-2")
 
 
@@ -456,8 +472,8 @@ def test_long_steps_that_were_counted_twice_are_info(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("datapoints", "numbers", "reason"),
     [
-        (0, [], "steps were not recorded"),
-        (100, [], "101\u00a0steps needed, 100 recorded"),
+        (0, [], "steps not recorded"),
+        (100, [], "101 steps needed, 100 recorded"),
         (5000, [], "no rank has 101\u00a0steps of one mode"),
         (5000, ["1"], ""),
     ],
@@ -475,10 +491,10 @@ def test_steps_that_were_too_few_did_not_pass(
 @pytest.mark.parametrize(
     ("triggered", "datapoints", "loaders", "status", "reason"),
     [
-        (0, 0, 1, Status.NOT_EVALUATED, "data loading was not recorded"),
-        (0, 10, 1, Status.NOT_EVALUATED, FEW_SECONDS),
-        (0, 50, 1, Status.NOT_EVALUATED, FEW_SECONDS),
-        (0, 40, 4, Status.NOT_EVALUATED, FEW_SECONDS),
+        (0, 0, 1, Status.NOT_EVALUATED, "loader events not recorded"),
+        (0, 10, 1, Status.NOT_EVALUATED, "11\u00a0s of data loading needed, 10\u00a0s recorded"),
+        (0, 50, 1, Status.NOT_EVALUATED, "time of data loading not recorded"),
+        (0, 40, 4, Status.NOT_EVALUATED, "11\u00a0s of data loading needed, 10\u00a0s recorded"),
         (0, 41, 4, Status.PASSED, ""),
         (0, 50, 4, Status.PASSED, ""),
         (1, 11, 1, Status.TRIGGERED, ""),
@@ -527,7 +543,7 @@ def test_without_steps_there_is_no_first_one(tmp_path: Path) -> None:
 
     report = built(tmp_path, MaxInitializationTime=content)
 
-    assert str(card(report, "MaxInitializationTime").reason or "") == "steps were not recorded"
+    assert str(card(report, "MaxInitializationTime").reason or "") == "steps not recorded"
     assert report.phases.basis == "none"
 
 
@@ -575,7 +591,7 @@ def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None
     assert written == content
     missing = json.loads((tmp_path / "out/rules/BatchSize.json").read_text("utf-8"))
     assert missing.keys() == {*result(), *document.EXTRA_KEYS, "Origin", "Notes"}
-    assert missing["Reason"] == "SageMaker Debugger's results have no file of this rule"
+    assert missing["Reason"] == "SageMaker Debugger's result not recorded"
     assert [missing[key] for key in ("RuleTriggered", "Violations", "Details", "Datapoints")] == [0, 0, {}, 0]
 
 

@@ -205,7 +205,11 @@ def test_a_made_job_speaks_with_one_voice(cause: str) -> None:
 
 @needs_corpus
 @pytest.mark.slow
-@pytest.mark.parametrize("job", sorted((CORPUS / "sagemaker").glob("job-*")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "job",
+    [*sorted((CORPUS / "sagemaker").glob("job-*")), CORPUS / "nvidia-smi", CORPUS / "sagemaker-fixtures"],
+    ids=lambda path: path.name,
+)
 def test_a_real_job_speaks_with_one_voice(job: Path) -> None:
     if report := read(job):
         assert contradictions(texts_of(report)) == []

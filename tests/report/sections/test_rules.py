@@ -15,7 +15,7 @@ from jobrules.text import duration
 from tests.copies import replace
 from tests.jobs import make_job, make_steps
 from tests.report.sections import examples
-from tests.report.sections.html import Page
+from tests.report.sections.html import Page, read
 
 START_US = 1_763_107_200_000_000  # 2025-11-14 08:00:00 UTC
 NEXT_DAY_US = START_US + 86_400 * SECOND_US
@@ -93,3 +93,14 @@ def test_a_summary_without_an_answer_says_so_once() -> None:
 
     assert "Steps were not recorded." in text
     assert text.count("Not evaluated") == 1
+
+
+def test_rules_that_lack_the_same_are_one_line() -> None:
+    report = examples.gpu_job()
+    open_card = next(card for card in report.rules if card.name == "MaxInitializationTime")
+    several = tuple(replace(open_card, name=name) for name in ("StepOutlier", "MaxInitializationTime"))
+    page = read(sections.rules(replace(report, rules=several)))
+
+    assert {"r-StepOutlier", "r-MaxInitializationTime"} <= set(page.ids)
+    assert page.text.count("Steps were not recorded.") == 1
+    assert "MaxInitializationTime, StepOutlier Not evaluated" in page.text

@@ -202,7 +202,7 @@ def test_the_verdict_names_cause_advice_and_what_is_open() -> None:
     assert "Main cause" in text
     assert "Raise num_workers from 1 to 4 per process." in text
     assert "2 of 5 rules were not evaluated." in text.replace("\u00a0", " ")
-    assert "Failed: IOBottleneck (ValueError: odd samples)." in text
+    assert "Failed: IOBottleneck." in text
 
 
 def test_gpus_that_never_worked_are_told_so() -> None:
@@ -222,7 +222,7 @@ def test_a_cpu_job_talks_of_cpu_time_that_was_free() -> None:
     assert "lost" not in text
     assert "No GPU was recorded." in read(sections.gpu_utilization(report)).text
     assert not report.verdict.findings
-    assert "No findings. " in read(sections.findings(report)).text
+    assert read(sections.findings(report)).text == "Findings No findings."
 
 
 def test_one_sample_covers_no_time() -> None:

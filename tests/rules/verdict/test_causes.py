@@ -127,7 +127,7 @@ def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it
     crowded = found(verdict_of(while_idle([95.0] * 8)), "cpu-bottleneck")
     single = found(verdict_of(while_idle([95.0] + [5.0] * 7)), "saturated-process")
 
-    assert "will not help" in " ".join(crowded.advice)
+    assert "only if some cores are free" in " ".join(crowded.advice)
     assert "num_workers" in single.advice[0]
     assert "All 8 cores were saturated (median)." in in_words(crowded.evidence).replace("\u00a0", " ")
     assert in_words(crowded.evidence).endswith("Inferred from simultaneous samples.")
@@ -180,6 +180,7 @@ def loading(
     cores: list[float] | np.ndarray | None = None,
     workers: int | None = 0,
     step_s: float | None = None,
+    io_wait: np.ndarray | None = None,
 ) -> Job:
     """A second per step: a fetch at its beginning, recorded up to a time, then the step."""
     seconds = range(int(until))
@@ -198,6 +199,7 @@ def loading(
     return make_job(
         gpu=(gpu * N)[:N],
         cpu=None if cores is None else np.broadcast_to(cores, (N, CORES)),
+        io_wait=io_wait,
         interval_s=1,
         steps=steps,
         events=make_events(fetches, loaders=[loader] if workers is not None else []),
@@ -278,6 +280,8 @@ def test_what_was_recorded_for_a_part_speaks_for_the_rest_if_that_looks_the_same
     assert parts(verdict)["data-loading"] == pytest.approx(percent, abs=0.4)
     evidence = in_words(found(verdict, "data-loading").evidence).replace("\u00a0", " ")
     assert "recorded for 3 min 19 s of 9 min 59 s of work" in evidence or "of 10 min of work" in evidence
+    same = percent > 200 / 6 * 0.4
+    assert ("13.3% of GPU time seen there; the rest of the loop looks the same: " in evidence) is same
 
 
 def test_where_the_rest_differs_moments_of_one_full_core_are_still_data_loading() -> None:
@@ -288,7 +292,8 @@ def test_where_the_rest_differs_moments_of_one_full_core_are_still_data_loading(
         cores = np.column_stack((core, np.full((N, CORES - 1), 5.0)))
         return parts(verdict_of(loading(0.4, gpu, until=200, cores=cores)))["data-loading"]
 
-    assert amount(20.0) == pytest.approx(200 / 6 * 0.4 + 400 / 6 * 0.98, abs=0.4)
+    # Where fetches were recorded, such moments are half of the time, more than the fetches.
+    assert amount(20.0) == pytest.approx(100 / 6 * 0.98 + 400 / 6 * 0.98, abs=0.4)
     # A core that is always full shows nothing.
     assert amount(95.0) == pytest.approx(200 / 6 * 0.4, abs=0.4)
 
@@ -408,6 +413,28 @@ def test_advice_follows_from_the_number_of_workers(workers: int, advice: str) ->
     assert finding.advice[0].replace("\u00a0", " ") == advice
     assert ("``num_workers`` is 0" in in_words(finding.evidence)) is (workers == 0)
     assert keys(verdict)[0] == "data-loading"
+
+
+@pytest.mark.parametrize(
+    ("while_waiting", "key", "advice"),
+    [
+        # A GPU that idles meanwhile is an I/O bottleneck, one that does not is none.
+        (2.0, "io-bottleneck", "Pack small files"),
+        (15.0, "data-loading", "Use faster storage"),
+    ],
+)
+def test_fetches_that_wait_for_io_are_one_finding_and_storage_its_advice(
+    while_waiting: float, key: str, advice: str
+) -> None:
+    wait = np.full((N, CORES), 5.0)
+    # A core waits in most of the fetches, but not always.
+    wait[~np.isin(np.arange(N) % 10, (1, 3)), 0] = 95
+    verdict = verdict_of(loading(0.5, [while_waiting, 90.0], workers=4, io_wait=wait))
+
+    (finding,) = verdict.findings
+    assert finding.key == key
+    assert finding.advice[0].startswith(advice)
+    assert finding.share == pytest.approx((100 - while_waiting) / 200, abs=0.01)
 
 
 # GPUs that wait for one another

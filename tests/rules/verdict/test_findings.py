@@ -38,7 +38,7 @@ from jobrules.model import (
     in_words,
 )
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
-from jobrules.rule import NO_STEPS, not_recorded, reason_few_samples, reason_short, run_rules
+from jobrules.rule import NO_STEPS, Role, not_recorded, reason_few_samples, reason_short, run_rules
 from jobrules.verdict.findings import Verdict
 from jobrules.verdict.not_evaluated import NotEvaluated, by_reason, how_many
 from jobrules.verdict.time_use import lost_sentence, time_use, used_sentence
@@ -305,6 +305,43 @@ def test_unexplained_loss_says_what_was_recorded_and_what_to_record_next() -> No
     assert "rofile" in full.findings[0].advice[0]
 
 
+@pytest.mark.parametrize(
+    ("in_steps", "between", "step_s", "said", "ruled_out"),
+    [
+        # Four of ten seconds are a step; GPUs idle in the others.
+        (
+            90.0,
+            2.0,
+            4,
+            "% of the time with recorded steps is between them, and most is lost there",
+            False,
+        ),
+        (
+            2.0,
+            2.0,
+            9,
+            "Steps take most of the time while the GPUs idle: they hold what the GPUs wait for",
+            False,
+        ),
+        (30.0, 90.0, 9, "", True),
+    ],
+)
+@pytest.mark.parametrize("stamped_s", [0, 1])
+def test_steps_that_show_where_the_time_goes_are_not_ruled_out(
+    in_steps: float, between: float, step_s: int, said: str, ruled_out: bool, stamped_s: int
+) -> None:
+    """Samples are stamped at the begin or the end of their second."""
+    gpu = np.tile([in_steps] * step_s + [between] * (10 - step_s), N // 10)
+    begins = 10.0 * np.arange(1, N // 10) - stamped_s
+    steps = make_steps([(begin, begin + step_s) for begin in begins])
+    words = in_words(found(verdict_of(make_job(gpu=gpu, interval_s=1, steps=steps)), "unexplained").evidence)
+
+    assert said in words
+    assert ("time with recorded steps" in words or "Steps take" in words) is bool(said)
+    assert ("not the cause: steps" in words) is ruled_out
+    assert "steps" not in words.partition("Not recorded: ")[2].partition(".")[0]
+
+
 def test_a_late_first_step_is_evidence_of_the_start_up() -> None:
     gpu = [0.0] * 900 + [95.0] * 1500
     known = verdict_of(make_job(gpu=gpu, interval_s=2, steps=make_steps([(1800, 4700)])))
@@ -364,6 +401,29 @@ def test_a_low_clock_is_put_down_to_what_held_it_for_most_of_its_work(
     if one:
         assert "SlowClock" in found(verdict, key).rules
         assert "peers' median clock" in in_words(found(verdict, key).evidence)
+
+
+def test_a_finding_that_is_put_into_another_brings_its_time() -> None:
+    """The last GPU is hot for most of the time and slow for all of it; the others are used for 75% meanwhile."""
+    n = 400
+    hot = np.arange(n) < 0.6 * n
+    gpu = np.full((n, 4), [75.0, 75.0, 75.0, 95.0])
+    panels = [
+        make_panel(metric, values, interval_s=2)
+        for metric, values in (
+            (Metric.GPU_CLOCK, np.full((n, 4), [1980.0, 1980.0, 1980.0, 1200.0])),
+            (Metric.GPU_THERMAL_SLOWDOWN, np.outer(hot, [0.0, 0.0, 0.0, 100.0])),
+        )
+    ]
+    verdict = verdict_of(make_job(gpu=gpu, interval_s=2, extra=panels), SlowClock(), ThermalThrottling())
+
+    (finding,) = verdict.findings
+    assert finding.key == "thermal-throttling"
+    assert finding.share == pytest.approx(0.15, abs=0.002)
+    assert finding.severity is Severity.WARNING
+    assert verdict.use is not None
+    assert {part.finding for part in verdict.use.parts if part.when} == {finding.key}
+    assert lost_sentence(verdict.use).endswith("0.133 of them while a GPU was slowed by heat")
 
 
 # GPUs that never worked, and jobs of little data
@@ -427,6 +487,14 @@ def test_a_rule_that_wants_more_data_is_said_to_beside_the_fact() -> None:
     finding = found(verdict, "cpu-bottleneck")
     assert "in 49.9% of snapshots" in finding.title
     assert "The rule itself needs 1,001" in in_words(finding.evidence)
+
+
+def test_too_few_samples_of_the_work_are_not_those_of_the_job() -> None:
+    gpu = [0.0] * 600 + idle_for(30, n=600)
+    verdict = verdict_of(make_job(gpu=gpu, cpu=[10.0] * 1200, interval_s=1), CPUBottleneck())
+
+    (group,) = by_reason(verdict.not_evaluated)
+    assert str(group) == "Too short: CPUBottleneck needs 1,001 samples, the work of this job has 599."
 
 
 @pytest.mark.parametrize(
@@ -613,12 +681,14 @@ def test_every_rule_that_was_not_evaluated_is_named_by_what_it_lacks() -> None:
         "G needs 15 min of samples, this job has 14 min 59 s.",
         "Nothing to check: no node has a second GPU (E).",
     ]
-    assert by_reason(missing)[2].brief.replace("\u00a0", " ") == "Too short: 3 rules."
-    assert reasons["A"].sentence("A") == "Steps were not recorded"
-    assert (
-        reasons["H"].sentence("H").replace("\u00a0", " ")
-        == "GPU utilization was not recorded for 3 of 8 GPUs"
-    )
+    assert [group.brief.replace("\u00a0", " ") for group in by_reason(missing)] == [
+        "Failed: C.",
+        "Not recorded: GPU utilization for 3 of 8 GPUs (1 rule), steps (1), GPU power (1).",
+        "Too short: 3 rules.",
+        "Nothing to check: E.",
+    ]
+    assert reasons["A"].sentence == "Steps were not recorded"
+    assert reasons["H"].sentence.replace("\u00a0", " ") == "GPU utilization was not recorded for 3 of 8 GPUs"
     assert [how_many(n, 8).replace("\u00a0", " ") for n in (0, 1, 8)] == [
         "All 8 rules were evaluated",
         "1 of 8 rules was not evaluated",
@@ -689,3 +759,55 @@ def test_a_rule_of_ones_own_can_claim_lost_time_after_the_causes_of_the_others()
     own = found(verdict, "loud")
     assert (own.title, own.severity) == ("Loud in 75 of 599", Severity.WARNING)
     assert parts(verdict)["loud"] == pytest.approx(100 / 16, abs=0.2)
+
+
+class Slept(Loud):
+    __doc__ = Loud.__doc__
+
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
+        del job, result
+        cause = Cause(
+            key="slept",
+            precedence=Precedence.OTHER,
+            label="Lost: asleep",
+            when="while it slept",
+            finding=self.heard,
+            of_loop=0.3,
+        )
+        return (cause,)
+
+
+def test_any_rule_may_know_its_share_of_the_loop_of_a_job_without_gpus() -> None:
+    verdict = verdict_of(make_job(cpu=[[99.0] * 4] * 700, interval_s=2), Slept(), CPUBottleneck())
+
+    (main,) = verdict.findings
+    assert (main.severity, main.share, main.share_of) == (Severity.CRITICAL, 0.3, "of the training loop")
+
+
+class Mute(Slept):
+    __doc__ = Loud.__doc__
+    role: ClassVar[Role] = Role.SYMPTOM
+
+    def check(self, job: Job) -> RuleResult:
+        return self.triggered(self.finding(f"{len(job.nodes)} nodes"))
+
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
+        del job, result
+        return ()
+
+
+def test_a_rule_of_which_the_evidence_says_nothing_is_not_named() -> None:
+    verdict = verdict_of(make_job(gpu=idle_for(30), interval_s=2), Mute(), CPUBottleneck())
+
+    (finding,) = verdict.findings
+    assert finding.key == "unexplained"
+    assert "Mute" not in finding.rules
+
+
+def test_one_rule_and_several_that_were_not_evaluated_are_counted_in_words() -> None:
+    healthy = make_job(gpu=[95.0] * N, interval_s=2)
+    one = verdict_of(healthy, Slept(), CPUBottleneck())
+    two = verdict_of(healthy, Slept(), CPUBottleneck(), Dataloader())
+
+    assert "1 of 2\u00a0rules was not evaluated, so what it looks for is not" in one.without_finding
+    assert "2 of 3\u00a0rules were not evaluated, so what they look for is not" in two.without_finding

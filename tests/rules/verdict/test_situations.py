@@ -1,4 +1,4 @@
-"""Jobs on which an earlier verdict was wrong, made small; each test says how.
+"""Jobs on which an earlier verdict was wrong, made small and written as files; each test says how.
 
 Jobs of which only rule results of SageMaker Debugger are left are in tests/report/debugger_report/test_account.py.
 """
@@ -6,6 +6,7 @@ Jobs of which only rule results of SageMaker Debugger are left are in tests/repo
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +21,77 @@ from jobreport.remarks import Quality
 from jobreport.sections import findings as findings_section
 from jobreport.sections import verdict as verdict_section
 from jobrules import RULES
-from jobrules.model import Job, JobInMemory, Loader, LoopFacts, Severity, in_words
+from jobrules.model import SECOND_US, Job, JobInMemory, Loader, LoopFacts, Metric, Severity, in_words
 from jobrules.rule import run_rules
 from jobrules.verdict.phases import job_phases
 from tests.jobs import START_US, make_events, make_job, make_steps
+from tests.report.readers import events, samples
 from tests.report.sections.html import read
 from tests.verdicts import found, keys, parts, verdict_of
+
+#: Kind and dimension of a line of SageMaker Debugger's sample files.
+LINES = {
+    Metric.GPU_UTILIZATION: ("gpu", "GPUUtilization"),
+    Metric.GPU_MEMORY_ACTIVITY: ("gpu", "GPUMemoryUtilization"),
+    Metric.CPU_UTILIZATION: ("cpu", "CPUUtilization"),
+    Metric.IO_WAIT: ("cpu", "I/OWaitPercentage"),
+}
+
+
+def from_files(folder: Path, job: Job, results: Mapping[str, object] | None = None) -> Job:
+    """The job with steps and events of one rank, written as SageMaker Debugger does, and read."""
+    assert isinstance(job, JobInMemory)
+    lines = [
+        samples.sample(value, at=us / SECOND_US, name=device, kind=kind, dimension=dimension)
+        for panel in job.panels
+        for kind, dimension in (LINES[panel.metric],)
+        for us, row in zip(panel.time_us.tolist(), panel.values.tolist(), strict=True)
+        for device, value in zip(panel.devices, row, strict=True)
+    ]
+    written: dict[str, str | list[str]] = {samples.FILE: lines, "system/training_job_end.ts": ""}
+    if len(job.steps):
+        written[events.FILE] = events.text(trace_of(job))
+    written |= {
+        f"profiler-reports/{rule}.json": json.dumps(result) for rule, result in (results or {}).items()
+    }
+    samples.write(folder, written)
+    return read_job(folder, strict=True)[0]
+
+
+def trace_of(job: JobInMemory) -> list[events.Row]:
+    """Rows of a trace file: steps, events, and the setting up of loaders."""
+    rows = [
+        events.base(START_US),
+        events.lane(1, "Step:ModeKeys.TRAIN"),
+        events.lane(2, "DataLoaderIterInitialize"),
+    ]
+    rows += [
+        events.x(
+            f"{loader.iterator}.__init__",
+            loader.start_us - START_US,
+            10,
+            2,
+            args={"num_workers": loader.num_workers, "pin_memory": loader.pin_memory, "pid": 33},
+        )
+        for loader in job.events.loaders
+    ]
+    rows += [events.lane(3 + i, lane.event_type) for i, lane in enumerate(job.events.lanes)]
+    rows += [
+        events.x(job.events.names[name], us - START_US, end - us, 3 + lane, args={"pid": 33})
+        for name, lane, us, end in zip(
+            job.events.name.tolist(),
+            job.events.lane.tolist(),
+            job.events.start_us.tolist(),
+            job.events.end_us.tolist(),
+            strict=True,
+        )
+    ]
+    return rows + [
+        events.x("Step:ModeKeys.TRAIN", us - START_US, end - us, 1, args={"pid": 33, "step_num": str(i)})
+        for i, (us, end) in enumerate(
+            zip(job.steps.start_us.tolist(), job.steps.end_us.tolist(), strict=True)
+        )
+    ]
 
 
 def report_of(job: Job) -> Report:
@@ -50,9 +116,9 @@ def stalls_at_the_edges(n: int = 3600) -> Job:
     return make_job(gpu=gpu, cpu=cpu, io_wait=np.zeros((n, 8)), interval_s=1)
 
 
-def test_a_bottlenecks_before_and_after_the_work_are_no_cause() -> None:
+def test_a_bottlenecks_before_and_after_the_work_are_no_cause(tmp_path: Path) -> None:
     """Was: a GPU idled beside a full core in 11% of snapshots, all of them before and after the work."""
-    job = stalls_at_the_edges()
+    job = from_files(tmp_path, stalls_at_the_edges())
     verdict = verdict_of(job)
 
     assert keys(verdict) == ["start-up"]
@@ -63,10 +129,11 @@ def test_a_bottlenecks_before_and_after_the_work_are_no_cause() -> None:
     assert card.violating == 0
 
 
-def test_b_the_last_window_is_not_the_job() -> None:
+def test_b_the_last_window_is_not_the_job(tmp_path: Path) -> None:
     """Was: GPU little used, p95 of 0%, which was the p95 of the last window."""
     gpu = [85.0, 99.0] * 1800 + [0.0] * 600
-    report = report_of(make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1))
+    job = make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1)
+    report = report_of(from_files(tmp_path, job))
     said = page_of(report)
 
     assert [f.key for f in report.verdict.findings] == ["wind-down"]
@@ -115,7 +182,7 @@ def test_a_job_without_gpus_waits_for_data_too() -> None:
     assert main.advice[0].startswith("Set ``num_workers`` above 0 (8")
 
 
-def test_c_without_loader_workers_the_batch_is_not_too_small() -> None:
+def test_c_without_loader_workers_the_batch_is_not_too_small(tmp_path: Path) -> None:
     """Was: raise the batch size, where a batch took 0.4 s to load and 0.01 s to train."""
     n = 1200
     single = "_SingleProcessDataLoaderIter"
@@ -132,7 +199,7 @@ def test_c_without_loader_workers_the_batch_is_not_too_small() -> None:
         steps=steps,
         events=make_events(fetches, loaders=[loader]),
     )
-    verdict = verdict_of(job)
+    verdict = verdict_of(from_files(tmp_path, job))
 
     (finding,) = verdict.findings
     assert finding.key == "data-loading"
@@ -149,21 +216,28 @@ def beside(job: Job, facts: LoopFacts) -> Job:
     return replace(job, loop_facts=facts)
 
 
-def test_g_results_beside_samples_say_what_the_gpu_waited_for() -> None:
+def test_g_results_beside_samples_say_what_the_gpu_waited_for(tmp_path: Path) -> None:
     """Was: rule results were not needed, though they hold the steps and fetches that the samples lack."""
     gpu = [0.0] * 600 + [0.0, 0.0, 0.0, 60.0] * 450
-    samples = make_job(gpu=gpu, cpu=[[30.0] * 8] * len(gpu), interval_s=1)
-    work_us = (START_US + 600_000_000, START_US + 2399_000_000)
-    facts = LoopFacts(
-        source="SageMaker Debugger's results",
-        steps_us=work_us,
-        outside=0.5,
-        step_s=0.02,
-        fetch_s=0.4,
-        fetches=10,
-        num_workers=0,
+    job = make_job(gpu=gpu, cpu=[[30.0] * 8] * len(gpu), interval_s=1)
+    loader = {"num_workers": 0, "cores": 8, "dataloaders": 1, "dataloading_time": {"p50": 0.4}}
+    # A third outside of steps is half: of a single rank it counts half.
+    phases = {"others": 100 / 3, "Step:ModeKeys.TRAIN": 200 / 3}
+    rank = {"phase": "Step:ModeKeys.TRAIN", "number_of_outliers": 0, "step_stats": {"p50": 0.02}}
+    results = {
+        "Dataloader": {"Datapoints": 10, "Details": loader},
+        "OverallFrameworkMetrics": {"Datapoints": 0, "Details": {"phase": phases}},
+        "StepOutlier": {"Datapoints": 4500, "Details": {"step_details": {"algo-1-33": rank}}},
+        "MaxInitializationTime": {
+            "Datapoints": 4500,
+            "Details": {"step_num": {"first": START_US + 600_000_000, "last": START_US + 2399_000_000}},
+        },
+    }
+    counters = {"RuleTriggered": 0, "Violations": 0, "RuleParameters": ""}
+    without = verdict_of(from_files(tmp_path / "samples", job))
+    verdict = verdict_of(
+        from_files(tmp_path / "both", job, {rule: counters | result for rule, result in results.items()})
     )
-    without, verdict = verdict_of(samples), verdict_of(beside(samples, facts))
 
     assert found(without, "unexplained").share == pytest.approx(0.64, abs=0.01)
     waited = found(verdict, "data-loading")
@@ -205,25 +279,27 @@ def test_steps_of_results_are_part_of_the_work() -> None:
     assert (before.key, before.end_us) == ("before", first)
 
 
-def test_d_a_single_sample_of_one_percent_is_no_begin_of_work() -> None:
+def test_d_a_single_sample_of_one_percent_is_no_begin_of_work(tmp_path: Path) -> None:
     """Was: no GPU worked in the first 3 min, then 40% unexplained."""
     gpu = [0.0] * 180 + [1.0] + [0.0] * 179 + [95.0] * 540
-    verdict = verdict_of(make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1))
+    job = from_files(tmp_path, make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1))
+    verdict = verdict_of(job)
 
     (finding,) = verdict.findings
     assert (finding.key, finding.severity) == ("start-up", Severity.WARNING)
     assert "first 6\u00a0min" in finding.title
     assert finding.share == pytest.approx(0.4, abs=0.002)
     assert {"idle", "low"}.isdisjoint(parts(verdict))
-    phases = job_phases(make_job(gpu=gpu, interval_s=1)).phases
+    phases = job_phases(job).phases
     assert phases[0].percent == pytest.approx(40, abs=0.1)
 
 
-def test_e_a_share_stands_beside_what_it_is_the_share_of() -> None:
+def test_e_a_share_stands_beside_what_it_is_the_share_of(tmp_path: Path) -> None:
     """Was: 17.5% of GPU time beside three windows in violation, which held 7% of it."""
     minute = 60
     gpu = [80.0, 86.0] * (30 * minute) + [20.0] * (3 * minute)
-    report = report_of(make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1))
+    job = make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1)
+    report = report_of(from_files(tmp_path, job))
 
     verdict = report.verdict
     assert verdict.use is not None
@@ -234,11 +310,11 @@ def test_e_a_share_stands_beside_what_it_is_the_share_of() -> None:
     assert "window" not in " ".join(f.title for f in verdict.findings)
 
 
-def test_i_a_gpu_that_was_never_used_for_fourteen_minutes_is_a_finding() -> None:
+def test_i_a_gpu_that_was_never_used_for_fourteen_minutes_is_a_finding(tmp_path: Path) -> None:
     """Was: none, since the rule wants 15 minutes."""
     n = 14 * 60
-    beside = verdict_of(make_job(gpu=[[95.0, 0.0]] * n, interval_s=1))
-    alone = verdict_of(make_job(gpu=[0.0] * n, interval_s=1))
+    beside = verdict_of(from_files(tmp_path / "beside", make_job(gpu=[[95.0, 0.0]] * n, interval_s=1)))
+    alone = verdict_of(from_files(tmp_path / "alone", make_job(gpu=[0.0] * n, interval_s=1)))
 
     for verdict, share in ((beside, 0.5), (alone, 1.0)):
         assert keys(verdict) == ["gpu-never-used"]
@@ -246,47 +322,15 @@ def test_i_a_gpu_that_was_never_used_for_fourteen_minutes_is_a_finding() -> None
         assert "never used" in verdict.findings[0].title
 
 
-def test_j_page_summary_and_cards_agree_on_the_cores() -> None:
+def test_j_page_summary_and_cards_agree_on_the_cores(tmp_path: Path) -> None:
     """Was: the verdict said that the CPU is little used too, a section that busy cores are the likely limit."""
     n = 2400
     low = np.arange(n) % 2 == 0
     gpu = np.where(low, 2.0, 50.0)
     cpu = np.where(low[:, None], [97.0] * 6 + [20.0] * 2, 40.0)
-    report = report_of(make_job(gpu=gpu, cpu=cpu, memory=[10.0] * n, interval_s=1))
+    report = report_of(from_files(tmp_path, make_job(gpu=gpu, cpu=cpu, memory=[10.0] * n, interval_s=1)))
     said = page_of(report)
 
     assert report.verdict.findings[0].key == "cpu-bottleneck"
     for excluded in ("CPU had room", "CPU and GPU were both low", "batch size", "CPU is little used"):
         assert excluded not in said
-
-
-def test_the_same_from_files(tmp_path: Path) -> None:
-    """Situation d as a job directory of SageMaker Debugger."""
-    system = tmp_path / "system" / "incremental" / "2025111408"
-    system.mkdir(parents=True)
-    gpu = [0.0] * 180 + [1.0] + [0.0] * 179 + [95.0] * 540
-    start_s = START_US // 1_000_000
-    lines = [
-        json.dumps(
-            {
-                "Type": kind,
-                "Name": name,
-                "Dimension": dimension,
-                "Value": value,
-                "NodeId": "algo-1",
-                "Timestamp": start_s + second + 0.5,
-            }
-        )
-        for second, use in enumerate(gpu)
-        for kind, name, dimension, value in (
-            ("gpu", "gpu0", "GPUUtilization", use),
-            ("cpu", "cpu0", "CPUUtilization", 20.0),
-            ("cpu", "cpu1", "CPUUtilization", 20.0),
-        )
-    ]
-    (system / f"{start_s + 900}.algo-1.json").write_text("\n".join(lines) + "\n")
-    job, _ = read_job(tmp_path, strict=True)
-    verdict = verdict_of(job)
-
-    assert found(verdict, "start-up").share == pytest.approx(0.4, abs=0.002)
-    assert keys(verdict) == ["start-up"]
