@@ -11,11 +11,12 @@ import numpy as np
 from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.measures.core_use import CROWDED_PART, SLOWED_GPU, SLOWED_MEAN, CoreUse, stalls_s
+from jobrules.measures.node_stalls import NodeStalls
 from jobrules.measures.work import Work
 from jobrules.model import HowMuch, Inferred, Metric, Note
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
-from jobrules.text import capitalized, share, some_of
+from jobrules.text import capitalized, join_names, share, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,14 +73,16 @@ class CPUBottleneck(BottleneckRule):
         """A saturated CPU, and a single saturated process; evidence is a GPU that is idle in the same snapshot."""
         panels = [p for part in job.facts for p in part.panels if p.metric is Metric.CPU_UTILIZATION]
         cores = {len(panel.devices) for panel in panels}
+        work = Work.of(job)
+        stalls = NodeStalls.of(job, work, self.cpu_threshold, self.gpu_threshold)
         return (
             Cause(
                 key="cpu-bottleneck",
                 precedence=Precedence.CPU_BOUND,
                 label="Lost: CPU saturated",
                 when="while the CPU was saturated",
-                claim=partial(_saturated, self),
-                finding=partial(self._saturated_cpu, result, cores.pop() if len(cores) == 1 else 0),
+                claim=partial(_saturated, self, work, stalls),
+                finding=partial(self._saturated_cpu, result, cores.pop() if len(cores) == 1 else 0, stalls),
                 widened=True,
             ),
             self.few_cores(result, _typical_s(job)),
@@ -101,7 +104,9 @@ class CPUBottleneck(BottleneckRule):
             widened=True,
         )
 
-    def _saturated_cpu(self, result: RuleResult, cores: int, claimed: Claimed) -> Finding:
+    def _saturated_cpu(
+        self, result: RuleResult, cores: int, stalls: NodeStalls | None, claimed: Claimed
+    ) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
         snapshots = result.details.get("bottlenecks", {}).values()
         counts = [node["CPUs"] for snapshot in snapshots for node in snapshot["nodes"].values()]
@@ -109,6 +114,7 @@ class CPUBottleneck(BottleneckRule):
             f"A GPU was held up while the CPU was saturated in {seen} of snapshots",
             *moments(claimed, result),
             *saturated_cores(counts, cores),
+            *_waited_for(stalls, claimed),
             Note("Half of the cores or more, or their mean, counts as saturated"),
             Inferred("simultaneous samples"),
             advice=(
@@ -159,6 +165,17 @@ def saturated_cores(counts: Sequence[int], cores: int) -> tuple[Note, ...]:
     return (Note(f"{capitalized(some_of(int(np.median(crowded)), cores, 'core'))} were saturated (median)"),)
 
 
+def _waited_for(stalls: NodeStalls | None, claimed: Claimed) -> tuple[Note, ...]:
+    """Which nodes have a saturated CPU, if others waited for them."""
+    if stalls is None or {*claimed.nodes} <= {*stalls.nodes}:
+        return ()
+    return (
+        Note(
+            f"The CPU was saturated on {join_names(stalls.nodes)}; GPUs of other nodes idled at the same time"
+        ),
+    )
+
+
 def _typical_s(job: Job) -> float:
     """Half of the time in which a GPU idles while a few cores are saturated lies in stretches of so many seconds or more."""
     work = Work.of(job)
@@ -167,8 +184,15 @@ def _typical_s(job: Job) -> float:
     return float(lengths[np.searchsorted(so_far, so_far[-1] / 2)])
 
 
-def _saturated(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
-    """Claim the moments in which a GPU is idle while the CPU is saturated.
+def _saturated(
+    rule: CPUBottleneck,
+    work: Work | None,
+    stalls: NodeStalls | None,
+    part: Job,
+    panel: Panel,
+    weight_us: FloatArray,
+) -> Claim | None:
+    """Claim the moments in which a GPU is idle while the CPU is saturated, or that of another node that it waits for.
 
     A GPU that is active but slowed down counts too if nearly all of the CPU is in use.
     """
@@ -177,6 +201,8 @@ def _saturated(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArr
     if use is None:
         return None
     crowded, full = use.crowded, use.mean >= SLOWED_MEAN
+    if work and stalls:
+        crowded = crowded | stalls.hold_up(work, panel, crowded, rule.gpu_threshold)
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
         return [

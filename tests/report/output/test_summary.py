@@ -34,8 +34,8 @@ def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
     text = summary.markdown(report_of(LOW))
 
     assert "**20.0% of GPU time was used." in text
-    assert "**Main cause (critical): GPUs worked steadily below their capacity" in text
-    assert "**Critical: GPUs worked steadily below their capacity" in text
+    assert "**Main cause (critical): The GPU worked steadily below its capacity" in text
+    assert "**Critical: The GPU worked steadily below its capacity" in text
     assert "Also seen as: low utilization in" in text
     assert "Try first:* Raise the batch size" in text
     assert "rules were not evaluated.** Not recorded: " in text

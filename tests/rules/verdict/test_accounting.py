@@ -180,6 +180,7 @@ class OfRules(Account):
     def __init__(self, job: Job, outliers: RuleResult) -> None:
         super().__init__(job)
         assert self.work
+        self.stalls = [s for panel in job.panels_of(Metric.GPU_UTILIZATION) for s in self.stalls_of(panel)]
         self.slow = {node: self.slow_steps(node, outliers) for node in job.nodes}
         gpus = [(p, k) for p in job.panels_of(Metric.GPU_UTILIZATION) for k in range(len(p.devices))]
         measured = {}
@@ -202,6 +203,41 @@ class OfRules(Account):
         self.much = any(
             self.active[p.node, k] >= 0.25 for p, k in gpus if any(s[4] and s[2] for s in self.samples(p, k))
         )
+
+    def crowded(self, panel: Panel, row: int) -> bool:
+        """Whether half of the cores are saturated, or their mean is high."""
+        cpu = self.cores(panel, row, Metric.CPU_UTILIZATION)
+        full, mean = sum(c > 90 for c in cpu), sum(cpu) / max(1, len(cpu))
+        return mean >= 80 or (len(cpu) > 1 and full >= len(cpu) / 2)
+
+    def snapshots(self, panel: Panel) -> list[tuple[int, int, int, bool]]:
+        """Row, time, weight, and whether every GPU is idle, of each snapshot in the work."""
+        assert self.work
+        weights = sample_weights(panel.time_us, *self.job.span_us).weight_us.tolist()
+        return [
+            (row, t, int(weights[row]), not any(v >= 10 for v in panel.values[row].tolist()))
+            for row, t in enumerate(panel.time_us.tolist())
+            if self.work.begin_us <= t <= self.work.end_us
+        ]
+
+    def stalls_of(self, panel: Panel) -> list[tuple[int, int]]:
+        """Around each snapshot in which all GPUs of a node idle beside a saturated CPU."""
+        return [
+            (t - int(weight / 2), t + int(weight / 2))
+            for row, t, weight, idle in self.snapshots(panel)
+            if idle and self.crowded(panel, row)
+        ]
+
+    def held_up(self, panel: Panel) -> set[int]:
+        """Rows in which all GPUs of a node idle in a stall of another, if they do so twice as often as else."""
+        if len(self.job.nodes) < 2 or not self.job.panel(panel.node, Metric.CPU_UTILIZATION):
+            return set()
+        free = [(row, t, idle) for row, t, _, idle in self.snapshots(panel) if not self.crowded(panel, row)]
+        then = [(row, idle) for row, t, idle in free if any(a <= t <= b for a, b in self.stalls)]
+        rows = {row for row, _ in then}
+        others = [idle for row, _, idle in free if row not in rows]
+        often, usual = sum(idle for _, idle in then) / max(1, len(then)), sum(others) / max(1, len(others))
+        return {row for row, idle in then if idle} if often >= 2 * usual else set()
 
     def idle_at_ends(self, panel: Panel, column: int) -> tuple[set[int], set[int]]:
         """Rows before and after the work of a GPU, while others work, if it does nothing in them for long enough."""
@@ -267,6 +303,7 @@ class OfRules(Account):
         lost: list[dict[str, float]] = [dict.fromkeys(KEYS, 0.0) for _ in columns]
         left: list[dict[int, float]] = [{} for _ in columns]
         samples = [self.samples(panel, k) for k in columns]
+        held_up = self.held_up(panel)
         grid = sample_weights(panel.time_us, *self.job.span_us).weight_us.tolist()
         for k in columns:
             never = not plain_worked([v for _, _, _, v, _ in samples[k]])
@@ -288,7 +325,7 @@ class OfRules(Account):
                 cpu, wait = (self.cores(panel, row, m) for m in (Metric.CPU_UTILIZATION, Metric.IO_WAIT))
                 full = sum(c > 90 for c in cpu)
                 mean = sum(cpu) / len(cpu) if cpu else 0.0
-                crowded = mean >= 80 or (len(cpu) > 1 and full >= len(cpu) / 2)
+                crowded = self.crowded(panel, row)
                 for key, part in (
                     ("gpu-never-used", never),
                     ("unused-gpu", almost and in_work),
@@ -299,7 +336,8 @@ class OfRules(Account):
                     ("io-bottleneck", in_work and any(w > 50 for w in wait) and value < low),
                     (
                         "cpu-bottleneck",
-                        in_work and ((crowded and value < 10) or (mean >= 90 and value < 70)),
+                        in_work
+                        and (((crowded or row in held_up) and value < 10) or (mean >= 90 and value < 70)),
                     ),
                 ):
                     taken = min(rest, loss * part)

@@ -135,6 +135,28 @@ def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it
     assert "5 of 8 cores were saturated (median)." in in_words(some.evidence).replace("\u00a0", " ")
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_node_waits_for_the_saturated_cpu_of_another_one_on_its_clock(together: bool) -> None:
+    """Was: no cause found, for the GPUs of the other node."""
+    late_us, spans = 90 * SECOND_US, [(1.0 + i, 1.6 + i) for i in range(N - 5)]
+    stalled = np.arange(N) % 5 < 2
+    panels, steps = [], []
+    for node, start_us in (("a", START_US), ("b", START_US + late_us)):
+        idle = stalled if together or node == "b" else np.arange(N) % 4 < 2
+        cores = np.where((stalled & (node == "b"))[:, None], 99.0, np.full(CORES, 20.0))
+        for metric, values in (
+            (Metric.GPU_UTILIZATION, np.where(idle, 0.0, 95.0)),
+            (Metric.CPU_UTILIZATION, cores),
+        ):
+            panels.append(make_panel(metric, values, node=node, interval_s=1, start_us=start_us))
+        steps.append(make_steps(spans, node=node, start_us=start_us))
+    verdict = verdict_of(make_job(extra=panels, steps=joined_steps(*steps)))
+
+    assert parts(verdict)["cpu-bottleneck"] == pytest.approx(40 if together else 20, abs=0.5)
+    saturated = "The CPU was saturated on b; GPUs of other nodes idled"
+    assert (saturated in in_words(found(verdict, "cpu-bottleneck").evidence)) is together
+
+
 @pytest.mark.parametrize(("length_s", "first"), [(2, "num_workers"), (9, "num_workers"), (12, "checkpoints")])
 def test_long_stalls_beside_one_full_core_are_first_of_all_checkpoints(length_s: int, first: str) -> None:
     idle = np.arange(N) % (5 * length_s) < length_s
