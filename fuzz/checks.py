@@ -364,7 +364,7 @@ def _check_rule_results(data: bytes) -> None:
         )
         report = document.from_json(document.to_json(report))
         assert document.from_json(document.to_json(report)) == report
-        for text in vendor.documents(report, results).values():
+        for text in vendor.documents(report.rules, results).values():
             json.loads(text)
 
 

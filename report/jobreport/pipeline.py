@@ -10,6 +10,7 @@ import shlex
 import threading
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET, Struct
@@ -53,8 +54,9 @@ from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+    from jobreport.debugger_report.report import Answer
     from jobreport.output.kernel import Kernel
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.runs import Choice
@@ -169,14 +171,13 @@ def make_report(
         directory = archive.printable(job_dir.name) if source.name and not redact else name
         if redact:
             reading, quality, chosen = redacted(reading, quality, chosen)
-        if reading.debugger_results:
+        results = reading.debugger_results
+        if results and reading.has_results_alone:
             progress.stage("No samples: using the rule results of SageMaker Debugger")
-            report, files = _from_debugger_results(
-                name, reading.debugger_results, quality, chosen, directory, strict=strict
-            )
+            report, files = _from_debugger_results(name, results, quality, chosen, directory, strict=strict)
         else:
             progress.stage(f"Running {count(len(chosen.rules), 'rule')}", len(chosen.rules) + len(_ANALYSES))
-            report, files = _from_job(reading.job, quality, chosen, directory, strict=strict)
+            report, files = _from_job(reading.job, results, quality, chosen, directory, strict=strict)
         files[FILES["json"]] = document.to_json(report)
         if "md" in formats:
             files[FILES["md"]] = summary.markdown(report).encode()
@@ -218,13 +219,19 @@ def _from_debugger_results(
     others = [card(rule, result) for rule, result in own.items()]
     command = _command(job_dir, options)
     report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
-    documents = debugger_report.documents(report, found)
+    documents = debugger_report.documents(report.rules, found)
     documents |= {rule.name: document.rule_json(rule, result, {}) for rule, result in own.items()}
     return report, {publish.rule_file(rule): content for rule, content in documents.items()}
 
 
 def _from_job(
-    job: Job, quality: Quality, chosen: Settings, job_dir: str, *, strict: bool
+    job: Job,
+    debugger: RuleResults | None,
+    quality: Quality,
+    chosen: Settings,
+    job_dir: str,
+    *,
+    strict: bool,
 ) -> tuple[Report, dict[str, bytes]]:
     """The report of a job, and the files of the rules; a result that cannot be written is an error of its rule."""
     results, files = [], {}
@@ -243,7 +250,15 @@ def _from_job(
         files[publish.rule_file(rule.name)] = content
         results.append(result)
     command = _command(job_dir, chosen.options)
-    return build_report(job, quality, chosen.rules, results, command, strict=strict), files
+    if debugger is None:
+        return build_report(job, quality, chosen.rules, results, command, strict=strict), files
+    from jobreport.debugger_report import report as debugger_report  # noqa: PLC0415 - as the readers
+
+    answers = debugger_report.answers(debugger, chosen.rules, results, strict=strict)
+    report = build_report(job, quality, chosen.rules, results, command, answers=answers, strict=strict)
+    cards = [answer.card for answer in answers.values()]
+    files |= {publish.rule_file(n): d for n, d in debugger_report.documents(cards, debugger).items()}
+    return report, files
 
 
 def _failed_parts(report: Report) -> JobReportError | None:
@@ -268,11 +283,15 @@ def build_report(
     results: Sequence[RuleResult],
     command: str,
     *,
+    answers: Mapping[str, Answer] = MappingProxyType({}),
     strict: bool = False,
 ) -> Report:
-    """The report of a job and its rule results."""
+    """The report of a job and its rule results; ``answers`` are those of SageMaker Debugger where the job has none."""
     in_time = job_phases(job)
-    in_work = _in_work(job, rules, results, strict=strict)
+    in_work = [
+        answers[one.rule].result if one.rule in answers else one
+        for one in _in_work(job, rules, results, strict=strict)
+    ]
     grid = columns(job)
     compared = node_comparison(job, grid, in_time)
     start_us, end_us = job.span_us
@@ -296,7 +315,10 @@ def build_report(
         columns=grid,
         time_lines=time_lines(job, grid, compared.drawn),
         boxes=gpu_utilization(job),
-        rules=tuple(map(card, rules, in_work, results)),
+        rules=tuple(
+            answers[rule.name].card if rule.name in answers else card(rule, during, whole)
+            for rule, during, whole in zip(rules, in_work, results, strict=True)
+        ),
         quality=quality,
         profiles=_longest(job.profiles),
         profiles_left=max(0, len(job.profiles) - MAX_PROFILES),

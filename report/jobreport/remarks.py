@@ -412,10 +412,7 @@ REMARKS: dict[str, Wording] = {
     "debugger.second": Wording("skipped", "files", "a second result of {rule}; the first by name is used"),
     "debugger.older_run": Wording("skipped", "files", "of another run than the newest, ProfilerReport-{run}"),
     "debugger.value": Wording("dropped", "values", "incomplete, of another type, NaN, or out of range"),
-    "debugger.loop_only": Wording(
-        "used", "files", "for steps and data loading alone, where the job's own records lack them"
-    ),
-    "debugger.not_needed": Wording("skipped", "files", "not needed: the report uses the job's own records"),
+    "debugger.in_addition": Wording("used", "files", "where the job's own records lack something"),
     "debugger.thresholds": Wording("skipped", "thresholds", "no effect on results of SageMaker Debugger"),
     # Rules and analyses
     "rules.not_loaded": Wording("failed", "rules", "a rule that cannot be loaded: {error}"),

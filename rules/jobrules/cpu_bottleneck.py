@@ -131,7 +131,7 @@ class CPUBottleneck(BottleneckRule):
         seen = share(claimed.snapshots / claimed.of_snapshots)
         meaning = {
             "one process": "Few cores are saturated while the others are free: a single process holds the GPU up",
-            "a CPU core": "The number of cores is not known, so the CPU as a whole may be saturated, too",
+            "a CPU core": "The number of cores is not known, so the CPU as a whole may be saturated",
         }
         return self.finding(
             f"A GPU was idle while {which} was saturated in {seen} of snapshots",

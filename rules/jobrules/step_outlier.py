@@ -129,7 +129,8 @@ class StepOutlier(Rule):
             return ()
         nodes = frozenset(job.nodes)
         limits = ByNode[dict[tuple[str, str], float]]()
-        for who, one in result.details["step_details"].items():
+        # SageMaker Debugger's results in place of steps have no times of single ones.
+        for who, one in result.details.get("step_details", {}).items():
             own = {
                 (who, mode): block["threshold_s"]
                 for mode, block in one["phases"].items()

@@ -76,8 +76,8 @@ def test_what_is_known_of_one_job(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [round((p.end_us - p.start_us) / 1e6) for p in report.phases.phases] == [115, 419]
     assert {u.rule: str(u.reason) for u in report.verdict.not_evaluated if u.rule in NAMES} == {
-        "Dataloader": "data loading was not recorded",
-        "LoadBalancing": "SageMaker Debugger's rule never compares GPUs",
+        "Dataloader": "loader events not recorded",
+        "LoadBalancing": "comparison of GPUs not recorded",
     }
     main = report.verdict.main_finding
     assert main is not None
@@ -105,7 +105,7 @@ def test_a_short_job_was_not_evaluated(tmp_path: Path) -> None:
     reasons = {card.name: str(card.reason or "").replace("\u00a0", " ") for card in report.rules}
     assert reasons["LowGPUUtilization"] == "1,001 samples needed, 259 recorded"
     assert reasons["CPUBottleneck"] == "1,001 samples needed, 260 recorded"
-    assert reasons["MaxInitializationTime"] == "steps were not recorded"
+    assert reasons["MaxInitializationTime"] == "steps not recorded"
     assert [(f.key, f.share) for f in report.verdict.findings] == [("gpu-never-used", 1)]
     assert "The job ended before any GPU worked" in report.verdict.findings[0].title
 

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from jobreport import __version__, document
@@ -18,12 +19,13 @@ from jobreport.debugger_report.differences import notes
 from jobreport.debugger_report.findings import SECTIONS, findings, gpus_of, loop_of, span_of
 from jobreport.debugger_report.rules import evaluate, parsed
 from jobreport.document import EXTRA_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
+from jobreport.readers.debugger_results.loop import SOURCE
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import Metric, RuleResult, natural_key, natural_sorted
+from jobrules.model import Inferred, Metric, ReasonKind, RuleResult, natural_key, natural_sorted
 from jobrules.rule import Documentation, parameter_fields
 from jobrules.text import apportion
 from jobrules.verdict.findings import sorted_verdict, verdict_of
@@ -58,6 +60,13 @@ _METRICS = (
     ("GPU memory", Metric.GPU_MEMORY_ACTIVITY.label, "%"),
     ("Network", "Network", "B/s"),
 )
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What SageMaker Debugger's result of a rule says, in a report on samples."""
+
+    card: RuleCard
+    result: RuleResult
 
 
 def build(
@@ -110,13 +119,34 @@ def build(
     )
 
 
-def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
+def answers(
+    results: RuleResults, rules: Sequence[Rule], own: Sequence[RuleResult], *, strict: bool
+) -> dict[str, Answer]:
+    """Answers to rules for which the job's own records lack something, by the rule's name."""
+    found = {}
+    for rule, result in zip(rules, own, strict=True):
+        lacks = result.reason is not None and result.reason.kind is ReasonKind.NOT_RECORDED
+        if not lacks or rule.name not in NAMES:
+            continue
+        evaluation = evaluate(rule.name, results, strict)
+        # How much is missing says more than that the job itself recorded nothing.
+        if evaluation.reason is None or evaluation.reason.kind in (ReasonKind.TOO_FEW, ReasonKind.TOO_SHORT):
+            card = _card(rule.name, evaluation, results[rule.name])
+            card = replace(card, notes=(f"According to {SOURCE}.", *card.notes))
+            seen = evaluation.finding
+            if seen:
+                seen = replace(seen, evidence=(*seen.evidence, Inferred(SOURCE)))
+            found[rule.name] = Answer(card=card, result=_result(card, seen))
+    return found
+
+
+def documents(cards: Sequence[RuleCard], results: RuleResults) -> dict[str, bytes]:
     """``rules/<RuleName>.json``: the documents of SageMaker Debugger with extra keys, unchanged otherwise.
 
     A rule without a document gets one that counts nothing.
     """
     written = {}
-    for card in report.rules:
+    for card in cards:
         found = results[card.name]
         values: tuple[Any, ...] = (
             card.status,
@@ -128,7 +158,7 @@ def documents(report: Report, results: RuleResults) -> dict[str, bytes]:
             *({},) * 4,  # Figures per series and device, further details, and times are not in the documents.
         )
         extra = dict(zip(EXTRA_KEYS, values, strict=True))
-        extra |= {"Origin": report.origin, "Notes": card.notes}
+        extra |= {"Origin": Origin.DEBUGGER_RESULTS, "Notes": card.notes}
         content = (found.raw if found else _NO_DOCUMENT) | extra
         written[card.name] = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
     return written
@@ -140,19 +170,21 @@ def _checks(
     """The rules that judge, with their results as rules on samples have them."""
     by_name = {rule.name: rule for rule in rules}
     return [
-        (
-            by_name[card.name],
-            RuleResult(
-                rule=card.name,
-                status=card.status,
-                reason=card.reason,
-                headline=card.headline,
-                findings=(found[card.name],) if card.name in found else (),
-            ),
-        )
+        (by_name[card.name], _result(card, found.get(card.name)))
         for card in cards
         if card.can_trigger and card.name in by_name
     ]
+
+
+def _result(card: RuleCard, finding: Finding | None) -> RuleResult:
+    """As rules on samples have it."""
+    return RuleResult(
+        rule=card.name,
+        status=card.status,
+        reason=card.reason,
+        headline=card.headline,
+        findings=(finding,) if finding else (),
+    )
 
 
 def _card(name: str, evaluation: Evaluation, found: RuleDocument | None) -> RuleCard:

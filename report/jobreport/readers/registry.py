@@ -14,7 +14,7 @@ from jobreport.errors import NothingReadableError
 from jobreport.progress import Progress
 from jobreport.readers.combining import nodes_of, sources_of
 from jobreport.readers.debugger_results import rule_results
-from jobreport.readers.debugger_results.loop import LOOP_RULES, loop_facts
+from jobreport.readers.debugger_results.loop import loop_facts
 from jobreport.readers.grouping import groups_of, note_failure, read_groups
 from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.listing import is_end_marker, job_name, listing
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from jobreport.readers.runs import Choice
     from jobreport.remarks import SourceQuality
     from jobreport.tables.engine import Engine
-    from jobrules.model import LoopFacts
 
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
@@ -63,14 +62,19 @@ class Reading(Struct, frozen=True, kw_only=True, eq=False):
 
     job: JobInParts
     quality: Quality
-    #: Results of SageMaker Debugger's rules; None if there are records of the job itself.
+    #: Results of SageMaker Debugger's rules, alone or next to records of the job itself.
     debugger_results: RuleResults | None = None
+
+    @property
+    def has_results_alone(self) -> bool:
+        """True if there are rule results and no records of the job itself."""
+        return self.debugger_results is not None and not self.job.kept
 
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[JobInMemory, Quality]:
     """The job in a directory, all of it in memory. Raises ``NothingReadableError`` for rule results alone."""
     reading = read_directory(directory, strict=strict, engine=LocalEngine(1, in_memory=sys.maxsize))
-    if reading.debugger_results:
+    if reading.has_results_alone:
         raise NothingReadableError(f"{escape_name(str(directory), 200)} holds rule results, but no samples.")
     known = {one.name: getattr(reading.job, one.name) for one in fields(JobInMemory)}
     return JobInMemory(**known), reading.quality
@@ -124,7 +128,8 @@ def read_directory(
         raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))
     facts = None
     if nodes and results:
-        sources.append(_used_in_addition(results, facts := loop_facts(results)))
+        facts = loop_facts(results)
+        sources.append(_used_in_addition(results))
     if files.unknown:
         tally.note("directory.unknown", count=len(files.unknown), file=files.unknown[0].name)
     job = JobInParts(
@@ -137,7 +142,7 @@ def read_directory(
         loop_facts=facts,
     )
     quality = Quality(sources=tuple(sources), remarks=tally.remarks(), runs=runs)
-    return Reading(job=job, quality=quality, debugger_results=None if nodes else results)
+    return Reading(job=job, quality=quality, debugger_results=results)
 
 
 class _Files(Struct, kw_only=True):
@@ -196,16 +201,14 @@ def _debugger_results(files: Sequence[SourceFile], tally: Tally, *, strict: bool
         return None
 
 
-def _used_in_addition(results: RuleResults, facts: LoopFacts | None) -> SourceQuality:
+def _used_in_addition(results: RuleResults) -> SourceQuality:
     """Quality of rule results beside records of the job itself: what the records lack comes from the results."""
-    quality = results.quality
-    files = [one.file for one in results.documents if facts and one.rule in LOOP_RULES]
-    others = [one.file for one in results.documents if one.file not in files]
-    found = (("debugger.loop_only", files), ("debugger.not_needed", others))
-    remarks = [
-        Remark(code=code, count=len(some), place=escape_name(some[0], 200)) for code, some in found if some
+    quality, names = results.quality, [one.file for one in results.documents]
+    used = [
+        Remark(code="debugger.in_addition", count=len(names), place=escape_name(name, 200))
+        for name in names[:1]
     ]
-    return replace(quality, files=len(files), rows=len(files), remarks=(*remarks, *quality.remarks))
+    return replace(quality, files=len(names), rows=len(names), remarks=(*used, *quality.remarks))
 
 
 def _finished(pieces: Sequence[Piece], *, has_end_marker: bool) -> bool | None:

@@ -230,9 +230,10 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
 def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Reading, Quality, Settings]:
     """What was read, what became of its files, and the settings, with placeholders for all names."""
     mode = next((rule.mode for rule in chosen.rules if isinstance(rule, StepOutlier)), None)
-    if reading.debugger_results:
-        pseudonyms = Pseudonyms.of(("node", node) for node in _nodes_of(reading.debugger_results))
-        changed = replace(reading, debugger_results=_results(reading.debugger_results, pseudonyms))
+    results = reading.debugger_results
+    if results and reading.has_results_alone:
+        pseudonyms = Pseudonyms.of(("node", node) for node in _nodes_of(results))
+        changed = replace(reading, debugger_results=_results(results, pseudonyms))
         return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
     job = reading.job
     of_nodes = job.each(_names_of)
@@ -243,6 +244,7 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
         for function in profile.functions:
             if _library(function) is None:
                 names |= {("file", function.file), ("function", function.name)}
+    names |= {("node", node) for node in _nodes_of(results)} if results else set()
     pseudonyms = Pseudonyms.of(names, mode)
     renamed = dataclasses.replace(
         job,
@@ -252,7 +254,9 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
         ),
         profiles=tuple(map(pseudonyms.profile, job.profiles)),
     )
-    return replace(reading, job=renamed), pseudonyms.quality(quality), pseudonyms.settings(chosen)
+    beside = _results(results, pseudonyms) if results else None
+    changed = replace(reading, job=renamed, debugger_results=beside)
+    return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
 
 
 def _names_of(part: Job) -> set[tuple[str, str]]:

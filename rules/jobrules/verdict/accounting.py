@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -85,11 +86,8 @@ def spent_per_node(
     Lost time goes to the causes in their order: each takes what it claims of what the causes before it left. Start and
     end of the job are on the clock of each node.
     """
-    asked = tuple(
-        _Asked(key=one.key, of_work=one.of_work, widened=one.widened, claim=one.claim)
-        for one in causes
-        if one.claim
-    )
+    # Plain tuples: ``Job.each`` looks into them for what each node needs, and for functions that other processes lack.
+    asked = tuple((one.key, one.of_work, one.widened, one.claim) for one in causes if one.claim)
     return job.gathered(_spent, metric, asked, Clocks.of(job), work)
 
 
@@ -113,7 +111,7 @@ def claimed(cause: Cause, nodes: Sequence[NodeTime]) -> Claimed:
     )
 
 
-class _Asked(Struct, frozen=True, kw_only=True):
+class _Asked(NamedTuple):
     """What is needed of a cause to ask for its claims, on any machine."""
 
     key: str
@@ -146,8 +144,9 @@ class _Ledger:
 
 
 def _spent(
-    part: Job, metric: Metric, causes: Sequence[_Asked], clocks: Clocks, work: Work | None
+    part: Job, metric: Metric, asked: Sequence[tuple[Any, ...]], clocks: Clocks, work: Work | None
 ) -> Iterator[NodeTime]:
+    causes = [_Asked(*one) for one in asked]
     for panel in part.panels_of(metric):
         span_us = clocks.span_us(panel.node)
         weight_us = sample_weights(panel.time_us, *span_us).weight_us

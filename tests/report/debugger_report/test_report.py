@@ -150,7 +150,7 @@ def test_a_rule_that_sagemaker_debugger_does_not_have_is_not_evaluated(tmp_path:
         rule="Own", status=Status.NOT_EVALUATED, reason=NO_STEPS
     )
     assert report.verdict.rules == 10
-    assert json.loads(debugger_report.documents(report, results)["Own"])["Reason"] == str(NO_STEPS)
+    assert json.loads(debugger_report.documents(report.rules, results)["Own"])["Reason"] == str(NO_STEPS)
     assert own.name in Page.of(sections.rules(report).html).text
 
 
@@ -686,3 +686,34 @@ def test_a_rule_that_triggered_did_so_whatever_its_details_are(tmp_path: Path) -
     assert [(card(report, rule).status, card(report, rule).triggered) for rule in rules] == [
         (Status.TRIGGERED, 3)
     ] * len(rules)
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_next_to_samples_results_answer_what_these_cannot(tmp_path: Path, redact: bool) -> None:
+    write(
+        tmp_path / "in",
+        {
+            FILE: [sample(90, at=START + i) for i in range(200)],
+            "StepOutlier.json": json.dumps(outliers([str(i) for i in range(14)])),
+            "Dataloader.json": json.dumps(result({"cores": 4, "dataloaders": 1}, Datapoints=5)),
+            "LowGPUUtilization.json": json.dumps(low("gpu0")),
+        },
+    )
+    report = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"], redact=redact).report
+
+    steps = card(report, "StepOutlier")
+    assert steps.status is Status.TRIGGERED
+    assert steps.notes[0] == "According to SageMaker Debugger's results."
+    assert steps.headline.startswith(
+        f"14\u00a0steps of {'node-1' if redact else 'algo-1'}-33 (EVAL) were outliers"
+    )
+    written = json.loads((tmp_path / "out/rules/StepOutlier.json").read_text("utf-8"))
+    assert (written["Status"], written["Origin"]) == ("triggered", "debugger_results")
+    assert ("algo-1" in json.dumps(written)) is not redact
+    # Samples answer, although the rule wants more of them.
+    assert card(report, "LowGPUUtilization").status is Status.NOT_EVALUATED
+    # What is too little says more than that it was not recorded.
+    assert "11\u00a0s of data loading needed, 5\u00a0s recorded" in str(card(report, "Dataloader").reason)
+    lacking = {one.rule for one in report.verdict.not_evaluated}
+    assert "StepOutlier" not in lacking
+    assert "Dataloader" in lacking

@@ -252,7 +252,7 @@ def test_events_far_from_all_samples_are_left_out_and_counted(tmp_path: Path, un
     assert any(remark.count == 3 and remark.action == "dropped" for remark in traces.remarks)
 
 
-def test_traces_next_to_rule_results_make_these_unneeded(tmp_path: Path) -> None:
+def test_rule_results_next_to_traces_are_used_for_what_these_lack(tmp_path: Path) -> None:
     scenario_d1.write_events(tmp_path)
     (tmp_path / "BatchSize.json").write_text(
         '{"RuleTriggered": 1, "Violations": 1, "Details": {}, "Datapoints": 5}'
@@ -261,7 +261,7 @@ def test_traces_next_to_rule_results_make_these_unneeded(tmp_path: Path) -> None
     _, quality = read_job(tmp_path)
 
     reasons = [remark.reason for source in quality.sources for remark in source.remarks]
-    assert reasons == ["not needed: the report uses the job's own records"]
+    assert reasons == ["where the job's own records lack something"]
 
 
 # Machines that are read apart

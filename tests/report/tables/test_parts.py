@@ -31,7 +31,7 @@ LENGTH, START, INTERVAL_S = 300, 30, 4
 def one_node(_: Sequence[Any], number: int) -> Made:
     """A node with a never-used GPU, an almost unused and a hot one, outlier steps, and a clock that is ahead."""
     at = {"node": f"algo-{number:04}", "start_us": START_US + (60 + number) * SECOND_US * (number % 2)}
-    gpu = np.full((LENGTH, 4), [80.0, 60.0, 1.0, 0.0])
+    gpu = np.full((LENGTH, 4), [80.0, 60.0, 3.0, 0.0])
     gpu[:START] = 0
     hot, size = np.zeros((LENGTH, 4)), np.ones((LENGTH, 4))
     hot[60:150, 1] = 100

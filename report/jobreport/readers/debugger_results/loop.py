@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from jobreport.readers.debugger_results.details import StepStats
     from jobreport.readers.debugger_results.rule_results import RuleResults
 
-#: The rules whose results are read here.
-LOOP_RULES = ("StepOutlier", "MaxInitializationTime", "Dataloader", "OverallFrameworkMetrics")
 #: As a fact's source.
 SOURCE = "SageMaker Debugger's results"
 #: Shares off by this much are rounding.
