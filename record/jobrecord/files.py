@@ -93,9 +93,9 @@ class SampleFiles:
         return self._starts[key]
 
     def _refuse(self, minute: int, reason: str) -> None:
-        self.note(reason)
-        self._refused = minute
         self.close()
+        self._refused = minute
+        self.note(reason)
 
     def note(self, reason: str) -> None:
         """Remember why something could not be written, and since when."""
@@ -155,7 +155,7 @@ class _MinuteFile:
         finally:
             os.close(self._file)
         if not self.size:
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
             return 0
         self._packed.append(self._packer.flush())
         closed = self.path.with_name(self.path.name + ".gz")

@@ -47,11 +47,13 @@ class AMDSMI:
 
     def is_final(self, error: Exception) -> bool:
         """True for "not supported" and "no permission"."""
-        code = getattr(error, "err_code", None)
-        names = ("AMDSMI_STATUS_NOT_SUPPORTED", "AMDSMI_STATUS_NO_PERM", "AMDSMI_STATUS_NOT_YET_IMPLEMENTED")
-        status = getattr(self._smi, "AmdSmiRetCode", None)
-        finals = {getattr(status, name.replace("AMDSMI_STATUS_", ""), None) for name in names}
-        return code is not None and code in finals
+        codes = self._smi.amdsmi_wrapper
+        finals = {
+            codes.AMDSMI_STATUS_NOT_SUPPORTED,
+            codes.AMDSMI_STATUS_NOT_YET_IMPLEMENTED,
+            codes.AMDSMI_STATUS_NO_PERM,
+        }
+        return getattr(error, "err_code", None) in finals
 
     def reconnect(self, devices: Sequence[Device]) -> None:
         """Start the library again; handles of before are void."""

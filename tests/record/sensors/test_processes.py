@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from jobrecord.sensors.base import Machine
 from jobrecord.sensors.processes import Processes, tree
 from tests.record.sensors.trees import PID, machine, read, read_later
 
@@ -43,15 +44,15 @@ def test_rows_by_rank_and_loaders_by_their_rank(tmp_path: Path) -> None:
 
 
 def test_processes_that_end_or_are_hidden_are_left_out(tmp_path: Path) -> None:
-    of = machine(tmp_path, process(PID, 1) | {"proc/101/stat": "", "proc/102/status": "", "proc/103/stat": "103 ("})
+    of = machine(
+        tmp_path, process(PID, 1) | {"proc/101/stat": "", "proc/102/status": "", "proc/103/stat": "103 ("}
+    )
 
     assert [found.pid for found in tree(of)] == [PID]
     assert tree(machine(tmp_path / "empty", {"proc/meminfo": ""})) == []
 
 
 def test_the_own_process_agrees_with_the_kernel() -> None:
-    from jobrecord.sensors.base import Machine
-
     (own, *_) = tree(Machine(pid=os.getpid()))
 
     assert own.pid == os.getpid()

@@ -1,0 +1,67 @@
+"""Recordings as they lie on the disk, and commands to record."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+RECORD_JOB = (sys.executable, "-m", "jobrecord")
+PYTHON = sys.executable
+
+
+def rows(out: Path) -> list[dict[str, Any]]:
+    """Samples of all files; incomplete last lines are left out."""
+    found = []
+    for path in sorted(out.glob("system/incremental/*/*.json*")):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        found += [json.loads(line) for line in data.split(b"\n")[:-1]]
+    return found
+
+
+def facts(out: Path) -> dict[str, Any]:
+    (file,) = (out / "jobrecord").glob("*.json")
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Without variables of a recorder or a scheduler."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("JOBRECORD_", "SLURM_"))}
+    path = os.pathsep.join(
+        filter(None, (more.pop("PYTHONPATH", ""), str(Path(__file__).parents[2] / "record")))
+    )
+    return kept | {"PYTHONPATH": path} | more
+
+
+def record(
+    out: Path, *options: str, command: Sequence[str], cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """``record-job`` to its end."""
+    return subprocess.run(
+        [*RECORD_JOB, "--out", str(out), *options, "--", *command],
+        env=environment(**variables),
+        cwd=cwd or out.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def start(out: Path, *options: str, command: Sequence[str], **variables: str) -> subprocess.Popen[str]:
+    """``record-job`` in a session of its own."""
+    return subprocess.Popen(
+        [*RECORD_JOB, "--out", str(out), *options, "--", *command],
+        env=environment(**variables),
+        cwd=out.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
