@@ -388,7 +388,7 @@ def test_trouble_of_the_recorder_never_changes_the_job(trouble: str, tmp_path: P
     spoil = {
         "full disk": "",
         "read only": f"rm -r {out}/system; touch {out}/system; ",
-        "no sampler": "kill -9 $(pgrep -P $PPID -f run_sampler); ",
+        "no sampler": "kill -9 $(pgrep -P $PPID -f 'run_sample[r]'); ",
     }[trouble]
     recorder = " ".join([*RECORD_JOB, "--interval", "100ms", "--out", str(out)])
     job = f"sleep 0.5; {spoil}sleep 1; echo output; exit 5"
