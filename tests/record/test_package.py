@@ -48,8 +48,8 @@ def test_imports_are_light(module: str) -> None:
 
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_its_types(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, RECORD]
-    subprocess.run(build, capture_output=True, check=True)
+    build = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(RECORD)]
+    subprocess.run([sys.executable, *build], capture_output=True, check=True)
 
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
