@@ -1,0 +1,48 @@
+"""Callback for the ``Trainer`` of Hugging Face's transformers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import TrainerCallback  # type: ignore[import-not-found]
+
+from jobrecord.hooks.trainers import TrainerMarks
+
+
+class JobRecorderCallback(TrainerCallback):  # type: ignore[misc]
+    """Records steps, the wait for data, and evaluation.
+
+    All batches of a step are fetched, and copied to the device, before it begins.
+    """
+
+    def __init__(self) -> None:
+        self._marks = TrainerMarks()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Begin the first step."""
+        self._marks.training_begins(kwargs.get("train_dataloader"), state.global_step)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Begin a fetch."""
+        self._marks.mark()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """End the fetch of all batches of a step."""
+        self._marks.fetched()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """End a step."""
+        self._marks.step_ended()
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """End a step of evaluation."""
+        self._marks.evaluated()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """End an evaluation, which is no part of a step."""
+        self._marks.outside_ended()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """End the saving of a checkpoint, which is no part of a step."""
+        self._marks.saved()
+        self._marks.outside_ended()
