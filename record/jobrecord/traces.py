@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jobrecord import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 SECOND_NS = 1_000_000_000
 MAX_FILE_BYTES = 10 << 20
@@ -244,7 +244,7 @@ class Trace:
         start, end = (start_ns - self._perf_ns) // 1000, (end_ns - self._perf_ns) // 1000
         self._end_us = max(self._end_us, end + self._wall_ns // 1000)
         number = "" if step is None else f', "step_num": "{step}"'
-        more = "" if not args else f", {json.dumps(args)[1:-1]}"
+        more = "" if not args else f", {json.dumps(args, default=str)[1:-1]}"
         return (
             f'{announced}{{"name": {quoted(name)}, "ph": "X", "pid": {lane_id}, "ts": {start}, "dur": {end - start}, '
             f'"args": {{"pid": {os.getpid()}{number}{more}}}}},\n'
@@ -299,22 +299,6 @@ def quoted(name: str) -> str:
     """A name as JSON, at most ``MAX_NAME`` characters of it."""
     printable = name.encode("utf-8", "backslashreplace").decode()[:MAX_NAME]
     return json.dumps(printable or "unnamed")
-
-
-def harmless(method: Callable[..., None]) -> Callable[..., None]:
-    """Let no fault of a hook reach the training script: the recording ends in its place.
-
-    The object of the method has ``trace``.
-    """
-
-    def guarded(self: Any, *args: Any) -> None:
-        try:
-            method(self, *args)
-        except Exception as error:  # noqa: BLE001 -- the training must go on, whatever it is
-            warn(f"recording ends: {type(error).__name__}: {error}")
-            self.trace.abandon()
-
-    return guarded
 
 
 def warn(text: str) -> None:

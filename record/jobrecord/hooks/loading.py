@@ -80,8 +80,9 @@ class _Fetches:
         return getattr(self._iterator, name)
 
     def __del__(self) -> None:
-        # A loop that is left early drops the iterator, and with it its processes.
+        # A loop that is left early drops the iterator, which waits for its processes: then all notes are there.
         with suppress(Exception):
+            del self._iterator
             self._ended(exhausted=False)
 
     def _ended(self, *, exhausted: bool) -> None:

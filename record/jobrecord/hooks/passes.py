@@ -36,14 +36,16 @@ class Passes:
             self._backward_ns = 0
 
     def _forward_begins(self, _module: Any, _inputs: Any) -> None:
-        # Activation checkpointing runs the forward pass again within the backward pass.
-        if self._backward_ns and _is_in_backward():
+        at_ns = now()
+        if _is_in_backward(default=self._backward_ns > 0):
+            # Activation checkpointing runs the forward pass again, without its end.
+            self._backward_ns = self._backward_ns or at_ns
             return
-        self._forward_ns = now()
-        self.end_backward(self._forward_ns)
+        self.end_backward(at_ns)
+        self._forward_ns = at_ns
 
     def _forward_ended(self, _module: Any, _inputs: Any, output: Any) -> None:
-        if not self._forward_ns or (self._backward_ns and _is_in_backward()):
+        if not self._forward_ns:
             return
         self._recording.add("Forward", self._name, self._forward_ns, now())
         self._forward_ns = 0
@@ -77,8 +79,8 @@ def _values(output: Any) -> Iterable[Any]:
     return ()
 
 
-def _is_in_backward() -> bool:
-    """Whether autograd runs in this thread; where PyTorch does not say, a backward pass lasts until the optimizer."""
+def _is_in_backward(*, default: bool) -> bool:
+    """Whether autograd runs in this thread; `default` where PyTorch does not say."""
     torch_c = getattr(sys.modules.get("torch"), "_C", None)
     current = getattr(torch_c, "_current_graph_task_id", None)
-    return current is None or current() != -1
+    return default if current is None else bool(current() != -1)

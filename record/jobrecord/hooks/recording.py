@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from jobrecord.hooks import loading
@@ -11,10 +12,10 @@ from jobrecord.hooks.imports import when_imported
 from jobrecord.hooks.passes import Passes, is_compiled_inside
 from jobrecord.hooks.profiles import Operators, PythonProfile
 from jobrecord.hooks.steps import Steps
-from jobrecord.traces import STEP_LANE, Trace, harmless, now, warn
+from jobrecord.traces import STEP_LANE, Trace, now, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     from jobrecord.settings import Settings
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
 #: Phases that are no part of a step.
 OUTSIDE_STEPS = frozenset({"Checkpoint"})
 _OPTIMIZERS = "torch.optim.optimizer"
+
+
+def harmless(method: Callable[..., None]) -> Callable[..., None]:
+    """Let no fault of a hook reach the training script: the recording ends instead."""
+
+    def guarded(self: Recording, *args: Any) -> None:
+        try:
+            method(self, *args)
+        except Exception as error:  # noqa: BLE001 - the training must go on, whatever it is
+            self.fail(error)
+
+    return guarded
 
 
 class Recording:
@@ -93,10 +106,17 @@ class Recording:
         self.end_step(now())
 
     def batch(self, *, samples: int | None = None, tokens: int | None = None) -> None:
-        """Note the size of the batch of the step that has begun; several of one step add up."""
+        """Note the size of the batch of the step that has begun; several of one step add up.
+
+        Raises TypeError for anything but whole numbers.
+        """
         for name, count in (("samples", samples), ("tokens", tokens)):
-            if count is not None:
-                self.steps.args[name] = self.steps.args.get(name, 0) + count
+            if count is None:
+                continue
+            # To read a tensor would wait for its device.
+            if not isinstance(count, Integral):
+                raise TypeError(f"batch() needs whole numbers, not {type(count).__name__}: {name}")
+            self.steps.args[name] = self.steps.args.get(name, 0) + int(count)
 
     def resume(self, step: int) -> None:
         """Number the next step `step`, as after a checkpoint was loaded."""
@@ -109,6 +129,14 @@ class Recording:
         self._close()
         self.trace.close()
         self.is_open = False
+
+    def fail(self, error: Exception) -> None:
+        """End because of a fault of the recorder."""
+        if self.is_open:
+            self.is_open = False
+            warn(f"recording ends: {type(error).__name__}: {error}")
+            with suppress(Exception):
+                self.trace.close()
 
     def abandon(self) -> None:
         """Be inert: this is the child of a fork."""
