@@ -64,9 +64,9 @@ audit: $(VENV)/audit/bin/pip-audit
 clean:
 	rm -rf $(VENV) reports dist
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/installed: pyproject.toml record/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --editable record
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

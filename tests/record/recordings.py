@@ -1,62 +1,67 @@
-"""What a recording holds, read without the code that wrote it."""
+"""Recordings as they lie on the disk, and commands to record."""
 
 from __future__ import annotations
 
+import gzip
 import json
-from dataclasses import dataclass
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """One row of a trace, in microseconds since the epoch."""
-
-    lane: str
-    name: str
-    start_us: int
-    end_us: int
-    args: dict[str, Any]
-
-    @property
-    def step(self) -> int:
-        return int(self.args["step_num"])
+RECORD_JOB = (sys.executable, "-m", "jobrecord")
+PYTHON = sys.executable
 
 
-def trace_files(out: Path) -> list[Path]:
-    return sorted(out.glob("framework/pevents/*/*.json")) + sorted(out.glob("framework/*.tmp"))
+def rows(out: Path) -> list[dict[str, Any]]:
+    """Samples of all files; incomplete last lines are left out."""
+    found = []
+    for path in sorted(out.glob("system/incremental/*/*.json*")):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        found += [json.loads(line) for line in data.split(b"\n")[:-1]]
+    return found
 
 
-def events_of(file: Path) -> list[Event]:
-    """All events of one file; of a file that is still open, those of its whole lines."""
-    text = file.read_text()
-    rows = json.loads(text if text.endswith("]\n") else text[: text.rindex(",\n")] + "]")
-    base, lanes, events = 0, {}, []
-    for row in rows:
-        args = row["args"]
-        if row["ph"] == "X":
-            start = base + row["ts"]
-            events.append(
-                Event(lane=lanes[row["pid"]], name=row["name"], start_us=start, end_us=start + row["dur"], args=args)
-            )
-        elif "start_time_since_epoch_in_micros" in args:
-            base = args["start_time_since_epoch_in_micros"]
-        else:
-            lanes[row["pid"]] = args["name"]
-    return events
+def facts(out: Path) -> dict[str, Any]:
+    (file,) = (out / "jobrecord").glob("*.json")
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
 
 
-def events(out: Path, lane: str = "") -> list[Event]:
-    """All events, or those of one lane, by their start."""
-    found = [event for file in trace_files(out) for event in events_of(file)]
-    return sorted((event for event in found if lane in ("", event.lane)), key=lambda event: event.start_us)
+def environment(**more: str) -> dict[str, str]:
+    """Without variables of a recorder or a scheduler."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("JOBRECORD_", "SLURM_"))}
+    path = os.pathsep.join(
+        filter(None, (more.pop("PYTHONPATH", ""), str(Path(__file__).parents[2] / "record")))
+    )
+    return kept | {"PYTHONPATH": path} | more
 
 
-def steps(out: Path, mode: str = "TRAIN") -> list[Event]:
-    return events(out, f"Step:ModeKeys.{mode}")
+def record(
+    out: Path, *options: str, command: Sequence[str], cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """``record-job`` to its end."""
+    return subprocess.run(
+        [*RECORD_JOB, "--out", str(out), *options, "--", *command],
+        env=environment(**variables),
+        cwd=cwd or out.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
-def hook_facts(out: Path) -> dict[str, Any]:
-    (file,) = out.glob("jobrecord/hooks/*.json")
-    facts: dict[str, Any] = json.loads(file.read_text())
-    return facts
+def start(out: Path, *options: str, command: Sequence[str], **variables: str) -> subprocess.Popen[str]:
+    """``record-job`` in a session of its own."""
+    return subprocess.Popen(
+        [*RECORD_JOB, "--out", str(out), *options, "--", *command],
+        env=environment(**variables),
+        cwd=out.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )

@@ -17,7 +17,7 @@ import pytest
 import jobrecord
 from jobrecord.hooks import current
 from tests.record.hooks import fake_torch
-from tests.record.recordings import events, hook_facts, steps, trace_files
+from tests.record.hooks.written import events, hook_facts, steps, trace_files
 
 
 def test_import_is_fast_and_imports_nothing_of_the_training() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jobrecord.hooks.steps import NEW_LEADER_STEPS, Steps
 from jobrecord.traces import Trace
-from tests.record.recordings import Event, steps
+from tests.record.hooks.written import Event, steps
 
 MS = 1_000_000
 

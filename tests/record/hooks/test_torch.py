@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import jobrecord
-from tests.record.recordings import Event, events, steps
+from tests.record.hooks.written import Event, events, steps
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.filterwarnings("default")

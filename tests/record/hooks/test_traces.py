@@ -14,7 +14,7 @@ import pytest
 
 from jobrecord import traces
 from jobrecord.traces import MAX_LANES, SECOND_NS, Trace, now
-from tests.record.recordings import events, events_of, hook_facts, trace_files
+from tests.record.hooks.written import events, events_of, hook_facts, trace_files
 
 
 def make_trace(out: Path) -> Trace:
