@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from jobrecord.hooks.current import (
         batch,
         data,
-        eval,  # noqa: A004 - what it is called in training
+        eval,
         phase,
         predict,
         record,

@@ -174,7 +174,9 @@ class Trace:
             return
         if self._file < 0:
             self._open_file(began)
-        texts = [self._row(*rows[i]) for i in range(count) if self._level < 2 or rows[i][0].startswith(STEP_LANE)]
+        texts = [
+            self._row(*rows[i]) for i in range(count) if self._level < 2 or rows[i][0].startswith(STEP_LANE)
+        ]
         data = "".join(texts).encode()
         written = os.write(self._file, data) if data else 0
         if written < len(data):
@@ -195,7 +197,11 @@ class Trace:
         if self._file >= 0:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
-        self._failure = {"reason": error.strerror or str(error), "since_us": self.wall_us(at_ns), **self._failure}
+        self._failure = {
+            "reason": error.strerror or str(error),
+            "since_us": self.wall_us(at_ns),
+            **self._failure,
+        }
         self._retry_ns = at_ns + RETRY_NS
         # Lanes of the rows that were not written are announced again.
         self._announced.clear()
@@ -216,7 +222,11 @@ class Trace:
         wall, perf = time.time_ns(), now()
         self._clock_steps += abs((wall - perf) - (self._wall_ns - self._perf_ns)) > CLOCK_STEP_NS
         self._wall_ns, self._perf_ns = wall, perf
-        base = {"start_time_since_epoch_in_micros": wall // 1000, "writer": f"jobrecord {__version__}", "pid": os.getpid()}
+        base = {
+            "start_time_since_epoch_in_micros": wall // 1000,
+            "writer": f"jobrecord {__version__}",
+            "pid": os.getpid(),
+        }
         head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
         self._size = os.write(self._file, head)
 
@@ -236,7 +246,13 @@ class Trace:
         _rename(self._path, self._end_us or self.wall_us(now()))
 
     def _row(
-        self, lane: str, name: str, start_ns: int, end_ns: int, step: int | None, args: Mapping[str, Any] | None
+        self,
+        lane: str,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        step: int | None,
+        args: Mapping[str, Any] | None,
     ) -> str:
         """One line; the first row of a lane comes with the lane's name."""
         lane_id = self._lanes.get(lane) or self._lane(lane)

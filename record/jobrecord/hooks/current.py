@@ -69,7 +69,7 @@ def start(
 
 def stop() -> None:
     """End the recording of this process."""
-    global _recording, _sampler  # noqa: PLW0603 - one recording in a process
+    global _recording, _sampler
     recording, _recording = _recording, None
     sampler, _sampler = _sampler, None
     if recording is not None:
@@ -116,7 +116,7 @@ def phase(name: str) -> AbstractContextManager[None]:
     return nullcontext() if _recording is None else _recording.phase(name)
 
 
-def eval() -> AbstractContextManager[None]:  # noqa: A001 - what it is called in training
+def eval() -> AbstractContextManager[None]:
     """Record each batch of `data` as a step of evaluation."""
     return nullcontext() if _recording is None else _recording.eval()
 

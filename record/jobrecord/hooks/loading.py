@@ -34,7 +34,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         began = now()
-        iterator = iter(self._loader)
+        iterator: Iterator[Any] = iter(self._loader)
         if not self._recording.is_open:
             return iterator
         kind = type(iterator).__name__
@@ -98,7 +98,10 @@ def setting(loader: Any, name: str, kind: type) -> Any:
 
 def settings(loader: Any) -> dict[str, Any]:
     """Arguments of the row that sets a loader up."""
-    known = {"num_workers": setting(loader, "num_workers", int), "pin_memory": setting(loader, "pin_memory", bool)}
+    known = {
+        "num_workers": setting(loader, "num_workers", int),
+        "pin_memory": setting(loader, "pin_memory", bool),
+    }
     return {name: value for name, value in known.items() if value is not None}
 
 
@@ -109,6 +112,7 @@ class NotedWorker:
         self.folder, self.name, self.own = folder, name, own
 
     def __call__(self, worker_id: int) -> None:
+        """Note this process, which is loader process `worker_id`."""
         note = {"worker_id": worker_id, "pid": os.getpid(), "start_us": time.time_ns() // 1000}
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -53,7 +53,7 @@ class Operators:
             warn("operators are not recorded: the script uses a profiler of its own")
             self._steps.clear()
             return
-        from torch.profiler import ProfilerAction, profile  # type: ignore[import-not-found] # noqa: PLC0415
+        from torch.profiler import ProfilerAction, profile  # noqa: PLC0415
 
         def schedule(number: int) -> Any:
             return ProfilerAction.RECORD if step + number in self._steps else ProfilerAction.WARMUP
@@ -75,11 +75,13 @@ class Operators:
         profile, self._profile = self._profile, None
         profile.stop()
         events = list(profile.events())
-        clocks = sorted(event.time_range.start for event in events if event.name == CLOCK and _is_on_cpu(event))
-        # The profiler's own begin, by each mark; the shortest way from mark to event is the most exact.
-        offsets = [at_ns - int(us * 1000) for (_, at_ns), us in zip(self._marks, clocks)]
-        if offsets:
-            self._write(events, max(offsets))
+        clocks = sorted(
+            event.time_range.start for event in events if event.name == CLOCK and _is_on_cpu(event)
+        )
+        if clocks:
+            # The profiler's own begin, by each mark; the shortest way from mark to event is the most exact.
+            pairs = zip(self._marks, clocks, strict=False)
+            self._write(events, max(at_ns - int(us * 1000) for (_, at_ns), us in pairs))
 
     def _write(self, events: list[Any], offset_ns: int) -> None:
         for event in events:
@@ -87,7 +89,9 @@ class Operators:
                 continue
             begin_ns = offset_ns + int(event.time_range.start * 1000)
             end_ns = offset_ns + int(event.time_range.end * 1000)
-            step = next((step for step, at_ns in reversed(self._marks) if at_ns <= begin_ns), self._marks[0][0])
+            step = next(
+                (step for step, at_ns in reversed(self._marks) if at_ns <= begin_ns), self._marks[0][0]
+            )
             if _is_on_cpu(event):
                 lane, args = "cpu_functions", {"tid": event.thread, "device": "cpu"}
             else:
@@ -158,13 +162,13 @@ def _profiler(name: str) -> Any:
         from cProfile import Profile  # noqa: PLC0415 - only for chosen steps
 
         return Profile()
-    from pyinstrument import Profiler  # type: ignore[import-not-found] # noqa: PLC0415
+    from pyinstrument import Profiler  # noqa: PLC0415
 
     return Profiler(async_mode="disabled")
 
 
 def _as_json(profiler: Any) -> str:
-    from pyinstrument.renderers import JSONRenderer  # type: ignore[import-not-found] # noqa: PLC0415
+    from pyinstrument.renderers import JSONRenderer  # noqa: PLC0415
 
     text = profiler.output(JSONRenderer())
     return text if isinstance(text, str) else json.dumps(text)

@@ -26,7 +26,9 @@ class TrainerMarks:
         if recording := current.current():
             recording.trainer_begins(step, self._latest_ns)
             args = loading.settings(loader)
-            recording.trace.add(loading.SETUP_LANE, "Trainer.__init__", self._latest_ns, self._latest_ns, args=args)
+            recording.trace.add(
+                loading.SETUP_LANE, "Trainer.__init__", self._latest_ns, self._latest_ns, args=args
+            )
 
     def mark(self) -> None:
         """Note that the trainer does something else from now on."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-_SOURCE = '''
+_SOURCE = """
 class Handle:
     def __init__(self, hooks, hook):
         self.hooks, self.hook = hooks, hook
@@ -34,7 +34,7 @@ class Optimizer:
             hook(self, (), {})
         for hook in after:
             hook(self, (), {})
-'''
+"""
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

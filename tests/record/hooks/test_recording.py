@@ -93,7 +93,9 @@ def test_evaluation_and_prediction_are_steps_of_their_own(out: Path) -> None:
     assert steps(out)[1].start_us >= steps(out, "PREDICT")[0].end_us
 
 
-def test_start_twice_warns_and_a_nested_record_is_a_phase(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_twice_warns_and_a_nested_record_is_a_phase(
+    out: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with jobrecord.record() as outer:
         jobrecord.start()
         with jobrecord.record("elsewhere") as inner:
@@ -104,9 +106,8 @@ def test_start_twice_warns_and_a_nested_record_is_a_phase(out: Path, capsys: pyt
 
 
 def test_recording_ends_with_the_block_also_by_an_exception(out: Path) -> None:
-    with pytest.raises(KeyError), jobrecord.record() as recording:
-        with recording.phase("Load"):
-            raise KeyError
+    with pytest.raises(KeyError), jobrecord.record() as recording, recording.phase("Load"):
+        raise KeyError
     assert len(events(out, "Load")) == 1
     assert trace_files(out)[0].suffix == ".json"
 
@@ -136,7 +137,13 @@ def test_loader_stays_what_it_was(out: Path) -> None:
 
     jobrecord.start()
     loader = jobrecord.data(Batches())
-    assert (list(loader), len(loader), loader.batch_size, loader[1], bool(loader)) == ([10, 20], 2, 4, 20, True)
+    assert (list(loader), len(loader), loader.batch_size, loader[1], bool(loader)) == (
+        [10, 20],
+        2,
+        4,
+        20,
+        True,
+    )
     assert list(jobrecord.data(value for value in "ab")) == ["a", "b"]
     with pytest.raises(AttributeError):
         loader.sampler  # noqa: B018
@@ -261,7 +268,9 @@ def test_training_goes_on_without_a_disk(out: Path, wall: str) -> None:
     if wall == "no folder":
         out.write_text("a file")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([sys.executable, "-c", code, wall], env=env, capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code, wall], env=env, capture_output=True, text=True, check=False
+    )
 
     assert (run.returncode, run.stdout, run.stderr) == (0, "trained\n", "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_leader_that_stops_is_replaced_and_no_step_is_lost(loop: Loop) -> None:
 
     spans = loop.spans_ms()
     assert len(spans) == 1 + 1 + NEW_LEADER_STEPS + 50 + 1
-    assert all(end == begin for (_, end), (begin, _) in zip(spans[1:], spans[2:], strict=False))
+    assert all(end == begin for (_, end), (begin, _) in pairwise(spans))
 
 
 def test_leader_that_is_gone_is_replaced_at_once(loop: Loop) -> None:

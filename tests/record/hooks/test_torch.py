@@ -35,6 +35,7 @@ def batch(width: int = 8) -> Any:
 
 def train(model: Any, optimizer: Any, steps: int) -> None:
     for _ in range(steps):
+
         def closure() -> Any:
             optimizer.zero_grad()
             loss = model(batch()).square().mean()
@@ -192,7 +193,7 @@ def _own_init(worker_id: int) -> None:
     torch.manual_seed(100 + worker_id)
 
 
-class Seeds(IterableDataset):  # type: ignore[type-arg, misc]
+class Seeds(IterableDataset):  # type: ignore[misc]
     def __iter__(self) -> Any:
         yield torch.initial_seed()
 
@@ -233,7 +234,11 @@ def test_watch_records_forward_backward_and_optimizer(out: Path) -> None:
     assert found == [
         row
         for step in range(3)
-        for row in (("Forward", "Sequential", step), ("Backward(post-forward)", "Sequential", step), ("Optimizer", "SGD", step))
+        for row in (
+            ("Forward", "Sequential", step),
+            ("Backward(post-forward)", "Sequential", step),
+            ("Optimizer", "SGD", step),
+        )
     ] + [("Forward", "Sequential", 3)]
     for earlier, later in zip(passes(out), passes(out)[1:], strict=False):
         assert earlier.end_us <= later.start_us
@@ -255,7 +260,7 @@ def test_accumulated_gradients_have_a_pass_each(out: Path) -> None:
     assert lanes == [*["Forward", "Backward(post-forward)"] * 3, "Optimizer"] * 2
 
 
-class Nested(nn.Module):  # type: ignore[misc, name-defined]
+class Nested(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.inner = net()
@@ -349,7 +354,9 @@ def run(out: Path, tmp_path: Path, script: str, *command: str) -> None:
     (tmp_path / "train.py").write_text(script)
     paths = os.pathsep.join(map(str, [*filter(None, [os.environ.get("PYTHONPATH")]), ROOT / "record"]))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, *command, tmp_path / "train.py"], env=environment, check=True, cwd=tmp_path)
+    subprocess.run(
+        [sys.executable, *command, tmp_path / "train.py"], env=environment, check=True, cwd=tmp_path
+    )
 
 
 RANK = """

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,9 @@ def test_rows_come_back_with_their_times(tmp_path: Path) -> None:
     assert event.args == {"pid": os.getpid(), "step_num": "7", "samples": 64}
 
 
-def test_closed_files_are_named_for_their_last_event_worker_and_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_files_are_named_for_their_last_event_worker_and_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "3")
     trace = make_trace(tmp_path)
     trace.add("Forward", "Net", now(), now())
@@ -150,7 +153,9 @@ def test_slow_disk_writes_a_row_then_less_and_less(tmp_path: Path, monkeypatch: 
     assert 0 < len(events(tmp_path, "Forward")) < len(events(tmp_path, "Step:ModeKeys.TRAIN")) < 500
 
 
-def test_file_of_a_killed_process_is_closed_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_of_a_killed_process_is_closed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "0")
     killed = subprocess.run(
         [
@@ -160,7 +165,7 @@ def test_file_of_a_killed_process_is_closed_by_the_next_one(tmp_path: Path, monk
             "trace = Trace(pathlib.Path(sys.argv[1]), 'node-1')\n"
             "trace.add('Forward', 'first', now(), now()); trace.flush()\n"
             "trace.add('Forward', 'second', now(), now()); trace.flush()\n"
-            "os.write(trace._file, b'{\"name\": \"half'); os.kill(os.getpid(), 9)",
+            'os.write(trace._file, b\'{"name": "half\'); os.kill(os.getpid(), 9)',
             str(tmp_path),
         ],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -176,7 +181,9 @@ def test_file_of_a_killed_process_is_closed_by_the_next_one(tmp_path: Path, monk
     assert all("_0-node-1_" in file.name for file in trace_files(tmp_path))
 
 
-def test_second_process_of_a_rank_has_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_process_of_a_rank_has_a_file_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "0")
     (tmp_path / "framework").mkdir()
     taken = tmp_path / "framework" / "0-node-1_pythontimeline.tmp"
@@ -187,7 +194,9 @@ def test_second_process_of_a_rank_has_a_file_of_its_own(tmp_path: Path, monkeypa
     trace.close()
 
     assert taken.exists()
-    assert next(iter(tmp_path.glob("framework/pevents/*/*"))).name.endswith(f"_{os.getpid()}-node-1_pythontimeline.json")
+    assert next(iter(tmp_path.glob("framework/pevents/*/*"))).name.endswith(
+        f"_{os.getpid()}-node-1_pythontimeline.json"
+    )
 
 
 def test_clock_step_is_counted_and_later_files_have_the_new_time(
@@ -197,8 +206,8 @@ def test_clock_step_is_counted_and_later_files_have_the_new_time(
     trace.add("Forward", "before", now(), now())
     trace.flush()
     trace._close_file()
-    time_ns = traces.time.time_ns
-    monkeypatch.setattr(traces.time, "time_ns", lambda: time_ns() + 3600 * SECOND_NS)
+    time_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: time_ns() + 3600 * SECOND_NS)
     trace.add("Forward", "after", now(), now())
     trace.close()
 

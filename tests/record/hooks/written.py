@@ -31,13 +31,21 @@ def events_of(file: Path) -> list[Event]:
     """All events of one file; of a file that is still open, those of its whole lines."""
     text = file.read_text()
     rows = json.loads(text if text.endswith("]\n") else text[: text.rindex(",\n")] + "]")
-    base, lanes, events = 0, {}, []
+    base = 0
+    lanes: dict[int, str] = {}
+    events: list[Event] = []
     for row in rows:
         args = row["args"]
         if row["ph"] == "X":
             start = base + row["ts"]
             events.append(
-                Event(lane=lanes[row["pid"]], name=row["name"], start_us=start, end_us=start + row["dur"], args=args)
+                Event(
+                    lane=lanes[row["pid"]],
+                    name=row["name"],
+                    start_us=start,
+                    end_us=start + row["dur"],
+                    args=args,
+                )
             )
         elif "start_time_since_epoch_in_micros" in args:
             base = args["start_time_since_epoch_in_micros"]
