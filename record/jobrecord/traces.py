@@ -17,6 +17,8 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from jobrecord import __version__
+from jobrecord.facts import write as write_facts
+from jobrecord.hooks import facts as hook_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,7 +88,7 @@ class Trace:
         self._share_from = self._perf_ns, 0
         self._share_ns = 0
         self._hook_ns = self._clock_steps = self._dropped = self._left_out_lanes = 0
-        self._failure: dict[str, Any] = {}
+        self._failure: dict[str, Any] = {"reason": None, "since_us": None}
         self._levels: list[dict[str, Any]] = []
 
     def add(
@@ -197,11 +199,8 @@ class Trace:
         if self._file >= 0:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
-        self._failure = {
-            "reason": error.strerror or str(error),
-            "since_us": self.wall_us(at_ns),
-            **self._failure,
-        }
+        if self._failure["reason"] is None:
+            self._failure = {"reason": error.strerror or str(error), "since_us": self.wall_us(at_ns)}
         self._retry_ns = at_ns + RETRY_NS
         # Lanes of the rows that were not written are announced again.
         self._announced.clear()
@@ -294,6 +293,7 @@ class Trace:
         if not self.worker:
             return
         facts = {
+            "worker": self.worker,
             "steps": self.steps,
             "hook_s": round(self._hook_ns / SECOND_NS, 6),
             "clock_steps": self._clock_steps,
@@ -302,12 +302,10 @@ class Trace:
             "lanes_left_out": self._left_out_lanes,
             "written": self._levels,
         }
+        path = hook_facts.path(self.out, self.node, self.worker)
         with suppress(OSError):
-            path = self.out / "jobrecord" / "hooks" / f"{self.worker}-{self.node}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(".tmp")
-            part.write_text(json.dumps(facts) + "\n")
-            part.replace(path)
+            write_facts(path, facts)
 
 
 @lru_cache(maxsize=4096)

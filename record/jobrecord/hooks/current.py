@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from jobrecord.settings import Settings
 
 _recording: Recording | None = None
-_sampler: SamplerProcess | None = None
+#: The sampler that this process started, and its settings.
+_sampler: tuple[SamplerProcess, Settings] | None = None
 _watches_forks = False
 
 
@@ -78,7 +79,9 @@ def stop() -> None:
     if sampler is not None:
         for name in ("DIR", "NODE", "RUN"):
             os.environ.pop(settings.PREFIX + name, None)
-        sampler.stop()
+        process, sampled = sampler
+        process.stop()
+        facts.end(sampled, "exit", None)
 
 
 @contextmanager
@@ -185,7 +188,7 @@ def _sample(chosen: Settings) -> Settings:
 
     chosen = facts.claim(chosen, os.environ)
     variables = settings.for_processes(chosen)
-    _sampler = SamplerProcess({**os.environ, **variables}, os.getpid())
+    _sampler = SamplerProcess({**os.environ, **variables}, os.getpid()), chosen
     # Processes that this one starts know by them that samples are taken.
     os.environ.update(variables)
     return chosen

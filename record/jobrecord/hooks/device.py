@@ -34,7 +34,7 @@ class DeviceSteps:
             event.record()
             self._begin_ns = self._begin_ns or at_ns
             self._events.append((event, step))
-        while len(self._events) > DELAY_STEPS and self._events[1][0].query():
+        while len(self._events) > DELAY_STEPS + 1 and self._events[1][0].query():
             (begun, _), (ended, number) = self._events.popleft(), self._events[0]
             begin_ns, self._begin_ns = self._begin_ns, self._begin_ns + int(begun.elapsed_time(ended) * 1e6)
             self._trace.add("Device step", "Device step", begin_ns, self._begin_ns, number)

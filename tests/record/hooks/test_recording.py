@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -307,6 +308,11 @@ def test_recorder_without_record_job_samples_and_lets_later_processes_know(
             recording.step()
     assert "JOBRECORD_RUN" not in os.environ
     assert len(steps(tmp_path / "job")) == 30
+    (file,) = tmp_path.glob("job/jobrecord/*.json")
+    known = json.loads(file.read_text())
+    assert (known["ended_by"], known["overhead"]["steps"], known["dropped"]["events"]) == ("exit", 30, 0)
+    assert known["overhead"]["hook_s"] > 0
+    assert (tmp_path / "job" / "framework" / "training_job_end.ts").exists()
     assert list(tmp_path.glob("job/system/incremental/*/*"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 import jobrecord
-from tests.record.hooks.written import Event, events, steps
+from tests.record.hooks.written import Event, events, hook_facts, steps
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
@@ -408,4 +407,4 @@ def test_steps_of_an_untouched_script(out: Path, tmp_path: Path, monkeypatch: py
 
     assert len(steps(out)) == 7
     assert steps(out)[0].args["cut"] is True
-    assert json.loads(next(out.glob("jobrecord/hooks/*")).read_text())["steps"] == 7
+    assert hook_facts(out)["steps"] == 7

@@ -65,6 +65,6 @@ def steps(out: Path, mode: str = "TRAIN") -> list[Event]:
 
 
 def hook_facts(out: Path) -> dict[str, Any]:
-    (file,) = out.glob("jobrecord/hooks/*.json")
+    (file,) = out.glob("jobrecord/hooks/*/*.json")
     facts: dict[str, Any] = json.loads(file.read_text())
     return facts
