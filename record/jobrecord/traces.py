@@ -13,7 +13,6 @@ from collections import deque
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from jobrecord import __version__
@@ -60,10 +59,7 @@ def worker_name() -> str:
 
 
 class Trace:
-    """Rows of one process. ``add`` may be called from any thread; only the first thread that does so writes.
-
-    Times are ``perf_counter_ns``. No method raises for trouble with the disk.
-    """
+    """Rows of one process, added by any thread. Times are ``perf_counter_ns``. No method raises for trouble with the disk."""
 
     def __init__(self, out: Path, node: str) -> None:
         self.out, self.node = out, node
@@ -72,8 +68,8 @@ class Trace:
         #: Steps of optimizers in threads that do not train.
         self.other_threads = 0
         self._rows: deque[tuple[str, str, int, int, int | None, Mapping[str, Any] | None]] = deque()
-        self._thread = 0
-        self._writing = False
+        #: Taken by who writes: another thread, or a handler of a signal within the write, then goes on without.
+        self._turn = [True]
         self._open = True
         self._file = -1
         self._path = Path()
@@ -87,7 +83,7 @@ class Trace:
         #: Time and steps at the last look at the share, and what the recorder took since.
         self._share_from = self._perf_ns, 0
         self._share_ns = 0
-        self._hook_ns = self._clock_steps = self._dropped = self._left_out_lanes = 0
+        self._hook_ns = self._clock_steps = self._dropped = self._other_lane_events = 0
         self._failure: dict[str, Any] = {"reason": None, "since_us": None}
         self._levels: list[dict[str, Any]] = []
 
@@ -105,9 +101,7 @@ class Trace:
             return
         self._rows.append((lane, name, start_ns, end_ns, step, args))
         if end_ns > self._due_ns:
-            self._thread = self._thread or get_ident()
-            if self._thread == get_ident():
-                self.flush()
+            self.flush()
 
     def perf_ns(self, wall_us: int) -> int:
         """A time since the epoch as ``perf_counter_ns``."""
@@ -122,29 +116,31 @@ class Trace:
         self.worker = self.worker or worker_name()
         return self.worker
 
-    def took(self, spent_ns: int) -> None:
-        """Count time that the hooks took."""
-        self._hook_ns += spent_ns
-        self._share_ns += spent_ns
+    def restart_share(self) -> None:
+        """Let what was done until now not count as the recorder's share of the time."""
+        self._share_from, self._share_ns = (now(), self.steps), 0
 
     def flush(self) -> None:
         """Write what is in memory."""
-        # A handler of a signal may interrupt a write, and stop the recording.
-        if self._writing or not self._open:
+        if not self._open:
             return
-        self._writing = True
+        try:
+            self._turn.pop()
+        except IndexError:
+            return
         began = now()
         try:
             self._write(began)
         except OSError as error:
             self._fail(error, began)
         finally:
-            self._writing = False
+            self._turn.append(True)
         ended = now()
         self._due_ns = ended + self._flush_ns
         if ended - began > SLOW_WRITE_NS:
             self._rows.append((RECORDER_LANE, "write", began, ended, None, None))
-        self.took(ended - began)
+        self._hook_ns += ended - began
+        self._share_ns += ended - began
         self._look_at_share(ended)
         if ended > self._facts_due_ns:
             self._write_facts(ended)
@@ -179,11 +175,8 @@ class Trace:
         texts = [
             self._row(*rows[i]) for i in range(count) if self._level < 2 or rows[i][0].startswith(STEP_LANE)
         ]
-        data = "".join(texts).encode()
-        written = os.write(self._file, data) if data else 0
-        if written < len(data):
-            raise OSError("the disk took a part only")
-        self._size += written
+        self._size += _write_all(self._file, "".join(texts).encode())
+        self._dropped += count - len(texts)
         for _ in range(count):
             rows.popleft()
         if self._size > MAX_FILE_BYTES or began - self._opened_ns > MAX_FILE_NS:
@@ -207,16 +200,15 @@ class Trace:
         self._drop(len(self._rows))
 
     def _open_file(self, began: int) -> None:
+        self.worker_or_name()
         framework = self.out / "framework"
         framework.mkdir(parents=True, exist_ok=True)
-        self.worker_or_name()
         path = framework / self._file_name()
-        if path.exists() and not _finish(path):
+        if path.exists() and not (path.is_file() and _finish(path)):
             # Another process of this rank is writing, such as the parent of a fork.
             self.worker = str(os.getpid())
             path = framework / self._file_name()
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        self._path, self._size, self._opened_ns, self._end_us = path, 0, began, 0
+        self._path, self._opened_ns, self._end_us = path, began, 0
         self._announced.clear()
         wall, perf = time.time_ns(), now()
         self._clock_steps += abs((wall - perf) - (self._wall_ns - self._perf_ns)) > CLOCK_STEP_NS
@@ -227,7 +219,14 @@ class Trace:
             "pid": os.getpid(),
         }
         head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
-        self._size = os.write(self._file, head)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        try:
+            self._size = _write_all(file, head)
+        except OSError:
+            os.close(file)
+            path.unlink()
+            raise
+        self._file = file
 
     def _file_name(self) -> str:
         return f"{self.worker}-{self.node}_{_TIMELINE}.tmp"
@@ -238,7 +237,7 @@ class Trace:
         file, self._file = self._file, -1
         try:
             os.ftruncate(file, self._size - len(",\n"))
-            os.write(file, b"\n]\n")
+            _write_all(file, b"\n]\n")
             os.fsync(file)
         finally:
             os.close(file)
@@ -267,7 +266,7 @@ class Trace:
 
     def _lane(self, lane: str) -> int:
         if len(self._lanes) >= MAX_LANES and lane != OTHER_LANE:
-            self._left_out_lanes += 1
+            self._other_lane_events += 1
             return self._lanes.get(OTHER_LANE) or self._lane(OTHER_LANE)
         return self._lanes.setdefault(lane, len(self._lanes) + 1)
 
@@ -299,7 +298,7 @@ class Trace:
             "clock_steps": self._clock_steps,
             "dropped": {"events": self._dropped, **self._failure},
             "other_threads": self.other_threads,
-            "lanes_left_out": self._left_out_lanes,
+            "other_lane_events": self._other_lane_events,
             "written": self._levels,
         }
         path = hook_facts.path(self.out, self.node, self.worker)
@@ -319,6 +318,14 @@ def warn(text: str) -> None:
     """One line for the user. A warning of Python's could be an error in the training script."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"jobrecord: {text}\n")
+
+
+def _write_all(file: int, data: bytes) -> int:
+    """Write all of it. Returns the number of bytes."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+    return len(data)
 
 
 def _finish(path: Path) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobrecord import facts, settings
+from jobrecord import facts, names, settings
 from jobrecord.hooks.recording import Recording
 from jobrecord.traces import warn
 
@@ -59,6 +59,7 @@ def start(
     )
     if settings.PREFIX + "RUN" not in os.environ:
         try:
+            _check_nodes(out)
             chosen = _sample(chosen)
         except (OSError, settings.SettingError) as error:
             warn(f"nothing is recorded: {error}")
@@ -177,6 +178,11 @@ def _folder_of_ranks() -> Path:
 
     started_s = psutil.Process(os.getppid()).create_time()
     return Path(time.strftime("job-%Y%m%d-%H%M%S", time.gmtime(started_s))).absolute()
+
+
+def _check_nodes(out: str | Path | None) -> None:
+    if out is None and settings.PREFIX + "DIR" not in os.environ and (names.node_count(os.environ) or 1) > 1:
+        raise settings.SettingError("this job has several nodes: give the same folder on all of them")
 
 
 def _sample(chosen: Settings) -> Settings:

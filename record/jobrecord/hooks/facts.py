@@ -31,6 +31,6 @@ def add(node_facts: dict[str, Any], out: Path) -> None:
         dropped |= {"reason": failed["reason"], "since_us": failed["since_us"]}
     node_facts["hooks"] = {
         "other_threads": sum(one["other_threads"] for one in found),
-        "lanes_left_out": sum(one["lanes_left_out"] for one in found),
+        "other_lane_events": sum(one["other_lane_events"] for one in found),
         "written": [{"worker": one["worker"], **change} for one in found for change in one["written"]],
     }

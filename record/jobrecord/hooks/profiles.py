@@ -81,7 +81,10 @@ class Operators:
         if clocks:
             # The profiler's own begin, by each mark; the shortest way from mark to event is the most exact.
             pairs = zip(self._marks, clocks, strict=False)
+            self._trace.restart_share()
             self._write(events, max(at_ns - int(us * 1000) for (_, at_ns), us in pairs))
+            self._trace.flush()
+            self._trace.restart_share()
 
     def _write(self, events: list[Any], offset_ns: int) -> None:
         for event in events:

@@ -137,6 +137,7 @@ class Recording:
             warn(f"recording ends: {type(error).__name__}: {error}")
             with suppress(Exception):
                 self.trace.close()
+            self.trace.abandon()
 
     def abandon(self) -> None:
         """Be inert: this is the child of a fork."""

@@ -328,6 +328,19 @@ def test_folder_with_a_recording_is_left_as_it_is(
     assert len(steps(tmp_path / "job")) == 1
 
 
+def test_several_nodes_need_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("RUN", "DIR", "NODE"):
+        monkeypatch.delenv(f"JOBRECORD_{name}", raising=False)
+    monkeypatch.setenv("SLURM_NNODES", "2")
+    with jobrecord.record() as recording:
+        recording.step()
+    assert "give the same folder on all of them" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_facts_count_the_steps(out: Path) -> None:
     with jobrecord.record() as recording:
         for _ in range(7):

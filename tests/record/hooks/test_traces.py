@@ -100,7 +100,7 @@ def test_lanes_over_the_limit_share_one(tmp_path: Path) -> None:
     found = events(tmp_path)
     assert len(found) == MAX_LANES + 5
     assert sum(event.lane == "other" for event in found) == 5
-    assert hook_facts(tmp_path)["lanes_left_out"] == 5
+    assert hook_facts(tmp_path)["other_lane_events"] == 5
 
 
 def test_full_disk_drops_events_and_the_next_minute_tries_again(
@@ -125,6 +125,23 @@ def test_full_disk_drops_events_and_the_next_minute_tries_again(
     trace.close()
 
     assert [event.name for event in events(tmp_path)] == ["before", "after"]
+    dropped = hook_facts(tmp_path)["dropped"]
+    assert (dropped["events"], dropped["reason"]) == (2, "No space left on device")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is missing")
+def test_disk_that_is_full_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = make_trace(tmp_path)
+    (tmp_path / "framework").mkdir()
+    (tmp_path / "framework" / f"{os.getpid()}-node-1_pythontimeline.tmp").symlink_to("/dev/full")
+    for name in ("lost", "lost"):
+        trace.add("Forward", name, now(), now())
+        trace.flush()
+    monkeypatch.setattr(traces, "now", lambda: now() + 61 * SECOND_NS)
+    trace.add("Forward", "after", now(), now())
+    trace.close()
+
+    assert [event.name for event in events(tmp_path)] == ["after"]
     dropped = hook_facts(tmp_path)["dropped"]
     assert (dropped["events"], dropped["reason"]) == (2, "No space left on device")
 
