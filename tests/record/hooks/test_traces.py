@@ -248,4 +248,4 @@ def test_rows_of_other_threads_are_kept(tmp_path: Path) -> None:
         thread.join()
     trace.close()
 
-    assert len(events(tmp_path)) == 4001
+    assert len(events(tmp_path, "Forward")) == 4001
