@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from jobrecord import __version__, facts, names, settings
+from jobrecord.hooks import auto_steps
 from jobrecord.job import Job, JobStartError
 from jobrecord.sampler_process import SamplerProcess
 from jobrecord.settings import PREFIX, SettingError
@@ -113,12 +114,15 @@ def _claimed(options: argparse.Namespace, command: Sequence[str], environment: d
     if options.pid and not psutil.pid_exists(options.pid):
         raise SettingError(f"--pid {options.pid}: no such process.")
     drivers.check(chosen.gpus)
+    if chosen.steps == "auto" and (reason := auto_steps.obstacle(command)):
+        print(f"record-job: --steps auto: {reason}", file=sys.stderr)
     return facts.claim(chosen, environment, command)
 
 
 def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> int:
+    hooks = auto_steps.variables(environment) if chosen.steps == "auto" else {}
     try:
-        job = Job(command, environment)
+        job = Job(command, environment | hooks)
     except JobStartError as error:
         facts.path(chosen.out, chosen.node).unlink()
         print(f"record-job: {error}", file=sys.stderr)

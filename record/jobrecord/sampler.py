@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from jobrecord import facts, settings
 from jobrecord.files import MINUTE_S, SampleFiles
+from jobrecord.hooks import facts as hook_facts
 from jobrecord.sampler_process import END
 from jobrecord.sensors import Machine, all_sensors
 
@@ -154,6 +155,7 @@ class Sampler:
             "overhead": {"sampler_cpu_s": round(time.process_time(), 3)},
             "clock_steps": self._clock_steps,
         }
+        hook_facts.add(self._facts, self._options.out)
         try:
             facts.write(self._facts_file, self._facts)
         except OSError as error:
