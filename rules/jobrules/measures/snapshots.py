@@ -19,6 +19,8 @@ from jobrules.model import BoolArray, FloatArray, IntArray, Metric, Panel, natur
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from numpy.typing import NDArray
+
 #: Largest distance of the sensors of one moment in system samples.
 TOLERANCE_US = 20_000
 #: Cells of a panel for each sample in it, at most. So many devices may each have moments of their own.
@@ -120,7 +122,9 @@ def _anchors_of_all(times: list[IntArray], tolerance_us: int) -> Iterator[IntArr
 class _Column:
     """A device of a panel, with one sample for each snapshot."""
 
-    def __init__(self, device: str, time_us: IntArray, snapshot: IntArray, values: FloatArray) -> None:
+    def __init__(
+        self, device: str, time_us: IntArray, snapshot: NDArray[np.int32], values: FloatArray
+    ) -> None:
         first = np.diff(snapshot, prepend=-1) > 0
         self.device = device
         self.surplus = len(first) - int(np.count_nonzero(first))

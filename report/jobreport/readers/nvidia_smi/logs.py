@@ -74,7 +74,7 @@ def _of_one_kind(parts: Sequence[Rows], note: _Note) -> Rows:
 
 def _dated(rows: Rows, zone: tzinfo, note: _Note) -> IntArray:
     """When the rows of a file were written, by their times and their order."""
-    series = rows.host * (len(rows.gpus) + 1) + rows.gpu
+    series = rows.host.astype(np.int64) * (len(rows.gpus) + 1) + rows.gpu if rows.hosts else rows.gpu
     if rows.kind == LOCAL:
         note("nvidia_smi.zone", zone=str(zone))
         return in_zone(rows.time_us, series, zone)

@@ -83,12 +83,12 @@ def _texts(text: str, data: NDArray[np.uint8], starts: IntArray, ends: IntArray)
         at_each[np.minimum(starts + place, len(at_each) - 1)] & _FIRST[np.clip(lengths - place, 0, _WORD)]
         for place in range(0, max(int(lengths.max()), 1), _WORD)
     ]
-    first, code = _numbered(words)
+    first, code = numbered(words)
     spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
     return Texts(distinct=[text[start:end] for start, end in spans], code=code)
 
 
-def _numbered(words: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, IntArray]:
+def numbered(words: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, IntArray]:
     """A row of each kind of cells, whose words are (n,) each, and (n,) the kind of each cell.
 
     Each cell goes to a place that a hash of its words gives; those that find another kind there try again.
