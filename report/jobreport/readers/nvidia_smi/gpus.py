@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobreport.readers.nvidia_smi.identity import Machine
-    from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.nvidia_smi.rows import GPU, Places
     from jobreport.readers.tally import Tally
     from jobrules.model import FloatArray, Metric
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 16
 
 
-def rows_by_gpu(machine: Machine, logs: list[Log], tally: Tally) -> dict[str, Rows]:
+def rows_by_gpu(machine: Machine, logs: dict[int, Rows], tally: Tally) -> dict[str, Rows]:
     """The rows of each GPU of one machine, in the order of time, each time once; those of its logs are used up."""
     parts: defaultdict[str, list[Rows]] = defaultdict(list)
     for entry in machine.logs:
-        for gpu, rows in _split(logs[entry.number].rows).items():
+        for gpu, rows in _split(logs.pop(entry.number)).items():
             if name := machine.gpus.get(gpu):
                 parts[name].append(rows)
             else:

@@ -45,9 +45,12 @@ class Log(Struct, frozen=True, kw_only=True, eq=False):
     rows: Rows
 
 
-def logs_of(file: SourceFile, parts: Sequence[Rows], zone: tzinfo, note: _Note) -> list[Log]:
-    """The rows of a file as a log for each machine that wrote it."""
+def logs_of(file: SourceFile, parts: list[Rows], zone: tzinfo, note: _Note) -> list[Log]:
+    """The rows of a file, which are used up, as a log for each machine that wrote it."""
+    if not parts:
+        return []
     rows = _of_one_kind(parts, note)
+    parts.clear()
     rows = replace(rows, time_us=_dated(rows, zone, note))
     found = []
     are_in_turn = bool((rows.gpu < 0).any())
