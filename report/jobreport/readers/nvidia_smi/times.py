@@ -91,7 +91,7 @@ def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
 
     ``elapsed``: its name says that they count from a start. ``factor``: seconds in one of a bare number.
     """
-    plain = [text.strip() for text in texts.distinct]
+    plain = [*map(str.strip, texts.distinct)]
     us = _usual_dates(plain)
     kinds = np.where(us < 0, len(_KINDS), _KINDS.index(LOCAL))
     for place in np.flatnonzero(us < 0).tolist():
