@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobreport.readers.nvidia_smi.identity import Machine
-    from jobreport.readers.nvidia_smi.logs import Log
-    from jobreport.readers.nvidia_smi.rows import GPU
+    from jobreport.readers.nvidia_smi.rows import GPU, Places
     from jobreport.readers.tally import Tally
     from jobrules.model import FloatArray, Metric
 
+#: Rows of a log that are divided at a time.
+_BLOCK = 1 << 16
 
-def rows_by_gpu(machine: Machine, logs: list[Log], tally: Tally) -> dict[str, Rows]:
+
+def rows_by_gpu(machine: Machine, logs: dict[int, Rows], tally: Tally) -> dict[str, Rows]:
     """The rows of each GPU of one machine, in the order of time, each time once; those of its logs are used up."""
     parts: defaultdict[str, list[Rows]] = defaultdict(list)
     for entry in machine.logs:
-        for gpu, rows in _split(logs[entry.number].rows).items():
+        for gpu, rows in _split(logs.pop(entry.number)).items():
             if name := machine.gpus.get(gpu):
                 parts[name].append(rows)
             else:
@@ -41,10 +43,16 @@ def rows_by_gpu(machine: Machine, logs: list[Log], tally: Tally) -> dict[str, Ro
 
 def _split(rows: Rows) -> dict[GPU, Rows]:
     """The rows of each GPU. The values of all are given up measure by measure, for they take most of the memory."""
-    order = np.argsort(rows.gpu, kind="stable")
-    numbers, starts = np.unique(rows.gpu[order], return_index=True)
+    pieces: defaultdict[int, list[Places]] = defaultdict(list)
+    for start in range(0, len(rows.gpu), _BLOCK):
+        gpu = rows.gpu[start : start + _BLOCK]
+        order = np.argsort(gpu, kind="stable")
+        numbers, starts = np.unique(gpu[order], return_index=True)
+        split = np.split(start + order.astype(np.int32), starts[1:])
+        for number, own in zip(numbers.tolist(), split, strict=True):
+            pieces[number].append(own)
+    places = {number: np.concatenate(pieces.pop(number)) for number in [*pieces]}
     bare = replace(rows, values={})
-    places = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
     found = {rows.gpus[number]: bare.where(own) for number, own in places.items()}
     for metric in list(rows.values):
         values = rows.values.pop(metric)

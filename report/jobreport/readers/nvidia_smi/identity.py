@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Bytes of a file that show whether it is a copy.
 _BEGINNING = 1 << 12
 #: Rows at a time.
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -101,11 +101,12 @@ def _seen(rows: Rows) -> tuple[Seen, ...]:
     """The GPUs of a log in the order of their first rows."""
     first_us = np.full(len(rows.gpus), np.iinfo(np.int64).max)
     last_us = np.full(len(rows.gpus), np.iinfo(np.int64).min)
-    np.minimum.at(first_us, rows.gpu, rows.time_us)
-    np.maximum.at(last_us, rows.gpu, rows.time_us)
     first_row: dict[int, int] = {}
     for start in range(0, len(rows.gpu), _BLOCK):
-        gpus, place = np.unique(rows.gpu[start : start + _BLOCK], return_index=True)
+        gpu, time_us = (some[start : start + _BLOCK] for some in (rows.gpu, rows.time_us))
+        np.minimum.at(first_us, gpu, time_us)
+        np.maximum.at(last_us, gpu, time_us)
+        gpus, place = np.unique(gpu, return_index=True)
         for gpu, row in zip(gpus.tolist(), place.tolist(), strict=True):
             first_row.setdefault(gpu, start + row)
     found = [

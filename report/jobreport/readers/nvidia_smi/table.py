@@ -79,16 +79,18 @@ def _texts(text: str, data: NDArray[np.uint8], starts: IntArray, ends: IntArray)
     """The cells of a column between these places of a text, told apart eight characters at a time."""
     at_each = np.ndarray((len(data) - _WORD + 1,), "<u8", buffer=data, strides=(1,))
     lengths = ends - starts
-    words = [
+    shortest, longest = int(lengths.min()), max(int(lengths.max()), 1)
+    words = [at_each[starts + place] for place in range(0, shortest - _WORD + 1, _WORD)]
+    words += [
         at_each[np.minimum(starts + place, len(at_each) - 1)] & _FIRST[np.clip(lengths - place, 0, _WORD)]
-        for place in range(0, max(int(lengths.max()), 1), _WORD)
+        for place in range(_WORD * len(words), longest, _WORD)
     ]
-    first, code = _numbered(words)
+    first, code = numbered(words)
     spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
     return Texts(distinct=[text[start:end] for start, end in spans], code=code)
 
 
-def _numbered(words: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, IntArray]:
+def numbered(words: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, IntArray]:
     """A row of each kind of cells, whose words are (n,) each, and (n,) the kind of each cell.
 
     Each cell goes to a place that a hash of its words gives; those that find another kind there try again.
