@@ -57,8 +57,9 @@ def sensors(settings: Settings, machine: Machine, environment: Mapping[str, str]
     if not devices:
         machine.facts["gpu_reason"] = f"the job sees no GPU ({', '.join(driver.variables)})"
     found: list[Sensor] = [*by_cadence(driver, devices, machine, settings.interval_s)]
-    if isinstance(driver, nvidia.NVML) and devices:
-        found.append(nvidia.OtherUsers(driver, devices, machine))
+    whole = [device for device in devices if device.kind == "gpu"]
+    if isinstance(driver, nvidia.NVML) and whole:
+        found.append(nvidia.OtherUsers(driver, whole, machine))
     return found
 
 

@@ -294,7 +294,8 @@ def test_no_driver(
 
 
 def test_processes_of_other_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    driver = Driver(monkeypatch, tmp_path, gpu(processes=[[PID, 900], [900, 901], [PID]]), gpu("GPU-b"))
+    divided = gpu("GPU-b", processes=[{"error": "NOT_SUPPORTED"}]) | {"mig": []}
+    driver = Driver(monkeypatch, tmp_path, divided, gpu(processes=[[PID, 900], [900, 901], [PID]]))
     users = driver.sensors[-1]
     root = driver.machine.root
     (root / f"proc/{PID}").mkdir(parents=True)
@@ -309,7 +310,7 @@ def test_processes_of_other_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     namespace.symlink_to("pid:[4026532999]")
     [*users.rows()]
 
-    assert driver.machine.facts["shared_gpus"] == {"gpu0": 2}
+    assert driver.machine.facts["shared_gpus"] == {"gpu1": 2}
     assert "shared GPUs" in driver.left_out()
 
 
