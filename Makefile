@@ -44,6 +44,7 @@ samples: $(VENV)/installed-dev
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks --store
 	$(BIN)/python benchmarks/static_figures.py
+	$(BIN)/python benchmarks/recording.py
 
 # The short ones of these run in make test. FUZZ is how long each reader is fuzzed, in seconds; JOBS, KILLS how many.
 FUZZ ?= 900

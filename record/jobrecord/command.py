@@ -142,7 +142,12 @@ def _attach(chosen: Settings, environment: dict[str, str], pid: int) -> int:
         signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         with contextlib.suppress(psutil.NoSuchProcess):
-            psutil.Process(pid).wait()
+            process = psutil.Process(pid)
+            # One that has ended stays a zombie until its parent asks for its exit status.
+            while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                # Not for longer: a signal that comes just before the wait is seen after it.
+                with contextlib.suppress(psutil.TimeoutExpired):
+                    process.wait(timeout=1)
         ended_by = "exit"
     _end(chosen, sampler, ended_by, None)
     return 0

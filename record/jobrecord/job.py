@@ -39,10 +39,12 @@ class Job:
             return
         self._terminal = _is_foreground()
         # What was ignored before, such as SIGHUP under nohup, stays ignored.
-        signals = {getattr(signal, name) for name in _PASSED_ON}
-        signals = {number for number in signals if signal.getsignal(number) is not signal.SIG_IGN}
-        # No signal may come between the start of the child and the handler that passes it on.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        passed_on = {getattr(signal, name) for name in _PASSED_ON}
+        passed_on = {number for number in passed_on if signal.getsignal(number) is not signal.SIG_IGN}
+        # Signals are waited for, not handled: none is lost between the start of the child and the wait for its end.
+        self._signals = {*passed_on, signal.SIGCHLD, signal.SIGALRM}
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._signals)
 
         def prepare_child() -> None:
             os.setpgid(0, 0)
@@ -50,12 +52,7 @@ class Job:
                 _to_foreground(os.getpgrp())
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-        try:
-            self._process = _started(command, environment, prepare_child)
-            for number in signals:
-                signal.signal(number, self._pass_on)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._process = _started(command, environment, prepare_child)
 
     @property
     def pid(self) -> int:
@@ -69,24 +66,35 @@ class Job:
                 with contextlib.suppress(KeyboardInterrupt):
                     return self._process.wait()
         while True:
-            _, status = os.waitpid(self.pid, os.WUNTRACED)
-            if os.WIFSTOPPED(status):
-                self._suspend()
-            else:
-                self._process.returncode = os.waitstatus_to_exitcode(status)
-                if self._terminal:
-                    _to_foreground(os.getpgrp())
-                return self._process.returncode
+            number = signal.sigwait(self._signals)
+            if number == signal.SIGALRM:
+                self._send(signal.SIGKILL)
+            elif number != signal.SIGCHLD:
+                self._pass_on(number)
+            elif (status := self._ended()) is not None:
+                return status
 
-    def _pass_on(self, number: int, _frame: object) -> None:
+    def _pass_on(self, number: int) -> None:
         if number == signal.SIGCONT and self._terminal:
             _to_foreground(self.pid)
         self._send(number)
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._interrupts == 2:
-                signal.signal(signal.SIGALRM, lambda *_: self._send(signal.SIGKILL))
                 signal.alarm(KILL_S)
+
+    def _ended(self) -> int | None:
+        """Result of `wait`; None while the command runs. If it was stopped, this process stops with it."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+        if not pid:
+            return None
+        if os.WIFSTOPPED(status):
+            self._suspend()
+            return None
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        if self._terminal:
+            _to_foreground(os.getpgrp())
+        return self._process.returncode
 
     def _send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

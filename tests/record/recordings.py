@@ -17,11 +17,21 @@ PYTHON = sys.executable
 
 def rows(out: Path) -> list[dict[str, Any]]:
     """Samples of all files; incomplete last lines are left out."""
-    found = []
-    for path in sorted(out.glob("system/incremental/*/*.json*")):
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        found += [json.loads(line) for line in data.split(b"\n")[:-1]]
-    return found
+    while True:
+        try:
+            return [
+                row for path in sorted(out.glob("system/incremental/*/*.json*")) for row in _rows_of(path)
+            ]
+        except FileNotFoundError:
+            # The sampler closed the file meanwhile.
+            continue
+
+
+def _rows_of(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".tmp":
+        return []
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return [json.loads(line) for line in data.split(b"\n")[:-1]]
 
 
 def facts(out: Path) -> dict[str, Any]:

@@ -105,15 +105,19 @@ def test_a_file_that_cannot_grow_ends_with_a_whole_line(tmp_path: Path) -> None:
 
 def test_a_full_disk_costs_rows_until_it_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = SampleFiles(tmp_path, "n", 1 << 30)
-    real, full = os.open, os.open("/dev/full", os.O_RDWR)
-    monkeypatch.setattr(os, "open", lambda *_: os.dup(full))
+    real = os.open
+
+    def full(path: str, *options: int) -> int:
+        os.close(real(path, *options))
+        return real("/dev/full", os.O_RDWR)
+
+    monkeypatch.setattr(os, "open", full)
     files.write(MINUTE, [ROW])
-    monkeypatch.setattr(os, "open", real)
+    monkeypatch.undo()
 
     files.write(MINUTE + 1, [ROW])
     files.write(MINUTE + 60, [ROW])
     files.close()
-    os.close(full)
 
     assert [row["Timestamp"] for row in rows(tmp_path)] == [MINUTE + 60]
     assert (files.dropped_rows, files.reason) == (2, "No space left on device")

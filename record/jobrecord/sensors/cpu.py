@@ -73,4 +73,4 @@ def _cores(text: str) -> Iterator[tuple[str, list[int]]]:
             return
         name, *times = line.split()
         if name != "cpu" and len(times) >= _FIELDS:
-            yield name, [int(time) for time in times]
+            yield name, [int(time) for time in times[:_FIELDS]]
