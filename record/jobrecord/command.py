@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import os
+import re
 import shlex
 import signal
 import sys
@@ -31,9 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status of the job, or 2, 126, 127 if it could not be started."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
-    options, command = _parser().parse_args(given[:end]), given[end + 1 :]
+    parser, command = _parser(), given[end + 1 :]
+    options, unknown = parser.parse_known_args(given[:end])
     try:
-        _check(options, command)
+        _check(parser, options, unknown, command)
         texts = _texts(options)
         environment = {**os.environ, **{PREFIX + name: text for name, text in texts.items()}}
         chosen = _claimed(options, command, environment)
@@ -83,13 +86,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(options: argparse.Namespace, command: list[str]) -> None:
+def _check(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, unknown: list[str], command: list[str]
+) -> None:
+    if unknown and unknown[0].startswith("-"):
+        name = unknown[0].partition("=")[0]
+        near = difflib.get_close_matches(name, re.findall(r"--[a-z-]+", parser.format_help()), 1)
+        raise SettingError(
+            f"Unknown option {name}. {f'Did you mean {near[0]}?' if near else 'See record-job --help.'}"
+        )
     later = [name for name in _LATER if getattr(options, name[2:].replace("-", "_")) is not None]
     if later:
         raise SettingError(f"{later[0]} is not available in this version.")
     if "://" in (options.out or os.environ.get(PREFIX + "DIR", "")):
         raise SettingError("--out URL is not available in this version; use a folder.")
-    if bool(command) == bool(options.pid):
+    if unknown or bool(command) == bool(options.pid):
         raise SettingError("Give a command after --, such as: record-job -- python train.py (or --pid PID).")
     if not (options.out or os.environ.get(PREFIX + "DIR")) and (names.node_count(os.environ) or 1) > 1:
         raise SettingError("This job has several nodes: use --out with the same folder for all of them.")

@@ -121,7 +121,7 @@ class _MinuteFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self._packed: list[bytes] = []
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
         try:
             before = self.path.read_bytes()
             self.size = len(before)
