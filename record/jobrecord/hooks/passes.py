@@ -24,6 +24,8 @@ class Passes:
         self._recording = recording
         self._name = type(getattr(module, "_orig_mod", module)).__name__
         self._forward_ns = self._backward_ns = 0
+        compiler = getattr(sys.modules.get("torch"), "compiler", None)
+        self._is_compiling = getattr(compiler, "is_compiling", bool)
         self.handles = [
             module.register_forward_pre_hook(self._forward_begins),
             module.register_forward_hook(self._forward_ended),
@@ -36,6 +38,9 @@ class Passes:
             self._backward_ns = 0
 
     def _forward_begins(self, _module: Any, _inputs: Any) -> None:
+        # Hooks of a module that is compiled later become part of it, and would break its graph.
+        if self._is_compiling():
+            return
         at_ns = now()
         if _is_in_backward(default=self._backward_ns > 0):
             # Activation checkpointing runs the forward pass again, without its end.
@@ -45,7 +50,7 @@ class Passes:
         self._forward_ns = at_ns
 
     def _forward_ended(self, _module: Any, _inputs: Any, output: Any) -> None:
-        if not self._forward_ns:
+        if self._is_compiling() or not self._forward_ns:
             return
         self._recording.add("Forward", self._name, self._forward_ns, now())
         self._forward_ns = 0

@@ -88,7 +88,7 @@ class Operators:
 
     def _write(self, events: list[Any], offset_ns: int) -> None:
         for event in events:
-            if event.name == CLOCK or event.name.startswith("ProfilerStep#"):
+            if event.name == CLOCK or event.name.startswith("ProfilerStep"):
                 continue
             begin_ns = offset_ns + int(event.time_range.start * 1000)
             end_ns = offset_ns + int(event.time_range.end * 1000)

@@ -34,6 +34,8 @@ def harmless(method: Callable[..., None]) -> Callable[..., None]:
         except Exception as error:  # noqa: BLE001 - the training must go on, whatever it is
             self.fail(error)
 
+    # What PyTorch's compiler asks functions for: it is not to trace them, as in a compiled step of an optimizer.
+    guarded._torchdynamo_disable = True  # type: ignore[attr-defined]
     return guarded
 
 

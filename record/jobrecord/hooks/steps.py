@@ -33,17 +33,13 @@ class Steps:
         self._begin_ns = begin_ns
         self._has_fetched = False
         self._thread = 0
-        self._explicit = False
+        #: Whether something other than optimizers ends the steps.
+        self.is_explicit = False
         self._leader: weakref.ref[object] | None = None
         #: Begin and end of steps of the optimizers that are not the leader, since it stepped.
         self._others: dict[int, list[tuple[int, int]]] = {}
         #: The first step, until it is certain that optimizers end steps.
         self._first: tuple[int, int, int, dict[str, Any]] | None = None
-
-    @property
-    def is_explicit(self) -> bool:
-        """Whether something other than optimizers marks the steps."""
-        return self._explicit
 
     def first_fetch(self, at_ns: int) -> None:
         """Begin the first step with the first fetch."""
@@ -60,7 +56,7 @@ class Steps:
 
     def optimizer_stepped(self, optimizer: object, at_ns: int) -> None:
         """End a step if this is the leader."""
-        if self._explicit:
+        if self.is_explicit:
             return
         self._thread = self._thread or get_ident()
         if get_ident() != self._thread:
@@ -77,9 +73,9 @@ class Steps:
 
     def take_over(self) -> None:
         """Let marks from elsewhere end the steps from now on."""
-        if self._explicit:
+        if self.is_explicit:
             return
-        self._explicit = True
+        self.is_explicit = True
         self._thread = get_ident()
         self._others.clear()
         if self._first is not None:
@@ -119,7 +115,7 @@ class Steps:
         begin_ns = at_ns if self._begin_ns is None else self._begin_ns
         step = self.number, begin_ns, at_ns, self.args
         self.write_first()
-        if self.trace.steps == 0 and not self._explicit:
+        if self.trace.steps == 0 and not self.is_explicit:
             self._first = step
         else:
             self._write(*step)

@@ -311,6 +311,37 @@ def test_compiled_model_has_no_graph_break_by_watch(out: Path) -> None:
     assert {event.name for event in events(out, "Forward")} == {"Sequential"}
 
 
+def test_model_that_is_compiled_after_watch_stays_one_graph(out: Path) -> None:
+    model = net()
+    jobrecord.start()
+    jobrecord.watch(model)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    train(compiled, optimizer, 3)
+    jobrecord.stop()
+
+    assert len(steps(out)) == 3
+    assert not events(out, "Forward")
+
+
+@pytest.mark.filterwarnings("error:Dynamo does not know")
+def test_compiled_step_of_an_optimizer_is_a_step(out: Path) -> None:
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.01))
+    jobrecord.start()
+
+    @torch.compile(backend="eager")  # type: ignore[untyped-decorator]
+    def step() -> None:
+        optimizer.step()
+
+    for _ in range(4):
+        model(batch()).sum().backward()
+        step()
+    jobrecord.stop()
+
+    assert len(steps(out)) == 4
+
+
 def test_model_compiled_in_place_is_not_watched(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = net()
     model.compile(backend="eager")

@@ -55,9 +55,10 @@ def events_of(file: Path) -> list[Event]:
 
 
 def events(out: Path, lane: str = "") -> list[Event]:
-    """All events, or those of one lane, by their start."""
+    """The events of one lane, or all but the recorder's own, by their start."""
     found = [event for file in trace_files(out) for event in events_of(file)]
-    return sorted((event for event in found if lane in ("", event.lane)), key=lambda event: event.start_us)
+    wanted = (event for event in found if event.lane == lane or (not lane and event.lane != "Recorder"))
+    return sorted(wanted, key=lambda event: event.start_us)
 
 
 def steps(out: Path, mode: str = "TRAIN") -> list[Event]:
