@@ -28,8 +28,9 @@ _FIRST = np.array([(1 << 8 * characters) - 1 for characters in range(_WORD + 1)]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 #: Of cells with places of their own in a table of twice as many, each try settles most.
 _TRIES = 32
-#: Rows that are worth arrays.
-_MANY_ROWS = 64
+#: Rows that are worth arrays, unless the longest is so many times the usual one: the words of all cells of a column are
+#: as many as those of the longest.
+_MANY_ROWS, _MAX_UNEVEN = 64, 16
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -66,7 +67,8 @@ class Texts(Struct, frozen=True, kw_only=True, eq=False):
 def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
     """The cells of rows by column; ``cell_end`` stands between the cells of a row, of which there are ``count``."""
     text = cell_end.join([*rows, ""])
-    if len(rows) < _MANY_ROWS or not text.isascii():
+    is_even = len(rows) * max(map(len, rows)) <= _MAX_UNEVEN * len(text)
+    if len(rows) < _MANY_ROWS or not is_even or not text.isascii():
         cells = text.split(cell_end)
         return [Texts.of(cells[place:-1:count]) for place in range(count)]
     data = np.frombuffer(text.encode() + bytes(_WORD), np.uint8)
