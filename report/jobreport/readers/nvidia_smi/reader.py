@@ -76,7 +76,7 @@ class NvidiaSmi:
 
     source = "nvidia-smi logs"
     looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon, -l, -q; also gpustat)"
-    memory = 6.0
+    memory = 4.0
     rows = "rows"
     names_machines = False
 
