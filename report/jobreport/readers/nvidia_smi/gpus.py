@@ -42,7 +42,7 @@ def rows_by_gpu(machine: Machine, logs: dict[int, Rows], tally: Tally) -> dict[s
 
 
 def _split(rows: Rows) -> dict[GPU, Rows]:
-    """The rows of each GPU. The values of all are given up measure by measure, for they take most of the memory."""
+    """The rows of each GPU. Those of all are given up array by array, for they take most of the memory."""
     pieces: defaultdict[int, list[Places]] = defaultdict(list)
     for start in range(0, len(rows.gpu), _BLOCK):
         numbers_of = rows.gpu[start : start + _BLOCK]
@@ -52,6 +52,8 @@ def _split(rows: Rows) -> dict[GPU, Rows]:
         for number, own in zip(numbers.tolist(), split, strict=True):
             pieces[number].append(own)
     places = {rows.gpus[number]: np.concatenate(pieces.pop(number)) for number in [*pieces]}
+    del numbers_of
+    rows = replace(rows, gpu=nowhere(len(rows.gpu)))
     found = {
         gpu: replace(
             rows,
@@ -65,7 +67,7 @@ def _split(rows: Rows) -> dict[GPU, Rows]:
         for gpu, own in places.items()
     }
     measured = rows.values
-    del rows, numbers_of
+    del rows
     for metric in [*measured]:
         values = measured.pop(metric)
         for one, own in places.items():
