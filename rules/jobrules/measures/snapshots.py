@@ -83,24 +83,29 @@ def node_panels(node: str, series: Iterable[Series], tolerance_us: int = TOLERAN
         key: np.searchsorted(starts, t, side="right").astype(np.int32) - 1 for key, t in distinct.items()
     }
     by_metric: defaultdict[Metric, list[_Column]] = defaultdict(list)
-    surplus = 0
+    surplus = sparse = 0
     for time_us in times:
         one = left.pop(0)
         column = _Column(one.device, time_us, numbers[id(time_us)], one.values)
         surplus += column.surplus
         by_metric[one.metric].append(column)
-    sparse = 0
-    panels = []
     rows_of: dict[tuple[int, ...], tuple[IntArray, IntArray]] = {}
-    for metric in Metric:
-        if columns := by_metric.pop(metric, []):
-            samples = _samples(columns)
-            columns = sorted(_fitting(columns), key=lambda column: natural_key(column.device))
-            sparse += samples - _samples(columns)
-            key = tuple(column.rows_key for column in columns)
-            if key not in rows_of:
-                rows_of[key] = _rows(columns)
-            panels.append(_panel(node, metric, columns, *rows_of[key]))
+    for metric, columns in by_metric.items():
+        kept = sorted(_fitting(columns), key=lambda column: natural_key(column.device))
+        sparse += _samples(columns) - _samples(kept)
+        by_metric[metric] = kept
+        key = _rows_key(kept)
+        if key not in rows_of:
+            rows_of[key] = _rows(kept)
+    # What is large goes before the panels come: times of samples, and then series by series.
+    del times, distinct, numbers, time_us, one, column, columns, kept
+    for column in (column for columns in by_metric.values() for column in columns):
+        del column.time_us
+    panels = [
+        _panel(node, metric, by_metric[metric], *rows_of[_rows_key(by_metric[metric])])
+        for metric in Metric
+        if metric in by_metric
+    ]
     return NodePanels(panels=tuple(panels), surplus=surplus, sparse=sparse)
 
 
@@ -132,6 +137,11 @@ class _Column:
         self.rows_key = id(time_us)
         keep = first if self.surplus else slice(None)
         self.time_us, self.snapshot, self.values = time_us[keep], snapshot[keep], values[keep]
+        self.last_us = int(self.time_us[-1])
+
+
+def _rows_key(columns: list[_Column]) -> tuple[int, ...]:
+    return tuple(column.rows_key for column in columns)
 
 
 def _samples(columns: list[_Column]) -> int:
@@ -171,7 +181,7 @@ def _rows(columns: list[_Column]) -> tuple[IntArray, IntArray]:
 def _panel(node: str, metric: Metric, columns: list[_Column], snapshot: IntArray, time_us: IntArray) -> Panel:
     """A panel with these rows of columns, which are used up."""
     devices = tuple(column.device for column in columns)
-    last_us = max(int(column.time_us[-1]) for column in columns)
+    last_us = max(column.last_us for column in columns)
     row_of = np.zeros(int(snapshot[-1]) + 1, np.int32)
     row_of[snapshot] = np.arange(len(snapshot))
     values = np.empty((len(columns), len(snapshot))).T

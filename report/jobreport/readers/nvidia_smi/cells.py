@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,7 +86,8 @@ def is_no_value(text: str) -> bool:
 
 def cells(texts: Texts, column: Column, unit: str) -> Cells:
     """Numbers in the cells of a column of a metric in a unit."""
-    values, kinds = np.array([*map(_reader(column, unit), texts.distinct)]).T
+    read = chain.from_iterable(map(_reader(column, unit), texts.distinct))
+    values, kinds = np.fromiter(read, np.float64, 2 * len(texts.distinct)).reshape(-1, 2).T
     lost: dict[str, tuple[int, int]] = {}
     for place, code in enumerate((NOT_AVAILABLE, IMPLAUSIBLE)):
         if (kinds == place).any():

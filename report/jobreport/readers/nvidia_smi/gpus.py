@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobreport.readers.bounds import MAX_GPUS
-from jobreport.readers.nvidia_smi.rows import Rows
+from jobreport.readers.nvidia_smi.rows import Rows, nowhere
 from jobrules.measures.snapshots import Series
 from jobrules.model import natural_sorted
 
@@ -42,22 +42,36 @@ def rows_by_gpu(machine: Machine, logs: dict[int, Rows], tally: Tally) -> dict[s
 
 
 def _split(rows: Rows) -> dict[GPU, Rows]:
-    """The rows of each GPU. The values of all are given up measure by measure, for they take most of the memory."""
+    """The rows of each GPU. Those of all are given up array by array, for they take most of the memory."""
     pieces: defaultdict[int, list[Places]] = defaultdict(list)
     for start in range(0, len(rows.gpu), _BLOCK):
-        gpu = rows.gpu[start : start + _BLOCK]
-        order = np.argsort(gpu, kind="stable")
-        numbers, starts = np.unique(gpu[order], return_index=True)
+        numbers_of = rows.gpu[start : start + _BLOCK]
+        order = np.argsort(numbers_of, kind="stable")
+        numbers, starts = np.unique(numbers_of[order], return_index=True)
         split = np.split(start + order.astype(np.int32), starts[1:])
         for number, own in zip(numbers.tolist(), split, strict=True):
             pieces[number].append(own)
-    places = {number: np.concatenate(pieces.pop(number)) for number in [*pieces]}
-    bare = replace(rows, values={})
-    found = {rows.gpus[number]: bare.where(own) for number, own in places.items()}
-    for metric in list(rows.values):
-        values = rows.values.pop(metric)
-        for number, own in places.items():
-            found[rows.gpus[number]].values[metric] = values[own]
+    places = {rows.gpus[number]: np.concatenate(pieces.pop(number)) for number in [*pieces]}
+    del numbers_of
+    rows = replace(rows, gpu=nowhere(len(rows.gpu)))
+    found = {
+        gpu: replace(
+            rows,
+            time_us=rows.time_us[own],
+            gpus=(gpu,),
+            gpu=np.broadcast_to(np.int32(0), len(own)),
+            hosts=(),
+            host=nowhere(len(own)),
+            values={},
+        )
+        for gpu, own in places.items()
+    }
+    measured = rows.values
+    del rows
+    for metric in [*measured]:
+        values = measured.pop(metric)
+        for one, own in places.items():
+            found[one].values[metric] = values[own]
     return found
 
 

@@ -76,7 +76,7 @@ class NvidiaSmi:
 
     source = "nvidia-smi logs"
     looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon, -l, -q; also gpustat)"
-    memory = 6.0
+    memory = 4.0
     rows = "rows"
     names_machines = False
 
@@ -232,7 +232,7 @@ def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tupl
     for machine in sorted(machines, key=lambda one: natural_key(one.name)):
         gpus = rows_by_gpu(machine, rows_of, tally)
         rows += sum(len(gpu.time_us) for gpu in gpus.values())
-        series = [one for name, gpu in gpus.items() for one in series_of(name, gpu)]
+        series = [one for name in [*gpus] for one in series_of(name, gpus.pop(name))]
         tolerance_us = _tolerance_us(series)
         # Each panel takes the place of the series that it is made of.
         made = node_panels(as_name(machine.name), (series.pop(0) for _ in range(len(series))), tolerance_us)

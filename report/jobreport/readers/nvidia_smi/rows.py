@@ -73,6 +73,8 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
 
     def of_gpus(self, gpus: Sequence[GPU], gpu: Places) -> Rows:
         """The same rows of other GPUs; equal ones become one."""
+        if self.gpus == gpus and gpu is self.gpu:
+            return self
         distinct, code = _merged([(tuple(gpus), gpu)])
         return replace(self, gpus=distinct, gpu=code)
 
