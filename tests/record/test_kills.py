@@ -132,8 +132,6 @@ CASES = [
 SHORT = {
     ("child", 9, "running"),
     ("sampler", 9, "gzip"),
-    ("sampler", 9, "minute"),
-    ("sampler", 9, "tick"),
     ("recorder", 9, "running"),
     ("group", 15, "start"),
 }
