@@ -99,10 +99,7 @@ def table_of(logs: Sequence[Log]) -> list[Entry]:
 
 def _seen(rows: Rows) -> tuple[Seen, ...]:
     """The GPUs of a log in the order of their first rows."""
-    first_us = np.full(len(rows.gpus), np.iinfo(np.int64).max)
-    last_us = np.full(len(rows.gpus), np.iinfo(np.int64).min)
-    np.minimum.at(first_us, rows.gpu, rows.time_us)
-    np.maximum.at(last_us, rows.gpu, rows.time_us)
+    first_us, last_us = rows.spans_us()
     first_row: dict[int, int] = {}
     for start in range(0, len(rows.gpu), _BLOCK):
         gpus, place = np.unique(rows.gpu[start : start + _BLOCK], return_index=True)

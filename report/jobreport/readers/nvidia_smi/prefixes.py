@@ -36,7 +36,7 @@ PREFIXES = tuple(
             rf"(?P<time>{_MONTH} {_CLOCK}|{_ZONED}) (?P<host>[\w.-]+) [^\s:\[]+(?:\[\d+\])?: ",
             rf"(?P<time>{_ZONED}) ",
             rf"(?P<time>{_MONTH} {_CLOCK}) ",
-            rf"\[?(?P<time>{_DATE}[ T]{_CLOCK})\]? ",
+            rf"\[?(?P<time>(?:{_DATE}[ T])?{_CLOCK})\]? ",
             # pdsh, clush
             r"(?P<host>[A-Za-z][\w.-]*): ",
         ),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".sh", ".sbatch", ".slurm", ".py", ".ipynb", ".yaml", ".yml", ".md", ".log")
 _MAX_SCRIPT = 1 << 20
-_QUERY = re.compile(rb"--query-gpu=[\\\"']{0,2}([a-z][a-z0-9_.]*(?:, ?[a-z][a-z0-9_.]*)+)")
+_QUERY = re.compile(rb"--query-gpu=[\\\"']{0,2}([a-z][a-z0-9_.]*(?:,[\s\\\"']*[a-z][a-z0-9_.]*)+)")
 #: Share of the rows in which a cell may be damaged.
 _DAMAGED = 0.01
 _FORMS = {
@@ -60,7 +60,9 @@ class Queries:
     @cached_property
     def _all(self) -> list[Query]:
         return [
-            Query(names=tuple(name.strip() for name in found.decode().split(",")), file=file.name)
+            Query(
+                names=tuple(name.strip(" \t\r\n\\\"'") for name in found.decode().split(",")), file=file.name
+            )
             for file in self._scripts
             for found in _QUERY.findall(_content(file))
         ]

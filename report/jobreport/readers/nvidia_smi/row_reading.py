@@ -83,9 +83,15 @@ def _by_gpu(table: Table) -> list[Table]:
     numbers = dict.fromkeys(one.gpu for one in meanings if one and one.gpu is not None)
     if not numbers or table.each_second or any(one and one.says == says.INDEX for one in meanings):
         return [table]
+    of_each = {one.metric for one in meanings if one and one.gpu is not None}
     found = []
     for number in numbers:
-        mine = [i for i, one in enumerate(meanings) if one and one.gpu in (None, number)]
+        # Next to the columns of each GPU, one of the same metric is of all of them.
+        mine = [
+            i
+            for i, one in enumerate(meanings)
+            if one and (one.gpu == number or (one.gpu is None and one.metric not in of_each))
+        ]
         names = (*(without_gpu(table.names[i]) for i in mine), says.INDEX)
         cells = [*(table.columns[i] for i in mine), Texts.of([str(number)] * len(table.lines))]
         found.append(replace(table, names=names, columns=cells))

@@ -38,8 +38,9 @@ def gpus_of(numbers: Names, buses: Names, uuids: Names) -> tuple[tuple[GPU, ...]
     rest, uuid = np.divmod(distinct, len(uuids[0]) + 1)
     number, bus = np.divmod(rest, len(buses[0]) + 1)
     # Position 0 stands for none.
+    of_number, of_bus, of_uuid = (("", *names) for names, _ in (numbers, buses, uuids))
     gpus = tuple(
-        GPU(name=("", *numbers[0])[i], bus=("", *buses[0])[j], uuid=("", *uuids[0])[k])
+        GPU(name=of_number[i], bus=of_bus[j], uuid=of_uuid[k])
         for i, j, k in zip(number.tolist(), bus.tolist(), uuid.tolist(), strict=True)
     )
     return (gpus[1:], gpu - 1) if gpus[:1] == (GPU(),) else (gpus, gpu)
@@ -64,6 +65,14 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
         """The same rows of other GPUs; equal ones become one."""
         distinct, code = _merged([(tuple(gpus), gpu)])
         return replace(self, gpus=distinct, gpu=code)
+
+    def spans_us(self) -> tuple[IntArray, IntArray]:
+        """When each GPU was seen first and last."""
+        first_us = np.full(len(self.gpus), np.iinfo(np.int64).max)
+        last_us = np.full(len(self.gpus), np.iinfo(np.int64).min)
+        np.minimum.at(first_us, self.gpu, self.time_us)
+        np.maximum.at(last_us, self.gpu, self.time_us)
+        return first_us, last_us
 
     def where(self, rows: BoolArray | IntArray) -> Rows:
         """The rows of a mask, or at these places, with the GPUs in them."""
