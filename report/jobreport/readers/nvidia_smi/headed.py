@@ -155,6 +155,12 @@ def column_names(text: str) -> tuple[str, ...]:
     return header.names
 
 
+def header_names(beginning: str) -> tuple[str, ...]:
+    """The names in the first header of a text; none without one."""
+    header = _first_header(beginning.split("\n"))
+    return header.names if header else ()
+
+
 def is_log(beginning: str, names: Sequence[str]) -> bool:
     """Whether a line names the columns of such a log, or the first one with several cells is a row.
 
