@@ -311,13 +311,13 @@ class _Names:
         self._name_of = name_of
         #: Nothing is at -1.
         self._place = {"": -1}
-        self._code = array("q")
+        self._code = array("i")
 
     def add(self, texts: Texts, usable: BoolArray) -> None:
         """Add the cells of the usable rows."""
         names = ["" if is_no_value(one) else self._name_of(one.strip()) for one in texts.distinct]
         places = [self._place.setdefault(name, len(self._place) - 1) for name in names]
-        self._code.frombytes(np.array(places, np.int64)[texts.code[usable]].tobytes())
+        self._code.frombytes(np.array(places, np.int32)[texts.code[usable]].tobytes())
 
     def all(self) -> tuple[tuple[str, ...], IntArray]:
         """Each name once, and (n,) the place of that of each row among them, -1 for none."""
@@ -325,7 +325,7 @@ class _Names:
         sorted_place = np.array(
             [*map({name: i for i, name in enumerate(names)}.get, [*self._place][1:]), -1], np.int64
         )
-        return tuple(names), sorted_place[np.frombuffer(self._code, np.int64)]
+        return tuple(names), sorted_place[np.frombuffer(self._code, np.int32)]
 
 
 def _bus(text: str) -> str:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from jobrules.model import BoolArray, FloatArray, IntArray, Metric
 
 _T = TypeVar("_T")
+#: Rows at a time.
+_BLOCK = 1 << 18
 
 
 class GPU(Struct, frozen=True, kw_only=True):
@@ -33,8 +35,13 @@ def gpus_of(numbers: Names, buses: Names, uuids: Names) -> tuple[tuple[GPU, ...]
     """The GPUs by all that rows name, in the order of the numbers, and (n,) a position among them, -1 for none."""
     code = np.zeros(len(numbers[1]), np.int64)
     for names, position in (numbers, buses, uuids):
-        code = code * (len(names) + 1) + position + 1
-    distinct, gpu = np.unique(code, return_inverse=True)
+        code *= len(names) + 1
+        code += position
+        code += 1
+    # The distinct ones of some rows at a time: sorting all takes several times their memory.
+    some = [np.unique(code[start : start + _BLOCK]) for start in range(0, len(code), _BLOCK)]
+    distinct = np.unique(np.concatenate(some or [code]))
+    gpu = np.searchsorted(distinct, code)
     rest, uuid = np.divmod(distinct, len(uuids[0]) + 1)
     number, bus = np.divmod(rest, len(buses[0]) + 1)
     # Position 0 stands for none.
