@@ -63,10 +63,13 @@ class FileRows:
                 note("nvidia_smi.no_time")
                 continue
             kind = found[0].kind if found else None
-            part = self._parts.get((one.names, kind))
+            # Whatever the columns are called that are not read.
+            pairs = zip(one.names, columns(one.names), strict=True)
+            key = (*(name if meaning else "" for name, meaning in pairs), kind)
+            part = self._parts.get(key)
             if part is None:
                 part = _Part(one.names, kind, partial(self._note, line=table.line))
-                self._parts[one.names, kind] = part
+                self._parts[key] = part
             part.add(one, said, found)
 
     def finish(self) -> list[Rows]:
