@@ -44,6 +44,7 @@ samples: $(VENV)/installed-dev
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks --store
 	$(BIN)/python benchmarks/static_figures.py
+	$(BIN)/python benchmarks/recording.py
 
 # The short ones of these run in make test. FUZZ is how long each reader is fuzzed, in seconds; JOBS, KILLS how many.
 FUZZ ?= 900
@@ -64,9 +65,9 @@ audit: $(VENV)/audit/bin/pip-audit
 clean:
 	rm -rf $(VENV) reports dist
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/installed: pyproject.toml record/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . --editable record
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed

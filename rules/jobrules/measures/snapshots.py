@@ -17,12 +17,16 @@ from msgspec import Struct
 from jobrules.model import BoolArray, FloatArray, IntArray, Metric, Panel, natural_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
 
 #: Largest distance of the sensors of one moment in system samples.
 TOLERANCE_US = 20_000
 #: Cells of a panel for each sample in it, at most. So many devices may each have moments of their own.
 MOST_CELLS = 128
+#: Samples of a series of which snapshots are found at a time.
+_BLOCK = 1 << 16
 
 
 class Series(Struct, frozen=True, kw_only=True, eq=False):
@@ -74,31 +78,58 @@ def node_panels(node: str, series: Iterable[Series], tolerance_us: int = TOLERAN
         return NodePanels(panels=(), surplus=0, sparse=0)
     times = _shared(one.time_us for one in left)
     distinct = {id(t): t for t in times}
-    # A stable sort is quick with what is a few ascending runs.
-    starts = anchors(np.sort(np.concatenate(list(distinct.values())), kind="stable"), tolerance_us)
-    numbers = {key: np.searchsorted(starts, t, side="right") - 1 for key, t in distinct.items()}
+    starts = np.concatenate([*_anchors_of_all([*distinct.values()], tolerance_us)])
+    numbers = {
+        key: np.searchsorted(starts, t, side="right").astype(np.int32) - 1 for key, t in distinct.items()
+    }
     by_metric: defaultdict[Metric, list[_Column]] = defaultdict(list)
-    surplus = 0
+    surplus = sparse = 0
     for time_us in times:
         one = left.pop(0)
         column = _Column(one.device, time_us, numbers[id(time_us)], one.values)
         surplus += column.surplus
         by_metric[one.metric].append(column)
-    sparse = 0
-    panels = []
-    for metric in Metric:
-        # Series that nobody else has are gone with their panel.
-        if columns := by_metric.pop(metric, []):
-            kept = _fitting(columns)
-            sparse += _samples(columns) - _samples(kept)
-            panels.append(_panel(node, metric, kept))
+    rows_of: dict[tuple[int, ...], tuple[IntArray, IntArray]] = {}
+    for metric, columns in by_metric.items():
+        kept = sorted(_fitting(columns), key=lambda column: natural_key(column.device))
+        sparse += _samples(columns) - _samples(kept)
+        by_metric[metric] = kept
+        key = _rows_key(kept)
+        if key not in rows_of:
+            rows_of[key] = _rows(kept)
+    # What is large goes before the panels come: times of samples, and then series by series.
+    del times, distinct, numbers, time_us, one, column, columns, kept
+    for column in (column for columns in by_metric.values() for column in columns):
+        del column.time_us
+    panels = [
+        _panel(node, metric, by_metric[metric], *rows_of[_rows_key(by_metric[metric])])
+        for metric in Metric
+        if metric in by_metric
+    ]
     return NodePanels(panels=tuple(panels), surplus=surplus, sparse=sparse)
+
+
+def _anchors_of_all(times: list[IntArray], tolerance_us: int) -> Iterator[IntArray]:
+    """The first times of snapshots of all series, piece by piece: no copy of all their times is made."""
+    after_us = min(int(t[0]) for t in times) - 1
+    cuts = np.concatenate([[max(int(t[-1]) for t in times)], *(t[_BLOCK::_BLOCK] for t in times)])
+    for cut_us in np.sort(cuts).tolist():
+        spans = [np.searchsorted(t, (after_us, cut_us), side="right") for t in times]
+        piece = np.concatenate(
+            [t[begin : max(begin, end)] for t, (begin, end) in zip(times, spans, strict=True)]
+        )
+        if len(piece):
+            # A stable sort is quick with what is a few ascending runs.
+            yield (found := anchors(np.sort(piece, kind="stable"), tolerance_us))
+            after_us = int(found[-1]) + tolerance_us
 
 
 class _Column:
     """A device of a panel, with one sample for each snapshot."""
 
-    def __init__(self, device: str, time_us: IntArray, snapshot: IntArray, values: FloatArray) -> None:
+    def __init__(
+        self, device: str, time_us: IntArray, snapshot: NDArray[np.int32], values: FloatArray
+    ) -> None:
         first = np.diff(snapshot, prepend=-1) > 0
         self.device = device
         self.surplus = len(first) - int(np.count_nonzero(first))
@@ -106,6 +137,11 @@ class _Column:
         self.rows_key = id(time_us)
         keep = first if self.surplus else slice(None)
         self.time_us, self.snapshot, self.values = time_us[keep], snapshot[keep], values[keep]
+        self.last_us = int(self.time_us[-1])
+
+
+def _rows_key(columns: list[_Column]) -> tuple[int, ...]:
+    return tuple(column.rows_key for column in columns)
 
 
 def _samples(columns: list[_Column]) -> int:
@@ -133,29 +169,37 @@ def _taken(columns: list[_Column]) -> BoolArray:
     return taken
 
 
-def _panel(node: str, metric: Metric, columns: list[_Column]) -> Panel:
-    columns.sort(key=lambda column: natural_key(column.device))
-    first = columns[0]
-    if all(column.rows_key == first.rows_key for column in columns):
-        snapshot, time_us = first.snapshot, first.time_us
-        values = np.stack([column.values for column in columns]).T
-    else:
-        taken = _taken(columns)
-        snapshot, row_of = np.flatnonzero(taken), np.cumsum(taken) - 1
-        time_us = np.full(len(snapshot), np.iinfo(np.int64).max)
-        values = np.full((len(columns), len(snapshot)), np.nan).T
-        for i, column in enumerate(columns):
-            rows = row_of[column.snapshot]
-            time_us[rows] = np.minimum(time_us[rows], column.time_us)
-            values[rows, i] = column.values
+def _rows(columns: list[_Column]) -> tuple[IntArray, IntArray]:
+    """The snapshots in which any of the columns has a sample, and the first time in each."""
+    taken = _taken(columns)
+    time_us = np.full(len(taken), np.iinfo(np.int64).max)
+    for column in columns:
+        time_us[column.snapshot] = np.minimum(time_us[column.snapshot], column.time_us)
+    return np.flatnonzero(taken), time_us[taken]
+
+
+def _panel(node: str, metric: Metric, columns: list[_Column], snapshot: IntArray, time_us: IntArray) -> Panel:
+    """A panel with these rows of columns, which are used up."""
+    devices = tuple(column.device for column in columns)
+    last_us = max(column.last_us for column in columns)
+    row_of = np.zeros(int(snapshot[-1]) + 1, np.int32)
+    row_of[snapshot] = np.arange(len(snapshot))
+    values = np.empty((len(columns), len(snapshot))).T
+    for i in range(len(devices)):
+        column = columns.pop(0)
+        if len(column.snapshot) == len(snapshot):
+            values[:, i] = column.values
+        else:
+            values[:, i] = np.nan
+            values[row_of[column.snapshot], i] = column.values
     return Panel(
         node=node,
         metric=metric,
-        devices=tuple(column.device for column in columns),
+        devices=devices,
         time_us=time_us,
         snapshot=snapshot,
         values=values,
-        last_us=max(int(column.time_us[-1]) for column in columns),
+        last_us=last_us,
     )
 
 

@@ -38,6 +38,16 @@ def test_a_snapshot_begins_where_the_anchor_is_too_far_away(times: list[int], to
     assert anchors(np.array(times, np.int64), tolerance).tolist() == walked(times, tolerance)
 
 
+@given(st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=40, unique=True), min_size=1, max_size=4))
+def test_snapshots_are_those_of_all_series_together(times: list[list[int]]) -> None:
+    given_series = [series(sorted(ts), [1.0] * len(ts), device=f"gpu{i}") for i, ts in enumerate(times)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobrules.measures.snapshots._BLOCK", 5)
+        (panel,) = node_panels("n", given_series, 20).panels
+
+    assert panel.time_us.tolist() == walked(sorted(t for ts in times for t in ts), 20)
+
+
 def test_other_sources_have_other_tolerances() -> None:
     times = [0, 400_000, 1_000_000]
 

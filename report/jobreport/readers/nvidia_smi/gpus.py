@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobreport.readers.bounds import MAX_GPUS
-from jobreport.readers.nvidia_smi.rows import Rows
+from jobreport.readers.nvidia_smi.rows import Rows, nowhere
 from jobrules.measures.snapshots import Series
 from jobrules.model import natural_sorted
 
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobreport.readers.nvidia_smi.identity import Machine
-    from jobreport.readers.nvidia_smi.logs import Log
-    from jobreport.readers.nvidia_smi.rows import GPU
+    from jobreport.readers.nvidia_smi.rows import GPU, Places
     from jobreport.readers.tally import Tally
     from jobrules.model import FloatArray, Metric
 
+#: Rows of a log that are divided at a time.
+_BLOCK = 1 << 16
 
-def rows_by_gpu(machine: Machine, logs: list[Log], tally: Tally) -> dict[str, Rows]:
+
+def rows_by_gpu(machine: Machine, logs: dict[int, Rows], tally: Tally) -> dict[str, Rows]:
     """The rows of each GPU of one machine, in the order of time, each time once; those of its logs are used up."""
     parts: defaultdict[str, list[Rows]] = defaultdict(list)
     for entry in machine.logs:
-        for gpu, rows in _split(logs[entry.number].rows).items():
+        for gpu, rows in _split(logs.pop(entry.number)).items():
             if name := machine.gpus.get(gpu):
                 parts[name].append(rows)
             else:
@@ -40,16 +42,36 @@ def rows_by_gpu(machine: Machine, logs: list[Log], tally: Tally) -> dict[str, Ro
 
 
 def _split(rows: Rows) -> dict[GPU, Rows]:
-    """The rows of each GPU. The values of all are given up measure by measure, for they take most of the memory."""
-    order = np.argsort(rows.gpu, kind="stable")
-    numbers, starts = np.unique(rows.gpu[order], return_index=True)
-    bare = replace(rows, values={})
-    places = dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
-    found = {rows.gpus[number]: bare.where(own) for number, own in places.items()}
-    for metric in list(rows.values):
-        values = rows.values.pop(metric)
-        for number, own in places.items():
-            found[rows.gpus[number]].values[metric] = values[own]
+    """The rows of each GPU. Those of all are given up array by array, for they take most of the memory."""
+    pieces: defaultdict[int, list[Places]] = defaultdict(list)
+    for start in range(0, len(rows.gpu), _BLOCK):
+        numbers_of = rows.gpu[start : start + _BLOCK]
+        order = np.argsort(numbers_of, kind="stable")
+        numbers, starts = np.unique(numbers_of[order], return_index=True)
+        split = np.split(start + order.astype(np.int32), starts[1:])
+        for number, own in zip(numbers.tolist(), split, strict=True):
+            pieces[number].append(own)
+    places = {rows.gpus[number]: np.concatenate(pieces.pop(number)) for number in [*pieces]}
+    del numbers_of
+    rows = replace(rows, gpu=nowhere(len(rows.gpu)))
+    found = {
+        gpu: replace(
+            rows,
+            time_us=rows.time_us[own],
+            gpus=(gpu,),
+            gpu=np.broadcast_to(np.int32(0), len(own)),
+            hosts=(),
+            host=nowhere(len(own)),
+            values={},
+        )
+        for gpu, own in places.items()
+    }
+    measured = rows.values
+    del rows
+    for metric in [*measured]:
+        values = measured.pop(metric)
+        for one, own in places.items():
+            found[one].values[metric] = values[own]
     return found
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import csv
 import re
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
+from operator import contains, itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,11 +85,12 @@ class _Header(Struct, frozen=True, kw_only=True):
         separator, count = self.separator, len(self.names) - 1
         if not isinstance(separator, str) or not self.names:
             return range(begin, end)
-        return [
-            place
-            for place, line in enumerate(lines[begin:end], begin)
-            if line.count(separator) != count or '"' in line or (self.marked and line.startswith(_MARK))
-        ]
+        mine = lines[begin:end]
+        others = np.fromiter(map(str.count, mine, repeat(separator)), np.int64, len(mine)) != count
+        for character in ('"', _MARK * self.marked):
+            if character and character in "".join(mine):
+                others |= np.fromiter(map(contains, mine, repeat(character)), np.bool_, len(mine))
+        return (begin + np.flatnonzero(others)).tolist()
 
     def row_at(self, lines: Sequence[str], place: int) -> tuple[str, int]:
         """The row that begins with a line, and of how many lines it is; empty if there is none.
@@ -352,6 +354,8 @@ def _first_header(lines: Sequence[str]) -> _Header | None:
 
 def _candidates(lines: Sequence[str]) -> list[int]:
     """Places of lines that may name columns: rows begin with a time, a number or the name of a GPU."""
+    if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
+        return []
     others = [place for place, line in enumerate(lines) if line[:1] not in _DIGITS]
     return [place for place in others if lines[place].lstrip()[:1] not in _DIGITS]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Bytes of a file that show whether it is a copy.
 _BEGINNING = 1 << 12
 #: Rows at a time.
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 
 
 class Seen(Struct, frozen=True, kw_only=True):

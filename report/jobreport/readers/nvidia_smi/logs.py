@@ -45,9 +45,12 @@ class Log(Struct, frozen=True, kw_only=True, eq=False):
     rows: Rows
 
 
-def logs_of(file: SourceFile, parts: Sequence[Rows], zone: tzinfo, note: _Note) -> list[Log]:
-    """The rows of a file as a log for each machine that wrote it."""
+def logs_of(file: SourceFile, parts: list[Rows], zone: tzinfo, note: _Note) -> list[Log]:
+    """The rows of a file, which are used up, as a log for each machine that wrote it."""
+    if not parts:
+        return []
     rows = _of_one_kind(parts, note)
+    parts.clear()
     rows = replace(rows, time_us=_dated(rows, zone, note))
     found = []
     are_in_turn = bool((rows.gpu < 0).any())
@@ -74,7 +77,7 @@ def _of_one_kind(parts: Sequence[Rows], note: _Note) -> Rows:
 
 def _dated(rows: Rows, zone: tzinfo, note: _Note) -> IntArray:
     """When the rows of a file were written, by their times and their order."""
-    series = rows.host * (len(rows.gpus) + 1) + rows.gpu
+    series = rows.host.astype(np.int64) * (len(rows.gpus) + 1) + rows.gpu if rows.hosts else rows.gpu
     if rows.kind == LOCAL:
         note("nvidia_smi.zone", zone=str(zone))
         return in_zone(rows.time_us, series, zone)

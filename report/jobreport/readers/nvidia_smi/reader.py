@@ -74,7 +74,7 @@ class NvidiaSmi:
 
     source = "nvidia-smi logs"
     looks_for = "nvidia-smi logs (--query-gpu as CSV with a header line, dmon, pmon, -l, -q; also gpustat)"
-    memory = 6.0
+    memory = 4.0
     rows = "rows"
     names_machines = False
 
@@ -121,8 +121,8 @@ class NvidiaSmi:
         headerless: list[tuple[SourceFile, Skipped]] = []
         for file in sorted(files):
             try:
-                if parts := self._parts(file, headerless, tally):
-                    logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
+                parts = self._parts(file, headerless, tally)
+                logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
             except Exception as error:
                 raise FileFailedError(file) from error
             progress.advance(file.size)
@@ -134,10 +134,11 @@ class NvidiaSmi:
                 note("nvidia_smi.column_count", columns=len(self._columns))
             else:
                 note(NO_HEADER)
+        used = len({log.file.name for log in logs})
         panels, rows, known = _panels(logs, tally)
         quality = SourceQuality(
             source=self.source,
-            files=len({log.file.name for log in logs}),
+            files=used,
             rows=rows,
             remarks=tally.remarks(),
             logs=known,
@@ -218,15 +219,19 @@ def _chunks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
 
 
 def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tuple[LogFile, ...]]:
-    """The panels of all machines, how many rows are in them, and which log is of which machine."""
+    """The panels of all machines, how many rows are in them, and which log is of which machine.
+
+    The logs are used up, for they take most of the memory.
+    """
     panels: list[Panel] = []
     files: list[LogFile] = []
     rows = 0
     machines = machines_of(table_of(logs), tally)
+    rows_of = {number: logs.pop(0).rows for number in range(len(logs))}
     for machine in sorted(machines, key=lambda one: natural_key(one.name)):
-        gpus = rows_by_gpu(machine, logs, tally)
+        gpus = rows_by_gpu(machine, rows_of, tally)
         rows += sum(len(gpu.time_us) for gpu in gpus.values())
-        series = [one for name, gpu in gpus.items() for one in series_of(name, gpu)]
+        series = [one for name in [*gpus] for one in series_of(name, gpus.pop(name))]
         tolerance_us = _tolerance_us(series)
         # Each panel takes the place of the series that it is made of.
         made = node_panels(as_name(machine.name), (series.pop(0) for _ in range(len(series))), tolerance_us)
@@ -250,6 +255,8 @@ def _tolerance_us(series: Sequence[Series]) -> int:
     """Width of a snapshot."""
     # Measures of a GPU without a missing value share their times.
     times = {id(one.time_us): one.time_us for one in series}
-    intervals = np.concatenate([np.diff(some) for some in times.values()] or [np.empty(0, np.int64)])
-    short_us = float(np.quantile(intervals, _SHORT_INTERVALS)) if len(intervals) else 0.0
-    return int(min(max(short_us / 2, TOLERANCE_US), SECOND_US))
+    widest_us = 2 * SECOND_US
+    intervals = [np.minimum(np.diff(some), widest_us).astype(np.int32) for some in times.values()]
+    joined = np.concatenate([np.empty(0, np.int32), *intervals])
+    short_us = np.quantile(joined, _SHORT_INTERVALS, overwrite_input=True) if len(joined) else 0.0
+    return int(max(short_us / 2, TOLERANCE_US))

@@ -16,13 +16,13 @@ from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.cells import is_no_value
 from jobreport.readers.nvidia_smi.columns import Column, columns, query_of, without_gpu
 from jobreport.readers.nvidia_smi.measured import Measured
-from jobreport.readers.nvidia_smi.rows import GPU, Rows, gpus_of
-from jobreport.readers.nvidia_smi.table import Texts
+from jobreport.readers.nvidia_smi.rows import GPU, Names, Places, Rows, gpus_of, nowhere
+from jobreport.readers.nvidia_smi.table import Texts, numbered
 from jobreport.readers.nvidia_smi.times import RELATIVE, ZONED, Times, times_of
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from jobreport.readers.nvidia_smi.table import Table
 
@@ -122,9 +122,7 @@ class _Part:
         self._rows = 0
         self._time_us = array("q")
         #: By the word for what they name.
-        self._named = {
-            one.says: _Names(_NAME_OF[one.says]) for one in meanings if one and one.says in _NAME_OF
-        }
+        self._named = _Names(dict.fromkeys(one.says for one in meanings if one and one.says in _NAME_OF))
         #: Each column of a metric: its place, and what it may measure. A mask is one for each of its reasons.
         self._measured: list[tuple[int, list[Measured]]] = []
         for place, (name, one) in enumerate(zip(names, meanings, strict=True)):
@@ -167,8 +165,7 @@ class _Part:
             self._time_us.frombytes(times.time_us[usable].tobytes())
         for one, numbers in read:
             one.keep(numbers, usable, self._rows)
-        for word, names in self._named.items():
-            names.add(said[word][1], usable)
+        self._named.add({word: texts for word, (_, texts) in said.items()}, usable)
         self._rows += int(np.count_nonzero(usable))
 
     def _with_idle(self, table: Table) -> list[Texts]:
@@ -184,11 +181,11 @@ class _Part:
         """The rows that have a value; ``None`` without any."""
         if not self._rows:
             return None
-        hosts, host = self._names(says.HOST)
+        hosts, host = self._named.of_rows(says.HOST)
         time_us = np.frombuffer(self._time_us, np.int64)
         measured = self._finished(time_us, host)
         gpus, gpu = self._gpus()
-        _, process = self._names(says.PROCESS)
+        _, process = self._named.of_rows(says.PROCESS)
         if self._kind is None:
             self._note("nvidia_smi.assumed_second")
             time_us = _a_second_apart(gpu, process if self._is_of_processes else None)
@@ -212,7 +209,7 @@ class _Part:
         found = found if usable.all() else found.where(usable)
         return _summed(found, self._note) if self._is_of_processes else found
 
-    def _finished(self, time_us: IntArray, host: IntArray) -> list[Measured]:
+    def _finished(self, time_us: IntArray, host: Places) -> list[Measured]:
         """What each column of a metric measures."""
         found = []
         for place, either in self._measured:
@@ -221,30 +218,25 @@ class _Part:
             fitting = next((one for one in either if one.values is not None), either[0])
             if place == self._index_or_use:
                 has_numbers = fitting.values is not None or fitting.unit.factor is None
-                if not has_numbers or _are_in_turn(*self._names(says.INDEX), time_us, host):
+                if not has_numbers or _are_in_turn(*self._named.of_rows(says.INDEX), time_us, host):
                     continue
-                del self._named[says.INDEX]
+                self._named.words.discard(says.INDEX)
                 self._note("nvidia_smi.use_in_gpu", count=fitting.values is not None, name=fitting.name)
             found.append(fitting)
         self._measured.clear()
         return found
 
-    def _names(self, word: str) -> tuple[tuple[str, ...], IntArray]:
-        """The names in a column, and (n,) the place of that of each row among them; -1 for none."""
-        if word in self._named:
-            return self._named[word].all()
-        return (), np.full(self._rows, -1)
-
-    def _gpus(self) -> tuple[tuple[GPU, ...], IntArray]:
+    def _gpus(self) -> tuple[tuple[GPU, ...], Places]:
         """The GPUs as the rows name them, and (n,) a position among them, -1 for none."""
-        names, _ = self._names(says.INDEX)
+        names, _ = self._named.of(says.INDEX)
         if len(names) > _GPUS and all(map(_NUMBERED.fullmatch, names)):
-            del self._named[says.INDEX]
+            self._named.words.discard(says.INDEX)
             self._note("nvidia_smi.row_numbers")
-        return gpus_of(self._names(says.INDEX), self._names(says.BUS), self._names(says.UUID))
+        gpus, gpu = gpus_of(*map(self._named.of, (says.INDEX, says.BUS, says.UUID)))
+        return gpus, gpu[self._named.code]
 
     def _usable(
-        self, measured: Sequence[Measured], values: Mapping[Metric, FloatArray], gpu: IntArray, host: IntArray
+        self, measured: Sequence[Measured], values: Mapping[Metric, FloatArray], gpu: Places, host: Places
     ) -> BoolArray:
         """(n,) whether a row has all that it needs; each other row is counted under what it lacks first."""
         usable = np.ones(self._rows, np.bool_)
@@ -255,8 +247,10 @@ class _Part:
 
         impossible = [one.first_impossible for one in measured if one.first_impossible[0]]
         first = dict(zip(("line", "text"), min(impossible), strict=True)) if impossible else {}
-        nothing = [np.isnan(one) for one in values.values()]
-        count("nvidia_smi.no_value", np.all(nothing or [usable], axis=0), **first)
+        nothing = np.ones(self._rows, np.bool_)
+        for one in values.values():
+            nothing &= np.isnan(one)
+        count("nvidia_smi.no_value", nothing, **first)
         # In a log that names GPUs or machines, a row that does not is damaged.
         for what, number in (("GPU", gpu), ("machine", host)):
             count("nvidia_smi.no_name", (number < 0) & (number >= 0).any(), what=what)
@@ -308,27 +302,47 @@ class _Part:
 
 
 class _Names:
-    """A column that names something: each name once, and of each row the place of its name among them."""
+    """What the rows of a file name, in one column or several: each combination once, and which one each row has."""
 
-    def __init__(self, name_of: Callable[[str], str]) -> None:
-        self._name_of = name_of
-        #: Nothing is at -1.
-        self._place = {"": -1}
+    def __init__(self, words: Iterable[str]) -> None:
+        """``words``: what the columns name. One that is taken out names nothing."""
+        self.words = {*words}
+        self._columns = sorted(self.words)
+        self._place: dict[tuple[str, ...], int] = {}
         self._code = array("i")
 
-    def add(self, texts: Texts, usable: BoolArray) -> None:
+    def add(self, said: Mapping[str, Texts], usable: BoolArray) -> None:
         """Add the cells of the usable rows."""
-        names = ["" if is_no_value(one) else self._name_of(one.strip()) for one in texts.distinct]
-        places = [self._place.setdefault(name, len(self._place) - 1) for name in names]
-        self._code.frombytes(np.array(places, np.int32)[texts.code[usable]].tobytes())
+        codes = [said[word].code[usable] for word in self._columns] or [np.zeros(int(usable.sum()), np.int64)]
+        if not len(codes[0]):
+            return
+        first, code = numbered([one.view(np.uint64) for one in codes])
+        names = []
+        for word, one in zip(self._columns, codes, strict=False):
+            texts = [said[word].distinct[place] for place in one[first].tolist()]
+            names.append(["" if is_no_value(text) else _NAME_OF[word](text.strip()) for text in texts])
+        combinations = zip(*names, strict=True) if names else [()]
+        places = [self._place.setdefault(one, len(self._place)) for one in combinations]
+        self._code.frombytes(np.array(places, np.int32)[code].tobytes())
 
-    def all(self) -> tuple[tuple[str, ...], IntArray]:
-        """Each name once, and (n,) the place of that of each row among them, -1 for none."""
-        names = natural_sorted(set(self._place) - {""})
-        sorted_place = np.array(
-            [*map({name: i for i, name in enumerate(names)}.get, [*self._place][1:]), -1], np.int64
-        )
-        return tuple(names), sorted_place[np.frombuffer(self._code, np.int32)]
+    @property
+    def code(self) -> Places:
+        """(n,) the combination of each row."""
+        return np.frombuffer(self._code, np.int32)
+
+    def of(self, word: str) -> Names:
+        """The names in a column, and the place of that of each combination among them."""
+        if word not in self.words:
+            return (), nowhere(len(self._place))
+        mine = [names[self._columns.index(word)] for names in self._place]
+        names = natural_sorted({*mine} - {""})
+        place = {name: i for i, name in enumerate(names)}
+        return names, np.array([place.get(name, -1) for name in mine], np.int32)
+
+    def of_rows(self, word: str) -> Names:
+        """The names in a column, and (n,) the place of that of each row among them."""
+        names, place = self.of(word)
+        return names, place[self.code] if names else nowhere(len(self._code))
 
 
 def _bus(text: str) -> str:
@@ -351,7 +365,7 @@ _NAME_OF: dict[str, Callable[[str], str]] = {
 }
 
 
-def _are_in_turn(names: Sequence[str], code: IntArray, time_us: IntArray, host: IntArray) -> bool:
+def _are_in_turn(names: Sequence[str], code: Places, time_us: IntArray, host: Places) -> bool:
     """Whether names are numbers of GPUs, the next one in the next row, and the first one again after the last."""
     numbers = [int(name[3:]) if _NUMBERED.fullmatch(name) else _GPUS for name in names]
     if not numbers or max(numbers) >= _GPUS:
@@ -395,7 +409,7 @@ def _side_by_side(dates: Texts, clocks: Texts) -> Texts:
     )
 
 
-def _a_second_apart(gpu: IntArray, process: IntArray | None) -> IntArray:
+def _a_second_apart(gpu: Places, process: Places | None) -> IntArray:
     """Times of rows without any, a second from one moment to the next.
 
     A moment begins where the number of the GPU falls: GPUs 0, 1, 0, 1 are two moments. Among rows of one GPU it begins

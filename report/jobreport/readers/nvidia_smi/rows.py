@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
@@ -10,6 +11,8 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from jobrules.model import BoolArray, FloatArray, IntArray, Metric
 
@@ -27,21 +30,18 @@ class GPU(Struct, frozen=True, kw_only=True):
     uuid: str = ""
 
 
-#: Names, and (n,) the position of each row's among them; -1 for none.
-Names: TypeAlias = "tuple[tuple[str, ...], IntArray]"
+#: (n,) positions among names; -1 for none. There is one for each row of a log.
+Places: TypeAlias = "NDArray[np.int32]"
+#: Names, and (n,) positions among them.
+Names: TypeAlias = "tuple[tuple[str, ...], Places]"
 
 
-def gpus_of(numbers: Names, buses: Names, uuids: Names) -> tuple[tuple[GPU, ...], IntArray]:
+def gpus_of(numbers: Names, buses: Names, uuids: Names) -> tuple[tuple[GPU, ...], Places]:
     """The GPUs by all that rows name, in the order of the numbers, and (n,) a position among them, -1 for none."""
     code = np.zeros(len(numbers[1]), np.int64)
     for names, position in (numbers, buses, uuids):
-        code *= len(names) + 1
-        code += position
-        code += 1
-    # The distinct ones of some rows at a time: sorting all takes several times their memory.
-    some = [np.unique(code[start : start + _BLOCK]) for start in range(0, len(code), _BLOCK)]
-    distinct = np.unique(np.concatenate(some or [code]))
-    gpu = np.searchsorted(distinct, code)
+        code = code * (len(names) + 1) + position + 1
+    distinct, gpu = np.unique(code, return_inverse=True)
     rest, uuid = np.divmod(distinct, len(uuids[0]) + 1)
     number, bus = np.divmod(rest, len(buses[0]) + 1)
     # Position 0 stands for none.
@@ -50,7 +50,13 @@ def gpus_of(numbers: Names, buses: Names, uuids: Names) -> tuple[tuple[GPU, ...]
         GPU(name=of_number[i], bus=of_bus[j], uuid=of_uuid[k])
         for i, j, k in zip(number.tolist(), bus.tolist(), uuid.tolist(), strict=True)
     )
-    return (gpus[1:], gpu - 1) if gpus[:1] == (GPU(),) else (gpus, gpu)
+    has_nameless = gpus[:1] == (GPU(),)
+    return gpus[has_nameless:], gpu.astype(np.int32) - has_nameless
+
+
+def nowhere(rows: int) -> Places:
+    """(rows,) -1, which takes no memory."""
+    return np.broadcast_to(np.int32(-1), rows)
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False):
@@ -61,15 +67,17 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
     kind: str
     #: All GPUs, and (n,) a position among them; -1 where the row names none.
     gpus: tuple[GPU, ...]
-    gpu: IntArray
+    gpu: Places
     #: Names of machines, and (n,) a position among them; empty where the log names none.
     hosts: tuple[str, ...]
-    host: IntArray
+    host: Places
     #: (n,) each, NaN where there is no value.
     values: dict[Metric, FloatArray]
 
-    def of_gpus(self, gpus: Sequence[GPU], gpu: IntArray) -> Rows:
+    def of_gpus(self, gpus: Sequence[GPU], gpu: Places) -> Rows:
         """The same rows of other GPUs; equal ones become one."""
+        if self.gpus == gpus and gpu is self.gpu:
+            return self
         distinct, code = _merged([(tuple(gpus), gpu)])
         return replace(self, gpus=distinct, gpu=code)
 
@@ -77,20 +85,24 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
         """When each GPU was seen first and last."""
         first_us = np.full(len(self.gpus), np.iinfo(np.int64).max)
         last_us = np.full(len(self.gpus), np.iinfo(np.int64).min)
-        np.minimum.at(first_us, self.gpu, self.time_us)
-        np.maximum.at(last_us, self.gpu, self.time_us)
+        for start in range(0, len(self.gpu), _BLOCK):
+            gpu, time_us = (some[start : start + _BLOCK] for some in (self.gpu, self.time_us))
+            np.minimum.at(first_us, gpu, time_us)
+            np.maximum.at(last_us, gpu, time_us)
         return first_us, last_us
 
-    def where(self, rows: BoolArray | IntArray) -> Rows:
+    def where(self, rows: BoolArray | IntArray | Places) -> Rows:
         """The rows of a mask, or at these places, with the GPUs in them."""
-        gpus, gpu = np.unique(self.gpu[rows], return_inverse=True)
-        nameless = int(np.count_nonzero(gpus < 0))
+        time_us, gpu = self.time_us[rows], self.gpu[rows]
+        used = np.zeros(len(self.gpus) + 1, np.bool_)
+        used[gpu] = True
+        used[-1] = False
         return replace(
             self,
-            time_us=self.time_us[rows],
-            gpus=tuple(self.gpus[i] for i in gpus[nameless:].tolist()),
-            gpu=gpu - nameless,
-            host=self.host[rows],
+            time_us=time_us,
+            gpus=tuple(compress(self.gpus, used)),
+            gpu=np.where(used, np.cumsum(used) - 1, -1).astype(np.int32)[gpu],
+            host=self.host[rows] if self.hosts else nowhere(len(gpu)),
             values={metric: values[rows] for metric, values in self.values.items()},
         )
 
@@ -121,9 +133,11 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
-def _merged(parts: Sequence[tuple[tuple[_T, ...], IntArray]]) -> tuple[tuple[_T, ...], IntArray]:
+def _merged(parts: Sequence[tuple[tuple[_T, ...], Places]]) -> tuple[tuple[_T, ...], Places]:
     """Names of all parts, and the positions among them."""
     place = {name: i for i, name in enumerate(dict.fromkeys(name for names, _ in parts for name in names))}
+    if not place:
+        return (), nowhere(sum(len(code) for _, code in parts))
     # The last position is -1, which stands for none.
-    moved = [np.array([*(place[name] for name in names), -1], np.int64)[code] for names, code in parts]
-    return tuple(place), np.concatenate(moved)
+    moved = [np.array([*(place[name] for name in names), -1], np.int32)[code] for names, code in parts]
+    return tuple(place), np.concatenate(moved) if len(moved) > 1 else moved[0]

@@ -28,8 +28,9 @@ _FIRST = np.array([(1 << 8 * characters) - 1 for characters in range(_WORD + 1)]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 #: Of cells with places of their own in a table of twice as many, each try settles most.
 _TRIES = 32
-#: Rows that are worth arrays.
-_MANY_ROWS = 64
+#: Rows that are worth arrays, unless the longest is so many times the usual one: the words of all cells of a column are
+#: as many as those of the longest.
+_MANY_ROWS, _MAX_UNEVEN = 64, 16
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -66,10 +67,12 @@ class Texts(Struct, frozen=True, kw_only=True, eq=False):
 def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
     """The cells of rows by column; ``cell_end`` stands between the cells of a row, of which there are ``count``."""
     text = cell_end.join([*rows, ""])
-    if len(rows) < _MANY_ROWS or not text.isascii():
+    longest = max(map(len, rows))
+    is_even = len(rows) * longest <= _MAX_UNEVEN * len(text)
+    if len(rows) < _MANY_ROWS or not is_even or not text.isascii():
         cells = text.split(cell_end)
         return [Texts.of(cells[place:-1:count]) for place in range(count)]
-    data = np.frombuffer(text.encode() + bytes(_WORD), np.uint8)
+    data = np.frombuffer(text.encode() + bytes(longest + _WORD), np.uint8)
     ends = np.flatnonzero(data == ord(cell_end))
     starts = np.append(0, ends[:-1] + 1)
     return [_texts(text, data, starts[place::count], ends[place::count]) for place in range(count)]
@@ -77,18 +80,19 @@ def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
 
 def _texts(text: str, data: NDArray[np.uint8], starts: IntArray, ends: IntArray) -> Texts:
     """The cells of a column between these places of a text, told apart eight characters at a time."""
-    at_each = np.ndarray((len(data) - _WORD + 1,), "<u8", buffer=data, strides=(1,))
     lengths = ends - starts
-    words = [
-        at_each[np.minimum(starts + place, len(at_each) - 1)] & _FIRST[np.clip(lengths - place, 0, _WORD)]
-        for place in range(0, max(int(lengths.max()), 1), _WORD)
-    ]
-    first, code = _numbered(words)
+    count = -(-max(int(lengths.max()), 1) // _WORD)
+    width = count * _WORD
+    at_each = np.ndarray((len(data) - width + 1,), f"V{width}", buffer=data, strides=(1,))
+    words = np.ascontiguousarray(at_each[starts].view("<u8").reshape(-1, count).T)
+    for place in range(int(lengths.min()) // _WORD, count):
+        words[place] &= _FIRST[np.clip(lengths - place * _WORD, 0, _WORD)]
+    first, code = numbered(words)
     spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
     return Texts(distinct=[text[start:end] for start, end in spans], code=code)
 
 
-def _numbered(words: Sequence[NDArray[np.uint64]]) -> tuple[IntArray, IntArray]:
+def numbered(words: Sequence[NDArray[np.uint64]] | NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
     """A row of each kind of cells, whose words are (n,) each, and (n,) the kind of each cell.
 
     Each cell goes to a place that a hash of its words gives; those that find another kind there try again.

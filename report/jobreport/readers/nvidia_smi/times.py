@@ -21,6 +21,7 @@ from jobrules.text import escape_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobreport.readers.nvidia_smi.rows import Places
     from jobreport.readers.nvidia_smi.table import Texts
     from jobrules.model import BoolArray
 
@@ -50,6 +51,8 @@ _NUMBERED_DATE = re.compile(
 _OFFSET = re.compile(r"([-+])(\d{2}):?(\d{2})")
 #: Where a clock was put back, times go back by an hour or half of one, and a zone's changes are at full quarters.
 _BACK_US, _QUARTER_S = 10 * 60 * SECOND_US, 900
+#: Times of which the zone is looked up at a time.
+_BLOCK = 1 << 16
 
 #: A usual date has digits at these places, one of these characters between, and digits of a fraction behind.
 _DIGITS = (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18)
@@ -88,7 +91,7 @@ def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
 
     ``elapsed``: its name says that they count from a start. ``factor``: seconds in one of a bare number.
     """
-    plain = [text.strip() for text in texts.distinct]
+    plain = [*map(str.strip, texts.distinct)]
     us = _usual_dates(plain)
     kinds = np.where(us < 0, len(_KINDS), _KINDS.index(LOCAL))
     for place in np.flatnonzero(us < 0).tolist():
@@ -157,24 +160,31 @@ def is_date(text: str) -> bool:
     return time is not None and time.kind not in (CLOCK, RELATIVE)
 
 
-def in_zone(local_us: IntArray, series: IntArray, zone: tzinfo) -> IntArray:
+def in_zone(local_us: IntArray, series: Places | IntArray, zone: tzinfo) -> IntArray:
     """Local times of a zone in the order of their rows, as UTC.
 
     An hour that the clock shows twice is the later one where times of the same of ``series`` (n,) went back within it.
     """
-    quarters, of_quarter = np.unique(local_us // (_QUARTER_S * SECOND_US), return_inverse=True)
-    first, second = (
-        np.array([_offset_us(one, zone, fold) for one in quarters.tolist()], np.int64)[of_quarter]
-        for fold in (0, 1)
-    )
-    twice = np.flatnonzero(first > second)
-    if len(twice):
-        # Each such hour by itself: a clock that was set at another time, or a year before, does not matter.
-        order, begin = _together(series[twice] * (_LATEST_S // 86400) + local_us[twice] // _DAY_US)
-        rows = twice[order]
-        again = _count(np.diff(local_us[rows], prepend=local_us[rows[0]]) < -_BACK_US, begin) > 0
-        first[rows[again]] = second[rows[again]]
-    return np.asarray(local_us - first)
+    found = np.empty_like(local_us)
+    twice, later_us = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for start in range(0, len(local_us), _BLOCK):
+        piece = local_us[start : start + _BLOCK]
+        quarters, of_quarter = np.unique(piece // (_QUARTER_S * SECOND_US), return_inverse=True)
+        first, second = (
+            np.array([_offset_us(one, zone, fold) for one in quarters.tolist()], np.int64)[of_quarter]
+            for fold in (0, 1)
+        )
+        found[start : start + _BLOCK] = piece - first
+        twice.append(start + np.flatnonzero(first > second))
+        later_us.append((piece - second)[first > second])
+    # Each such hour by itself: a clock that was set at another time, or a year before, does not matter.
+    all_twice = np.concatenate(twice)
+    days = local_us[all_twice] // _DAY_US
+    order, begin = _together(series[all_twice].astype(np.int64) * (_LATEST_S // 86400) + days)
+    rows = all_twice[order]
+    again = _count(np.diff(local_us[rows], prepend=local_us[rows[:1]]) < -_BACK_US, begin) > 0
+    found[rows[again]] = np.concatenate(later_us)[order][again]
+    return found
 
 
 def zone_of(name: str) -> tzinfo:
@@ -290,7 +300,7 @@ def _fraction(digits: str | None) -> int:
     return int(f"{digits or '':0<6}"[:6])
 
 
-def unwrapped(time_us: IntArray, series: IntArray) -> IntArray:
+def unwrapped(time_us: IntArray, series: Places | IntArray) -> IntArray:
     """Times of a day in the order of their rows, a day later wherever those of a series go back: midnight has passed.
 
     A series that begins earlier in the day than the log does begins after midnight.
@@ -304,7 +314,7 @@ def unwrapped(time_us: IntArray, series: IntArray) -> IntArray:
     return found
 
 
-def _together(series: IntArray) -> tuple[IntArray, IntArray]:
+def _together(series: Places | IntArray) -> tuple[IntArray, IntArray]:
     """(n,) an order that brings the rows of each series together, and the place in it where each one's series begins."""
     order = np.argsort(series, kind="stable")
     sorted_ = series[order]

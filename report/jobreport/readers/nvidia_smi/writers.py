@@ -20,7 +20,7 @@ from jobrules.model import SECOND_US
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from jobreport.readers.nvidia_smi.rows import GPU, Rows
+    from jobreport.readers.nvidia_smi.rows import GPU, Places, Rows
     from jobrules.model import BoolArray, IntArray
 
 #: More UUIDs of GPUs of one number are damage or malice.
@@ -155,7 +155,7 @@ def _nearest(base_us: IntArray, time_us: IntArray, after: IntArray) -> IntArray:
     return np.where(np.abs(time_us - base_us[left]) <= np.abs(base_us[right] - time_us), left, right)
 
 
-def by_phase(time_us: IntArray, gpu: IntArray, measured: BoolArray) -> IntArray:
+def by_phase(time_us: IntArray, gpu: Places, measured: BoolArray) -> IntArray:
     """(n,) the loop of each row, 0 for a single one; -1 where it fits none.
 
     ``measured`` are the rows with the same measure: those of another one are of another loop on the same machine.

@@ -246,7 +246,7 @@ def test_what_make_report_wrote_is_no_result_of_sagemaker_debugger(tmp_path: Pat
     assert list(remarks_of(results)) == ["debugger.own"]
 
 
-def test_results_next_to_samples_are_counted_and_not_used(tmp_path: Path) -> None:
+def test_results_next_to_samples_are_used_in_addition(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -258,13 +258,14 @@ def test_results_next_to_samples_are_counted_and_not_used(tmp_path: Path) -> Non
 
     reading = read_directory(tmp_path)
 
-    assert reading.debugger_results is None
+    assert reading.debugger_results is not None
+    assert not reading.has_results_alone
     assert reading.job.panels
     (source,) = (one for one in reading.quality.sources if one.source == rule_results.SOURCE)
-    assert {(one.unit, one.count, one.place) for one in source.remarks} == {
-        ("files", 1, "profiler-reports/BatchSize.json"),
-        ("files", 1, "rules/Dataloader.json"),
-    }
+    assert [(one.code, one.count, one.place) for one in source.remarks] == [
+        ("debugger.in_addition", 1, "profiler-reports/BatchSize.json"),
+        ("debugger.own", 1, "rules/Dataloader.json"),
+    ]
 
 
 def test_results_next_to_samples_give_steps_and_fetches(tmp_path: Path) -> None:
@@ -290,8 +291,8 @@ def test_results_next_to_samples_give_steps_and_fetches(tmp_path: Path) -> None:
     assert facts.outside == pytest.approx(160 / 180)
     assert facts.waited == facts.outside
     (source,) = (one for one in reading.quality.sources if one.source == rule_results.SOURCE)
-    assert source.files == 3
-    assert [(one.action, one.count) for one in source.remarks] == [("used", 3), ("skipped", 1)]
+    assert source.files == 4
+    assert [(one.action, one.count) for one in source.remarks] == [("used", 4)]
 
 
 def test_a_reader_that_stops_costs_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

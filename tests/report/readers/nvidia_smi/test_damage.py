@@ -12,7 +12,7 @@ import pytest
 from jobreport.readers.base import SourceFile
 from jobreport.readers.nvidia_smi.identity import machines_of, table_of
 from jobreport.readers.nvidia_smi.logs import Log
-from jobreport.readers.nvidia_smi.rows import GPU, Rows
+from jobreport.readers.nvidia_smi.rows import GPU, Rows, nowhere
 from jobreport.readers.registry import read_job
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
@@ -264,9 +264,9 @@ def test_a_new_identifier_in_each_row_takes_no_time() -> None:
         time_us=np.arange(n),
         kind="zoned",
         gpus=tuple(GPU(uuid=str(i)) for i in range(n)),
-        gpu=np.arange(n)[::-1].copy(),
+        gpu=np.arange(n, dtype=np.int32)[::-1].copy(),
         hosts=(),
-        host=np.zeros(n, np.int64),
+        host=nowhere(n),
         values={},
     )
     log = Log(file=SourceFile(name="gpu.csv", place=""), host="", rows=rows)

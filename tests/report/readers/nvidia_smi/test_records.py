@@ -120,7 +120,13 @@ SUMS = {
 }
 
 
-@pytest.mark.parametrize("form", ["box 530", "box 545", "gpustat power", "-q 560"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "box 530",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("box 545", "gpustat power", "-q 560")),
+    ],
+)
 def test_a_damaged_line_gives_no_other_number_and_its_rows_are_counted(form: str, tmp_path: Path) -> None:
     write, _ = FORMS[form]
     samples = moments(3, 2)
@@ -135,7 +141,7 @@ def test_a_damaged_line_gives_no_other_number_and_its_rows_are_counted(form: str
         assert 0 <= found.rows + left(found) - rows <= damage.startswith("doubled"), damage
 
 
-@pytest.mark.parametrize("form", ["gpustat JSON", "-q -x 550"])
+@pytest.mark.parametrize("form", ["gpustat JSON", pytest.param("-q -x 550", marks=pytest.mark.slow)])
 def test_a_damaged_document_is_counted_and_the_others_are_read(form: str, tmp_path: Path) -> None:
     write, _ = FORMS[form]
     samples = moments(3, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,3 +72,16 @@ def test_cells_of_many_rows(rows: list[str], tries: int) -> None:
 
     assert [cells(column) for column in found] == [rows, [row[:1] for row in rows]]
     assert all(len({*column.distinct}) == len(column.distinct) for column in found)
+
+
+def test_one_long_cell_does_not_make_all_others_as_long() -> None:
+    rows = [*["1,2"] * 2000, "1," + "2" * 200_000]
+    tracemalloc.start()
+    try:
+        found = columns_of(rows, ",", 2)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert [[one[0], len(one[2000])] for one in found] == [["1", 1], ["2", 200_000]]
+    assert peak < 16 << 20

@@ -336,7 +336,7 @@ def columns_(draw: st.DrawFn) -> tuple[Metric, str, list[float], list[str]]:
     return metric, f"{name}_{unit}" if named else name, truth.tolist(), cells
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(columns_(), min_size=1, max_size=5, unique_by=lambda column: column[0]), st.integers(0, 5))
 def test_columns_in_any_unit_and_order_are_the_truth_or_named_in_a_remark(
     columns: list[tuple[Metric, str, list[float], list[str]]], time_place: int

@@ -1,0 +1,183 @@
+"""The command ``record-job``: runs a command, and samples the machine while it runs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import os
+import re
+import shlex
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+
+from jobrecord import __version__, facts, names, settings
+from jobrecord.hooks import auto_steps
+from jobrecord.job import Job, JobStartError
+from jobrecord.sampler_process import SamplerProcess
+from jobrecord.settings import PREFIX, SettingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrecord.settings import Settings
+
+USAGE = 2
+_LATER = ("--stop-on", "--notify")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status of the job, or 2, 126, 127 if it could not be started."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    parser, command = _parser(), given[end + 1 :]
+    options, unknown = parser.parse_known_args(given[:end])
+    try:
+        _check(parser, options, unknown, command)
+        texts = _texts(options)
+        environment = {**os.environ, **{PREFIX + name: text for name, text in texts.items()}}
+        chosen = _claimed(options, command, environment)
+    except SettingError as error:
+        print(f"record-job: {error}", file=sys.stderr)
+        return USAGE
+    environment |= settings.for_processes(chosen)
+    return _attach(chosen, environment, options.pid) if options.pid else _run(chosen, environment, command)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="record-job",
+        usage="record-job [OPTIONS] -- COMMAND [ARGUMENT ...]",
+        description="Run a training job and record what the machine does meanwhile. Then: make-report --job-dir DIR.",
+        epilog="Each option can be set by the environment: JOBRECORD_INTERVAL=1s; the folder is JOBRECORD_DIR. "
+        "Exit status: that of the command, 128 + n if signal n killed it; 2 usage error; 126, 127 command not "
+        "executable, not found.",
+        allow_abbrev=False,
+    )
+    option, flag = parser.add_argument, "store_const"
+    option("--out", metavar="DIR", help="folder of the recording [default: ./job-<UTC time>]")
+    option("--interval", metavar="TIME", help="sampling interval, 100ms to 1min [default: 500ms]")
+    option(
+        "--gpus",
+        metavar="GPUS",
+        help="auto, all, none, or indices and UUIDs [default: auto: the visible ones]",
+    )
+    option("--node", metavar="NAME", help="name of this node [default: host name]")
+    option("--all-cores", action=flag, const="1", help="sample cores that the job may not use as well")
+    option("--vendor-names", action=flag, const="1", help="name nodes algo-1, algo-2, as SageMaker does")
+    option(
+        "--steps", metavar="WHEN", help="script: steps that the script records; auto: without a change of it"
+    )
+    option("--profile-steps", metavar="FIRST-LAST", help="Python profile of these steps")
+    option("--profiler", metavar="NAME", help="cprofile or pyinstrument [default: cprofile]")
+    option("--operators", metavar="STEPS", help="operators of these steps, such as 5,6")
+    option("--max-bytes", metavar="SIZE", help="size of the samples of a node [default: 2GiB]")
+    option("--label", metavar="KEY=VALUE", action="append", help="a fact for comparisons; repeatable")
+    option("--record-command", action=flag, const="1", help="keep the command line, without secret values")
+    option("--pid", type=int, metavar="PID", help="record a running process instead of a command")
+    option("--quiet", action=flag, const="1", help="print nothing but errors")
+    option("--force", action=flag, const="1", help="write into a folder that has a recording of this node")
+    option("--stop-on", metavar="RULE", help=argparse.SUPPRESS)
+    option("--notify", metavar="URL", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=f"record-job {__version__}")
+    return parser
+
+
+def _check(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, unknown: list[str], command: list[str]
+) -> None:
+    if unknown and unknown[0].startswith("-"):
+        name = unknown[0].partition("=")[0]
+        near = difflib.get_close_matches(name, re.findall(r"--[a-z-]+", parser.format_help()), 1)
+        raise SettingError(
+            f"Unknown option {name}. {f'Did you mean {near[0]}?' if near else 'See record-job --help.'}"
+        )
+    later = [name for name in _LATER if getattr(options, name[2:].replace("-", "_")) is not None]
+    if later:
+        raise SettingError(f"{later[0]} is not available in this version.")
+    if "://" in (options.out or os.environ.get(PREFIX + "DIR", "")):
+        raise SettingError("--out URL is not available in this version; use a folder.")
+    if unknown or bool(command) == bool(options.pid):
+        raise SettingError("Give a command after --, such as: record-job -- python train.py (or --pid PID).")
+    if not (options.out or os.environ.get(PREFIX + "DIR")) and (names.node_count(os.environ) or 1) > 1:
+        raise SettingError("This job has several nodes: use --out with the same folder for all of them.")
+
+
+def _texts(options: argparse.Namespace) -> dict[str, str]:
+    """Options that were given, by their names in the environment."""
+    texts = {
+        "DIR" if name == "out" else name.upper(): "\n".join(value) if isinstance(value, list) else str(value)
+        for name, value in vars(options).items()
+        if value is not None
+    }
+    texts.pop("PID", None)
+    return texts
+
+
+def _claimed(options: argparse.Namespace, command: Sequence[str], environment: dict[str, str]) -> Settings:
+    """The settings, checked as far as that is possible before the job starts, and the folder, made."""
+    from jobrecord.sensors import drivers  # noqa: PLC0415 - only for this check
+
+    chosen = settings.read(environment)
+    if options.pid and not psutil.pid_exists(options.pid):
+        raise SettingError(f"--pid {options.pid}: no such process.")
+    drivers.check(chosen.gpus)
+    if chosen.steps == "auto" and (reason := auto_steps.obstacle(command)):
+        print(f"record-job: --steps auto: {reason}", file=sys.stderr)
+    return facts.claim(chosen, environment, command)
+
+
+def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> int:
+    hooks = auto_steps.variables(environment) if chosen.steps == "auto" else {}
+    try:
+        job = Job(command, environment | hooks)
+    except JobStartError as error:
+        facts.path(chosen.out, chosen.node).unlink()
+        print(f"record-job: {error}", file=sys.stderr)
+        return error.exit_status
+    sampler = _sampler(environment, job.pid)
+    status = job.wait()
+    ended_by, shown = ("exit", status) if status >= 0 else (f"signal:{-status}", 128 - status)
+    _end(chosen, sampler, ended_by, shown)
+    return shown
+
+
+def _attach(chosen: Settings, environment: dict[str, str], pid: int) -> int:
+    """Sample until the process ends, or until this one is asked to end."""
+    sampler = _sampler(environment, pid)
+    ended_by = "detached"
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            # One that has ended stays a zombie until its parent asks for its exit status.
+            while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                # Not for longer: a signal that comes just before the wait is seen after it.
+                with contextlib.suppress(psutil.TimeoutExpired):
+                    process.wait(timeout=1)
+        ended_by = "exit"
+    _end(chosen, sampler, ended_by, None)
+    return 0
+
+
+def _sampler(environment: dict[str, str], pid: int) -> SamplerProcess | None:
+    try:
+        return SamplerProcess(environment, pid)
+    except OSError as error:
+        print(f"record-job: no samples: {error}", file=sys.stderr)
+        return None
+
+
+def _end(chosen: Settings, sampler: SamplerProcess | None, ended_by: str, exit_status: int | None) -> None:
+    if sampler:
+        sampler.stop()
+    left = facts.end(chosen, ended_by, exit_status)
+    reason = (left.get("dropped") or {}).get("reason")
+    if reason:
+        print(f"record-job: samples are missing: {reason}.", file=sys.stderr)
+    if not chosen.quiet:
+        print(f"record-job: next: make-report --job-dir {shlex.quote(str(chosen.out))}", file=sys.stderr)

@@ -1,0 +1,36 @@
+"""Facts that the hooks of a node's training processes leave: ``jobrecord/hooks/<node>/<worker>.json``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jobrecord import facts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def path(out: Path, node: str, worker: str) -> Path:
+    """File of the facts of one training process."""
+    return out / facts.FOLDER / "hooks" / node / f"{worker}.json"
+
+
+def add(node_facts: dict[str, Any], out: Path) -> None:
+    """Add those of all training processes of a node to the facts of the node."""
+    files = sorted(path(out, node_facts["node"], "").parent.glob("*.json"))
+    found = [one for one in map(facts.read, files) if one]
+    if not found:
+        return
+    node_facts["overhead"] |= {"hook_s": round(sum(one["hook_s"] for one in found), 6)}
+    node_facts["overhead"] |= {"steps": sum(one["steps"] for one in found)}
+    node_facts["clock_steps"] = max(node_facts["clock_steps"], *(one["clock_steps"] for one in found))
+    dropped = node_facts["dropped"]
+    dropped["events"] = sum(one["dropped"]["events"] for one in found)
+    failed = next((one["dropped"] for one in found if one["dropped"]["reason"]), None)
+    if failed and not dropped["reason"]:
+        dropped |= {"reason": failed["reason"], "since_us": failed["since_us"]}
+    node_facts["hooks"] = {
+        "other_threads": sum(one["other_threads"] for one in found),
+        "other_lane_events": sum(one["other_lane_events"] for one in found),
+        "written": [{"worker": one["worker"], **change} for one in found for change in one["written"]],
+    }

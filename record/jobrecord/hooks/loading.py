@@ -1,0 +1,152 @@
+"""Data loading: the time of each fetch, and the lives of loader processes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from jobrecord.traces import now
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from jobrecord.hooks.recording import Recording
+
+FETCH_LANE, SETUP_LANE, WORKER_LANE = "DataLoaderIter", "DataLoaderIterInitialize", "DataLoaderWorker"
+#: Readers find the loader by the text in front of the first ``::``.
+FETCH_SUFFIX = "::DataLoaderIter::GetNext"
+
+_numbers = itertools.count()
+
+
+class Loader:
+    """A loader whose fetches are recorded; everything else is the loader's own."""
+
+    def __init__(self, recording: Recording, loader: Any) -> None:
+        self._recording, self._loader = recording, loader
+        #: What the notes of its loader processes are named for; empty without such processes.
+        self._notes = _note_workers(recording, loader) if setting(loader, "num_workers", int) else ""
+
+    def __iter__(self) -> Iterator[Any]:
+        began = now()
+        iterator: Iterator[Any] = iter(self._loader)
+        if not self._recording.is_open:
+            return iterator
+        kind = type(iterator).__name__
+        self._recording.trace.add(SETUP_LANE, f"{kind}.__init__", began, now(), args=settings(self._loader))
+        # Loader processes that live on are noted until the recording ends.
+        notes = "" if getattr(self._loader, "persistent_workers", False) else self._notes
+        return _Fetches(self._recording, iterator, kind + FETCH_SUFFIX, notes)
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __bool__(self) -> bool:
+        return bool(self._loader)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._loader[index]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+class _Fetches:
+    """An iterator whose fetches are recorded."""
+
+    def __init__(self, recording: Recording, iterator: Iterator[Any], name: str, notes: str) -> None:
+        self._recording, self._iterator, self._name, self._notes = recording, iterator, name, notes
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        start = now()
+        self._recording.fetch_begins(self, start)
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            self._ended(exhausted=True)
+            raise
+        self._recording.fetched(self._name, start, now())
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._iterator, name)
+
+    def __del__(self) -> None:
+        # A loop that is left early drops the iterator, which waits for its processes: then all notes are there.
+        with suppress(Exception):
+            del self._iterator
+            self._ended(exhausted=False)
+
+    def _ended(self, *, exhausted: bool) -> None:
+        notes, self._notes = self._notes, ""
+        self._recording.fetches_ended(self, notes, exhausted)
+
+
+def setting(loader: Any, name: str, kind: type) -> Any:
+    """A setting of a loader; None if it has none of this type."""
+    value = getattr(loader, name, None)
+    return value if isinstance(value, kind) else None
+
+
+def settings(loader: Any) -> dict[str, Any]:
+    """Arguments of the row that sets a loader up."""
+    known = {
+        "num_workers": setting(loader, "num_workers", int),
+        "pin_memory": setting(loader, "pin_memory", bool),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+class NotedWorker:
+    """``worker_init_fn`` that notes the loader process, then calls the user's own."""
+
+    def __init__(self, folder: Path, name: str, own: Callable[[int], object] | None) -> None:
+        self.folder, self.name, self.own = folder, name, own
+
+    def __call__(self, worker_id: int) -> None:
+        """Note this process, which is loader process `worker_id`."""
+        note = {"worker_id": worker_id, "pid": os.getpid(), "start_us": time.time_ns() // 1000}
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / f"{self.name}-{os.getpid()}.json").write_text(json.dumps(note))
+        if self.own is not None:
+            self.own(worker_id)
+
+
+def _note_workers(recording: Recording, loader: Any) -> str:
+    """Let the loader's processes note when they start. Returns what their notes are named for."""
+    own = getattr(loader, "worker_init_fn", None)
+    if isinstance(own, NotedWorker):
+        if own.folder == recording.notes:
+            return own.name
+        own = own.own
+    name = f"{notes_prefix(recording.trace.node)}-{next(_numbers)}"
+    try:
+        loader.worker_init_fn = NotedWorker(recording.notes, name, own)
+    except (AttributeError, ValueError):
+        return ""
+    return name
+
+
+def notes_prefix(node: str) -> str:
+    """What all notes on the loader processes of this process are named for."""
+    return f"{node}-{os.getpid()}"
+
+
+def write_workers(recording: Recording, name: str, end_ns: int) -> None:
+    """A row for each loader process with a note named for `name`; the notes are removed."""
+    for note in recording.notes.glob(f"{name}-*.json"):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            worker = json.loads(note.read_text())
+            start_ns = recording.trace.perf_ns(worker["start_us"])
+            args = {"pid": worker["pid"], "worker_id": worker["worker_id"]}
+            recording.trace.add(WORKER_LANE, WORKER_LANE, start_ns, end_ns, args=args)
+            note.unlink()

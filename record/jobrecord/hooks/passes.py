@@ -1,0 +1,91 @@
+"""Forward and backward pass, and optimizer, of one module."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobrecord.traces import now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from jobrecord.hooks.recording import Recording
+
+#: Containers in one another in which the output of a module is searched for a tensor.
+MAX_DEPTH = 4
+
+
+class Passes:
+    """Marks of the passes of one module. Times are of the host."""
+
+    def __init__(self, recording: Recording, module: Any) -> None:
+        self._recording = recording
+        self._name = type(getattr(module, "_orig_mod", module)).__name__
+        self._forward_ns = self._backward_ns = 0
+        compiler = getattr(sys.modules.get("torch"), "compiler", None)
+        self._is_compiling = getattr(compiler, "is_compiling", bool)
+        self.handles = [
+            module.register_forward_pre_hook(self._forward_begins),
+            module.register_forward_hook(self._forward_ended),
+        ]
+
+    def end_backward(self, at_ns: int) -> None:
+        """End the backward pass, if there is one."""
+        if self._backward_ns:
+            self._recording.add("Backward(post-forward)", self._name, self._backward_ns, at_ns)
+            self._backward_ns = 0
+
+    def _forward_begins(self, _module: Any, _inputs: Any) -> None:
+        # Hooks of a module that is compiled later become part of it, and would break its graph.
+        if self._is_compiling():
+            return
+        at_ns = now()
+        if _is_in_backward(default=self._backward_ns > 0):
+            # Activation checkpointing runs the forward pass again, without its end.
+            self._backward_ns = self._backward_ns or at_ns
+            return
+        self.end_backward(at_ns)
+        self._forward_ns = at_ns
+
+    def _forward_ended(self, _module: Any, _inputs: Any, output: Any) -> None:
+        if self._is_compiling() or not self._forward_ns:
+            return
+        self._recording.add("Forward", self._name, self._forward_ns, now())
+        self._forward_ns = 0
+        if (tensor := differentiable(output)) is not None:
+            tensor.register_hook(self._backward_begins)
+
+    def _backward_begins(self, _gradient: Any) -> None:
+        self._backward_ns = self._backward_ns or now()
+
+
+def differentiable(output: Any, depth: int = MAX_DEPTH) -> Any:
+    """The first tensor in nested containers that requires a gradient; None without one."""
+    if callable(getattr(output, "register_hook", None)):
+        return output if output.requires_grad else None
+    found = (differentiable(value, depth - 1) for value in _values(output)) if depth else ()
+    return next((tensor for tensor in found if tensor is not None), None)
+
+
+def is_compiled_inside(module: Any) -> bool:
+    """Whether hooks of the module would become a part of what is compiled."""
+    return getattr(module, "_compiled_call_impl", None) is not None
+
+
+def _values(output: Any) -> Iterable[Any]:
+    if isinstance(output, dict):
+        return output.values()
+    if isinstance(output, (list, tuple)):
+        return output
+    if is_dataclass(output):
+        return (getattr(output, field.name, None) for field in fields(output))
+    return ()
+
+
+def _is_in_backward(*, default: bool) -> bool:
+    """Whether autograd runs in this thread; `default` where PyTorch does not say."""
+    torch_c = getattr(sys.modules.get("torch"), "_C", None)
+    current = getattr(torch_c, "_current_graph_task_id", None)
+    return default if current is None else bool(current() != -1)

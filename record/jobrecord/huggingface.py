@@ -1,0 +1,49 @@
+"""Callback for the ``Trainer`` of Hugging Face's transformers."""
+
+# ruff: noqa: ARG002 - the framework calls with all of them
+from __future__ import annotations
+
+from typing import Any
+
+from transformers import TrainerCallback
+
+from jobrecord.hooks.trainers import TrainerMarks
+
+
+class JobRecorderCallback(TrainerCallback):  # type: ignore[misc]
+    """Records steps, the wait for data, and evaluation.
+
+    All batches of a step are fetched, and copied to the device, before it begins.
+    """
+
+    def __init__(self) -> None:
+        self._marks = TrainerMarks()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin the first step."""
+        self._marks.training_begins(kwargs.get("train_dataloader"), state.global_step)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin a fetch."""
+        self._marks.mark()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End the fetch of all batches of a step."""
+        self._marks.fetched()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End a step."""
+        self._marks.step_ended()
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End a step of evaluation."""
+        self._marks.evaluated()
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End an evaluation, which is no part of a step."""
+        self._marks.outside_ended()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End the saving of a checkpoint, which is no part of a step."""
+        self._marks.saved()
+        self._marks.outside_ended()

@@ -1,0 +1,50 @@
+"""Names of nodes and runs, and what the environment says about them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Number of nodes and number of this node, by launcher; torchrun sets the first pair in its workers only.
+_NODE_COUNT = ("GROUP_WORLD_SIZE", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NNODES")
+_NODE_RANK = ("GROUP_RANK", "SLURM_NODEID", "NODE_RANK")
+
+
+def node_name(name: str = "") -> str:
+    """A node's name in names of files: up to the first dot, with ``-`` for all but letters, digits, and ``-``.
+
+    An underscore would break the names of trace files. Default: the name of this host.
+    """
+    short = (name or socket.gethostname()).partition(".")[0]
+    return re.sub(r"[^A-Za-z0-9-]", "-", short)[:64] or "node"
+
+
+def folder_name() -> str:
+    """Name of a new recording's folder: ``job-<UTC time>``."""
+    return datetime.now(timezone.utc).strftime("job-%Y%m%d-%H%M%S")
+
+
+def run_id() -> str:
+    """A random name of one run."""
+    return secrets.token_hex(8)
+
+
+def node_count(environment: Mapping[str, str]) -> int | None:
+    """Number of nodes of the job, as far as its launcher says; else None."""
+    return _first_number(environment, _NODE_COUNT)
+
+
+def node_rank(environment: Mapping[str, str]) -> int | None:
+    """Number of this node among the nodes of the job; else None."""
+    return _first_number(environment, _NODE_RANK)
+
+
+def _first_number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    texts = (environment.get(name, "") for name in names)
+    return next((int(text) for text in texts if re.fullmatch("[0-9]{1,9}", text)), None)

@@ -1,0 +1,60 @@
+"""The sampler as a process of its own, seen from the process that owns the recording."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Word to the sampler; the end of the pipe without it means that the owner was killed.
+END = b"end"
+#: Time for the last tick, files, and facts.
+END_S = 2.0
+_PROGRAM = Path(__file__).with_name("run_sampler.py")
+
+
+class SamplerProcess:
+    """Samples the machine until `stop`, or until this process is gone.
+
+    `environment` holds the settings (`settings.for_processes`) and the variables that name the GPUs; `pid` is the
+    process whose tree is recorded. Needs the facts that `facts.claim` made. Raises OSError.
+    """
+
+    def __init__(self, environment: Mapping[str, str], pid: int) -> None:
+        receiver, sender = os.pipe()
+        self._pipe = open(sender, "wb", buffering=0)  # noqa: PTH123, SIM115 - a pipe, open as long as the job runs
+        try:
+            # A session of its own: signals of the terminal and of the job's process group are not for it.
+            self._process = subprocess.Popen(
+                [sys.executable, str(_PROGRAM), str(pid)],
+                stdin=receiver,
+                stdout=subprocess.DEVNULL,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        except OSError:
+            self._pipe.close()
+            raise
+        finally:
+            os.close(receiver)
+        if hasattr(os, "register_at_fork"):
+            # A loader process that keeps the pipe open would keep the sampler alive.
+            os.register_at_fork(after_in_child=self._pipe.close)
+
+    def stop(self) -> None:
+        """Let the sampler take its last tick and wait for it; after END_S it is killed."""
+        with contextlib.suppress(OSError):
+            self._pipe.write(END)
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

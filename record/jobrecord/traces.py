@@ -1,0 +1,366 @@
+"""The trace file of one process: rows are kept in memory and written once a second.
+
+The file is readable at any time: ``[``, then a row a line. A closed file is renamed, with ``]`` at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jobrecord import __version__
+from jobrecord.facts import write as write_facts
+from jobrecord.hooks import facts as hook_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SECOND_NS = 1_000_000_000
+MAX_FILE_BYTES = 10 << 20
+MAX_FILE_NS = 600 * SECOND_NS
+MAX_LANES = 10_000
+MAX_NAME = 200
+OTHER_LANE, RECORDER_LANE, STEP_LANE = "other", "Recorder", "Step:ModeKeys."
+#: After a failed write, and between two writes of the facts.
+RETRY_NS = 60 * SECOND_NS
+#: Time between writes: what a killed process loses.
+FLUSH_NS = SECOND_NS
+#: Used if writing takes too much time.
+SLOW_FLUSH_NS = 10 * SECOND_NS
+#: A write that takes longer is a row of its own.
+SLOW_WRITE_NS = SECOND_NS // 100
+#: Share of the time that the recorder may take over the last steps, these and this long at least.
+MAX_SHARE = 0.01
+SHARE_STEPS, SHARE_NS = 100, 10 * SECOND_NS
+CLOCK_STEP_NS = SECOND_NS // 20
+#: What is written, from everything to nothing, as writing takes too much time.
+LEVELS = ("everything", "everything, every 10 s", "steps only", "nothing")
+
+_TIMELINE = "pythontimeline"
+
+now = time.perf_counter_ns
+
+
+def worker_name() -> str:
+    """Rank of this process, if it has one by now; else its process id."""
+    if (rank := os.environ.get("RANK", "")).isascii() and rank.isdigit():
+        return rank
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return str(distributed.get_rank())
+    return str(os.getpid())
+
+
+class Trace:
+    """Rows of one process, added by any thread. Times are ``perf_counter_ns``. No method raises for trouble with the disk."""
+
+    def __init__(self, out: Path, node: str) -> None:
+        self.out, self.node = out, node
+        self.worker = ""
+        self.steps = 0
+        #: Steps of optimizers in threads that do not train.
+        self.other_threads = 0
+        self._rows: deque[tuple[str, str, int, int, int | None, Mapping[str, Any] | None]] = deque()
+        #: Taken by who writes: another thread, or a handler of a signal within the write, then goes on without.
+        self._turn = [True]
+        self._open = True
+        self._file = -1
+        self._path = Path()
+        self._size = self._end_us = self._opened_ns = 0
+        self._lanes: dict[str, int] = {}
+        self._announced: set[int] = set()
+        self._wall_ns, self._perf_ns = time.time_ns(), now()
+        self._flush_ns, self._due_ns = FLUSH_NS, self._perf_ns + FLUSH_NS
+        self._retry_ns = self._facts_due_ns = 0
+        self._level = 0
+        #: Time and steps at the last look at the share, and what the recorder took since.
+        self._share_from = self._perf_ns, 0
+        self._share_ns = 0
+        self._hook_ns = self._clock_steps = self._dropped = self._other_lane_events = 0
+        self._failure: dict[str, Any] = {"reason": None, "since_us": None}
+        self._levels: list[dict[str, Any]] = []
+
+    def add(
+        self,
+        lane: str,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        step: int | None = None,
+        args: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add an event, and write all of them if it is time to."""
+        if not self._open:
+            return
+        self._rows.append((lane, name, start_ns, end_ns, step, args))
+        if end_ns > self._due_ns:
+            self.flush()
+
+    def perf_ns(self, wall_us: int) -> int:
+        """A time since the epoch as ``perf_counter_ns``."""
+        return wall_us * 1000 - self._wall_ns + self._perf_ns
+
+    def wall_us(self, perf_ns: int) -> int:
+        """A ``perf_counter_ns`` as time since the epoch."""
+        return (perf_ns - self._perf_ns + self._wall_ns) // 1000
+
+    def worker_or_name(self) -> str:
+        """Name of this process in names of files, the same from the first call on."""
+        self.worker = self.worker or worker_name()
+        return self.worker
+
+    def restart_share(self) -> None:
+        """Let what was done until now not count as the recorder's share of the time."""
+        self._share_from, self._share_ns = (now(), self.steps), 0
+
+    def flush(self) -> None:
+        """Write what is in memory."""
+        if not self._open:
+            return
+        try:
+            self._turn.pop()
+        except IndexError:
+            return
+        began = now()
+        try:
+            self._write(began)
+        except OSError as error:
+            self._fail(error, began)
+        finally:
+            self._turn.append(True)
+        ended = now()
+        self._due_ns = ended + self._flush_ns
+        if ended - began > SLOW_WRITE_NS:
+            self._rows.append((RECORDER_LANE, "write", began, ended, None, None))
+        self._hook_ns += ended - began
+        self._share_ns += ended - began
+        self._look_at_share(ended)
+        if ended > self._facts_due_ns:
+            self._write_facts(ended)
+
+    def close(self) -> None:
+        """Write what is left, and close the file."""
+        self._retry_ns = 0
+        self.flush()
+        with suppress(OSError):
+            self._close_file()
+        self._write_facts(now())
+        self._open = False
+
+    def abandon(self) -> None:
+        """Forget everything: this is the child of a fork, and rows and file are its parent's."""
+        self._open = False
+        self._rows.clear()
+        if self._file >= 0:
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = -1
+
+    def _write(self, began: int) -> None:
+        rows, count = self._rows, len(self._rows)
+        if began < self._retry_ns or self._level == len(LEVELS) - 1:
+            self._drop(count)
+            return
+        if not count:
+            return
+        if self._file < 0:
+            self._open_file(began)
+        texts = [
+            self._row(*rows[i]) for i in range(count) if self._level < 2 or rows[i][0].startswith(STEP_LANE)
+        ]
+        self._size += _write_all(self._file, "".join(texts).encode())
+        self._dropped += count - len(texts)
+        for _ in range(count):
+            rows.popleft()
+        if self._size > MAX_FILE_BYTES or began - self._opened_ns > MAX_FILE_NS:
+            self._close_file()
+
+    def _drop(self, count: int) -> None:
+        for _ in range(count):
+            self._rows.popleft()
+        self._dropped += count
+
+    def _fail(self, error: OSError, at_ns: int) -> None:
+        """Note why events are dropped, and cut off what was written of a row."""
+        if self._file >= 0:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+        if self._failure["reason"] is None:
+            self._failure = {"reason": error.strerror or str(error), "since_us": self.wall_us(at_ns)}
+        self._retry_ns = at_ns + RETRY_NS
+        # Lanes of the rows that were not written are announced again.
+        self._announced.clear()
+        self._drop(len(self._rows))
+
+    def _open_file(self, began: int) -> None:
+        self.worker_or_name()
+        framework = self.out / "framework"
+        framework.mkdir(parents=True, exist_ok=True)
+        path = framework / self._file_name()
+        if path.exists() and not (path.is_file() and _finish(path)):
+            # Another process of this rank is writing, such as the parent of a fork.
+            self.worker = str(os.getpid())
+            path = framework / self._file_name()
+        self._path, self._opened_ns, self._end_us = path, began, 0
+        self._announced.clear()
+        wall, perf = time.time_ns(), now()
+        self._clock_steps += abs((wall - perf) - (self._wall_ns - self._perf_ns)) > CLOCK_STEP_NS
+        self._wall_ns, self._perf_ns = wall, perf
+        base = {
+            "start_time_since_epoch_in_micros": wall // 1000,
+            "writer": f"jobrecord {__version__}",
+            "pid": os.getpid(),
+        }
+        head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        try:
+            self._size = _write_all(file, head)
+        except OSError:
+            os.close(file)
+            path.unlink()
+            raise
+        self._file = file
+
+    def _file_name(self) -> str:
+        return f"{self.worker}-{self.node}_{_TIMELINE}.tmp"
+
+    def _close_file(self) -> None:
+        if self._file < 0:
+            return
+        file, self._file = self._file, -1
+        try:
+            os.ftruncate(file, self._size - len(",\n"))
+            _write_all(file, b"\n]\n")
+            os.fsync(file)
+        finally:
+            os.close(file)
+        _rename(self._path, self._end_us or self.wall_us(now()))
+
+    def _row(
+        self,
+        lane: str,
+        name: str,
+        start_ns: int,
+        end_ns: int,
+        step: int | None,
+        args: Mapping[str, Any] | None,
+    ) -> str:
+        """One line; the first row of a lane comes with the lane's name."""
+        lane_id = self._lanes.get(lane) or self._lane(lane)
+        announced = "" if lane_id in self._announced else self._announce(lane_id, lane)
+        start, end = (start_ns - self._perf_ns) // 1000, (end_ns - self._perf_ns) // 1000
+        self._end_us = max(self._end_us, end + self._wall_ns // 1000)
+        number = "" if step is None else f', "step_num": "{step}"'
+        more = "" if not args else f", {json.dumps(args, default=str)[1:-1]}"
+        return (
+            f'{announced}{{"name": {quoted(name)}, "ph": "X", "pid": {lane_id}, "ts": {start}, "dur": {end - start}, '
+            f'"args": {{"pid": {os.getpid()}{number}{more}}}}},\n'
+        )
+
+    def _lane(self, lane: str) -> int:
+        if len(self._lanes) >= MAX_LANES and lane != OTHER_LANE:
+            self._other_lane_events += 1
+            return self._lanes.get(OTHER_LANE) or self._lane(OTHER_LANE)
+        return self._lanes.setdefault(lane, len(self._lanes) + 1)
+
+    def _announce(self, lane_id: int, lane: str) -> str:
+        self._announced.add(lane_id)
+        name = quoted(lane if self._lanes.get(lane) == lane_id else OTHER_LANE)
+        return f'{{"name": "process_name", "ph": "M", "pid": {lane_id}, "args": {{"name": {name}}}}},\n'
+
+    def _look_at_share(self, at_ns: int) -> None:
+        """Write less if writing took too much of the time of the last steps."""
+        since_ns, steps = self._share_from
+        if self.steps - steps < SHARE_STEPS or at_ns - since_ns < SHARE_NS:
+            return
+        if self._share_ns > MAX_SHARE * (at_ns - since_ns) and self._level < len(LEVELS) - 1:
+            self._level += 1
+            self._flush_ns = SLOW_FLUSH_NS
+            self._levels.append({"at_us": self.wall_us(at_ns), "written": LEVELS[self._level]})
+        self._share_from, self._share_ns = (at_ns, self.steps), 0
+
+    def _write_facts(self, at_ns: int) -> None:
+        """What the sampler takes into the facts of the node."""
+        self._facts_due_ns = at_ns + RETRY_NS
+        if not self.worker:
+            return
+        facts = {
+            "worker": self.worker,
+            "steps": self.steps,
+            "hook_s": round(self._hook_ns / SECOND_NS, 6),
+            "clock_steps": self._clock_steps,
+            "dropped": {"events": self._dropped, **self._failure},
+            "other_threads": self.other_threads,
+            "other_lane_events": self._other_lane_events,
+            "written": self._levels,
+        }
+        path = hook_facts.path(self.out, self.node, self.worker)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_facts(path, facts)
+
+
+@lru_cache(maxsize=4096)
+def quoted(name: str) -> str:
+    """A name as JSON, at most ``MAX_NAME`` characters of it."""
+    printable = name.encode("utf-8", "backslashreplace").decode()[:MAX_NAME]
+    return json.dumps(printable or "unnamed")
+
+
+def warn(text: str) -> None:
+    """One line for the user. A warning of Python's could be an error in the training script."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"jobrecord: {text}\n")
+
+
+def _write_all(file: int, data: bytes) -> int:
+    """Write all of it. Returns the number of bytes."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+    return len(data)
+
+
+def _finish(path: Path) -> bool:
+    """Close a file whose process is gone. Returns False if the process is alive."""
+    with path.open("rb+") as file:
+        head = file.read(1000)
+        if _is_alive(head):
+            return False
+        data = head + file.read()
+        whole = data.rfind(b",\n")
+        file.truncate(max(whole, 0))
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n]\n" if whole > 0 else b"[]\n")
+    _rename(path, path.stat().st_mtime_ns // 1000)
+    return True
+
+
+def _is_alive(head: bytes) -> bool:
+    """Whether the process that a trace begins with is alive."""
+    try:
+        pid = json.loads(head.split(b"\n")[1].rstrip(b","))["args"]["pid"]
+        os.kill(int(pid), 0)
+    except PermissionError:
+        return True
+    except (OSError, LookupError, TypeError, ValueError):
+        return False
+    return int(pid) != os.getpid()
+
+
+def _rename(path: Path, end_us: int) -> None:
+    """Move a closed file to where closed files are, named for its last event."""
+    who = path.name.removesuffix(".tmp")
+    hour = time.strftime("%Y%m%d%H", time.gmtime(end_us / 1e6))
+    folder = path.parent / "pevents" / hour
+    folder.mkdir(parents=True, exist_ok=True)
+    while (closed := folder / f"{end_us}_{who}.json").exists():
+        end_us += 1
+    path.rename(closed)
