@@ -259,11 +259,15 @@ REMARKS: dict[str, Wording] = {
         "rows",
         "--columns has {columns} names, but rows such as “{row}” have another number of fields",
     ),
-    "nvidia_smi.script": Wording(
-        "corrected", "files", "no header line; the columns are those of --query-gpu in {name}"
-    ),
+    "nvidia_smi.script": Wording("corrected", "files", "no header line; the columns are those in {name}"),
     "nvidia_smi.other_fields": Wording(
         "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
+    ),
+    "nvidia_smi.several_writers": Wording(
+        "skipped",
+        "files",
+        "each line begins with the name of one of several writers, such as “{row}”; write a file for each, such as "
+        "with: grep '^0: ' gpu.txt > gpu_0.txt",
     ),
     "nvidia_smi.long_line": Wording("skipped", "rows", "a line of more than a million characters"),
     "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),

@@ -21,7 +21,7 @@ from jobreport.tables.engine import Task
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jobreport.readers.grouping import Piece
     from jobreport.tables.engine import Engine, Handle, Made
@@ -118,18 +118,26 @@ def _name_logs(changes: Sequence[_Change], zone: tzinfo) -> None:
     sampled = {one.node: one.facts for change in named for one in change.tables if one.facts.panels}
     for change in changes:
         if not change.names_machines:
+            files: defaultdict[str, list[str]] = defaultdict(list)
+            for one in change.logs:
+                files[one.node].append(one.file)
             for log in change.tables:
-                log.node = _machine_of(log, change, sampled, zone)
+                note = partial(change.remarks.note, file=files[log.node][0])
+                log.node = _machine_of(log, files[log.node], sampled, zone, note)
 
 
-def _machine_of(log: _Table, change: _Change, sampled: Mapping[str, PartFacts], zone: tzinfo) -> str:
+def _machine_of(
+    log: _Table,
+    files: Sequence[str],
+    sampled: Mapping[str, PartFacts],
+    zone: tzinfo,
+    note: Callable[..., None],
+) -> str:
     """The sampled machine that the log's path or host names, or the only one; else the log's own name.
 
     A log is of no machine with another number of GPUs, or at other times.
     """
-    files = [one.file for one in change.logs if one.node == log.node]
     paths = files if log.node == NAMELESS else [log.node]
-    note = partial(change.remarks.note, file=files[0])
     words = (word for path in paths for word in machine_words(path))
     by_name = sampled.keys() & {name for word in words for name in _names_in(word)}
     if len(by_name) == 1:

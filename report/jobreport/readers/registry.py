@@ -230,7 +230,8 @@ def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Seq
         text += f" {count(one.count, unit, one.unit)} {one.action}: {one.reason}{where}."
     if not about_logs:
         supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
-        text += f" Supported: {'; '.join(supported)}."
+        text += " For a CSV of GPUs with names of its own, add --columns timestamp,index,utilization.gpu,…"
+        text += f" with a name for each column. Supported: {'; '.join(supported)}."
     elif about_logs[0].code.startswith(_WITH_HELP):
         return f"{text} See docs/job-directory.md."
     return f"{text} A log that is read: {RECORD}. See docs/job-directory.md."

@@ -14,7 +14,7 @@ from msgspec import Struct
 from jobreport.readers.nvidia_smi.columns import FACTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
@@ -48,6 +48,8 @@ _DIGITS = (
     r"|[0-9]+(?:\.[0-9]*|,(?:[0-9]{1,2}|[0-9]{4,}))?"
 )
 _NUMBER = re.compile(rf"([-+]?(?:{_DIGITS}|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([%a-zA-Z°]*)")
+#: Lines of numbers that all have the same unit, or none.
+_PLAIN = re.compile(r" *[0-9]+(?:\.[0-9]*)?((?: [a-zA-Z%]+)?) *(?:\n *[0-9]+(?:\.[0-9]*)?\1 *)*+")
 _THOUSANDS = re.compile(r"[ '\u00a0\u202f]|,(?=[0-9]{3}(?![0-9]))")
 #: May be thousands or decimals, but the tool writes no decimals of metrics in these units.
 _EITHER = re.compile(r"[-+]?[0-9]+,[0-9]{3}")
@@ -86,8 +88,12 @@ def is_no_value(text: str) -> bool:
 
 def cells(texts: Texts, column: Column, unit: str) -> Cells:
     """Numbers in the cells of a column of a metric in a unit."""
-    read = chain.from_iterable(map(_reader(column, unit), texts.distinct))
-    values, kinds = np.fromiter(read, np.float64, 2 * len(texts.distinct)).reshape(-1, 2).T
+    if plain := _plain_numbers(texts.distinct, column, unit):
+        values, kind = plain
+        kinds = np.full(len(values), _KINDS.index(kind))
+    else:
+        read = chain.from_iterable(map(_reader(column, unit), texts.distinct))
+        values, kinds = np.fromiter(read, np.float64, 2 * len(texts.distinct)).reshape(-1, 2).T
     lost: dict[str, tuple[int, int]] = {}
     for place, code in enumerate((NOT_AVAILABLE, IMPLAUSIBLE)):
         if (kinds == place).any():
@@ -105,24 +111,29 @@ def _reader(column: Column, unit: str) -> Callable[[str], tuple[float, int]]:
 
     @lru_cache(1 << 14)
     def read(text: str) -> tuple[float, int]:
-        value, kind = _plain_number(text, column, unit) or _value(text, column, unit)
+        value, kind = _value(text, column, unit)
         return value, _KINDS.index(kind)
 
     return read
 
 
-def _plain_number(text: str, column: Column, unit: str) -> tuple[float, str] | None:
-    """As ``_value`` of nearly all cells, at a fraction of the time; ``None`` for any other."""
-    digits, _, word = text.strip().partition(" ")
-    if column.bits or not digits[-1:].isdecimal() or not digits.isascii() or "_" in digits:
+def _plain_numbers(texts: Sequence[str], column: Column, unit: str) -> tuple[FloatArray, str] | None:
+    """What ``_value`` says of nearly all columns, at a fraction of the time: numbers in the same unit.
+
+    ``None`` for any other.
+    """
+    lines = "\n".join(texts)
+    match = None if column.bits else _PLAIN.fullmatch(lines)
+    if match is None:
         return None
-    factor = _FACTORS[unit].get(word.lower()) if word else column.factor
+    word = match[1]
+    factor = _FACTORS[unit].get(word.strip().lower()) if word else column.factor
     if word and factor is None:
         return None
-    try:
-        return _with_factor(float(digits), factor)
-    except ValueError:
-        return None
+    values = np.array([*map(float, (lines.replace(word, "") if word else lines).split("\n"))])
+    values[values < _SMALLEST] = 0.0
+    values[values > _LARGEST] = math.inf
+    return (values, _BARE) if factor is None else (values * factor, _KNOWN)
 
 
 def _value(text: str, column: Column, unit: str) -> tuple[float, str]:

@@ -65,8 +65,11 @@ _GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[ ._:-]?([0-9]{1,3})(?![0-9])", re.IGNOR
 _MACHINE = {"cpu", "cpus", "ram", "swap"}
 _OTHERS = _MACHINE | {
     *("disk", "io", "ssd", "nvme", "net", "network", "nic", "host", "system", "sys", "ambient"),
+    *("process", "proc"),
     *("data", "dataset", "loader", "dataloader", "train", "training", "step", "steps", "batch", "model"),
 }
+#: Words for what is no sample.
+_STATISTICS = {"max", "min", "peak", "std"}
 _MEMORY_WORDS = {"mem", "memory", "fb", "vram"}
 _USAGE = {"usage", "load", "busy"}
 _UTILIZATION_WORDS = {"util", "utilization", "utilisation"} | _USAGE
@@ -205,9 +208,9 @@ class _Meaning(NamedTuple):
     bits: int = 0
 
 
-_POWER, _NO_POWER = {"power", "pwr"}, {"state", "management", "min", "max", "default", "reasons"}
+_POWER, _NO_POWER = {"power", "pwr"}, {"state", "management", "default", "reasons"}
 _REASONS, _NO_REASONS = {"reasons", "throttle", "throttling"}, {"counters", "supported"}
-_NO_CLOCK = {"max", "mem", "memory", "video", "reasons", "applications"}
+_NO_CLOCK = {"mem", "memory", "video", "reasons", "applications"}
 _NO_MEMORY = {"bar", "bar1", "protected", "temp", "temperature", "clock"}
 #: Volatile counts begin with the driver, so with the job or before; a total goes before its parts.
 _ECC_RANKS = ("volatile", -2), ("total", -1)
@@ -256,7 +259,7 @@ def column(name: str) -> Column | None:
     if says := _SAYS.get(plain) or _time_word(words):
         seconds = next((_SECONDS[word] for word in (*words, *units) if word in _SECONDS), 1.0)
         return Column(says=says, factor=seconds)
-    if "module" in words or _OTHERS & {*words}:  # of more than the GPU, or of something else
+    if "module" in words or (_OTHERS | _STATISTICS) & {*words}:  # of more than the GPU, or of something else
         return None
     if meaning := next((one for one in _MEANINGS if _fits(one, {*words}, units)), None):
         return _measured(meaning, name, words, units)

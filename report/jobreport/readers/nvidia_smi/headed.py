@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from functools import lru_cache
-from itertools import repeat
+from itertools import chain, repeat
 from operator import contains, itemgetter
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,8 @@ _RULE = "-=+*#~_<>[]|: \t"
 _BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
 #: Lines in which a prefix of all lines is looked for.
 _SHOWN = 2000
+#: Rows in which a date is looked for: the first may be a header of other names.
+_SHOWN_ROWS = 10
 #: How the lines of ``nvidia-smi dmon`` and ``pmon`` begin that name columns and their units.
 _MARK = "#"
 #: Columns that say when a row was written.
@@ -155,6 +157,12 @@ def column_names(text: str) -> tuple[str, ...]:
     return header.names
 
 
+def header_names(beginning: str) -> tuple[str, ...]:
+    """The names in the first header of a text; none without one."""
+    header = _first_header(beginning.split("\n"))
+    return header.names if header else ()
+
+
 def is_log(beginning: str, names: Sequence[str]) -> bool:
     """Whether a line names the columns of such a log, or the first one with several cells is a row.
 
@@ -166,9 +174,9 @@ def is_log(beginning: str, names: Sequence[str]) -> bool:
         return True
     rows = [[cell.strip() for cell in line.split(",")] for line in lines if "|" not in line]
     first = next((row for row in rows if len(row) > 1), [])
-    first_as_named = next((row for row in rows if len(row) == len(names)), [])
-    is_dated = any(map(is_date, first_as_named)) or any(map(_date_in, lines))
-    return any(map(_OF_TOOL.fullmatch, first)) or bool(first_as_named and is_dated)
+    as_named = [row for row in rows if len(row) == len(names)][:_SHOWN_ROWS]
+    is_dated = any(map(is_date, chain(*as_named))) or any(map(_date_in, lines))
+    return any(map(_OF_TOOL.fullmatch, first)) or bool(as_named and is_dated)
 
 
 def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Skipped]:

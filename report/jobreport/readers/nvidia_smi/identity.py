@@ -99,14 +99,10 @@ def table_of(logs: Sequence[Log]) -> list[Entry]:
 
 def _seen(rows: Rows) -> tuple[Seen, ...]:
     """The GPUs of a log in the order of their first rows."""
-    first_us = np.full(len(rows.gpus), np.iinfo(np.int64).max)
-    last_us = np.full(len(rows.gpus), np.iinfo(np.int64).min)
+    first_us, last_us = rows.spans_us()
     first_row: dict[int, int] = {}
     for start in range(0, len(rows.gpu), _BLOCK):
-        gpu, time_us = (some[start : start + _BLOCK] for some in (rows.gpu, rows.time_us))
-        np.minimum.at(first_us, gpu, time_us)
-        np.maximum.at(last_us, gpu, time_us)
-        gpus, place = np.unique(gpu, return_index=True)
+        gpus, place = np.unique(rows.gpu[start : start + _BLOCK], return_index=True)
         for gpu, row in zip(gpus.tolist(), place.tolist(), strict=True):
             first_row.setdefault(gpu, start + row)
     found = [

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jobreport.readers.nvidia_smi.table import Block
     from jobrules.model import IntArray
 
 _DATE, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d(?:\.\d+)?"
@@ -36,7 +38,7 @@ PREFIXES = tuple(
             rf"(?P<time>{_MONTH} {_CLOCK}|{_ZONED}) (?P<host>[\w.-]+) [^\s:\[]+(?:\[\d+\])?: ",
             rf"(?P<time>{_ZONED}) ",
             rf"(?P<time>{_MONTH} {_CLOCK}) ",
-            rf"\[?(?P<time>{_DATE}[ T]{_CLOCK})\]? ",
+            rf"\[?(?P<time>(?:{_DATE}[ T])?{_CLOCK})\]? ",
             # pdsh, clush
             r"(?P<host>[A-Za-z][\w.-]*): ",
         ),
@@ -74,6 +76,17 @@ class Written(Struct, frozen=True, kw_only=True, eq=False):
         )
 
 
+def prefix_of(lines: Sequence[str]) -> re.Pattern[str] | None:
+    """What stands in front of every line."""
+    there = [line for line in lines if line.strip()]
+    return next((prefix for prefix in PREFIXES if there and all(map(prefix.match, there))), None)
+
+
+def without_prefix(block: Block, prefix: re.Pattern[str]) -> Block:
+    """The block with nothing in front of its lines."""
+    return replace(block, lines=[prefix.sub("", line, count=1) for line in block.lines])
+
+
 def by_writer(
     lines: Sequence[str], numbers: IntArray, prefix: re.Pattern[str]
 ) -> tuple[dict[str, Written], list[int]]:
@@ -98,6 +111,12 @@ def by_writer(
         for name, some in places.items()
     }
     return found, others
+
+
+def writer_of(line: str, prefix: re.Pattern[str]) -> str:
+    """Who wrote a line; empty if nothing in front of it says so."""
+    match = prefix.match(line)
+    return _writer(match.groupdict()) if match else ""
 
 
 def _writer(said: Mapping[str, str | None]) -> str:

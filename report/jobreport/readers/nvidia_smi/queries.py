@@ -1,9 +1,13 @@
-"""Columns of a log without a header line, from the command that wrote it: ``--query-gpu=…`` in a script next to it."""
+"""Columns of a log without a header line, from the command that wrote it: ``--query-gpu=…`` in a script next to it.
+
+Or from the header of another part of the same log, which was rotated.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,7 +16,9 @@ from msgspec import Struct
 
 from jobreport.readers import text_files
 from jobreport.readers.nvidia_smi import columns as says
-from jobreport.readers.nvidia_smi.columns import column
+from jobreport.readers.nvidia_smi.columns import column, is_header
+from jobreport.readers.nvidia_smi.headed import header_names
+from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import is_date
 from jobreport.readers.tally import UnusableError
@@ -23,9 +29,11 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.columns import Column
 
+#: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
+_PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
 _SUFFIXES = (".sh", ".sbatch", ".slurm", ".py", ".ipynb", ".yaml", ".yml", ".md", ".log")
 _MAX_SCRIPT = 1 << 20
-_QUERY = re.compile(rb"--query-gpu=[\\\"']{0,2}([a-z][a-z0-9_.]*(?:, ?[a-z][a-z0-9_.]*)+)")
+_QUERY = re.compile(rb"--query-gpu=[\\\"']{0,2}([a-z][a-z0-9_.]*(?:,[\s\\\"']*[a-z][a-z0-9_.]*)+)")
 #: Share of the rows in which a cell may be damaged.
 _DAMAGED = 0.01
 _FORMS = {
@@ -41,10 +49,10 @@ _HIGHEST = {"%": 100.0, "W": 2e3, "°C": 130.0, "MHz": 5e3, "B": float(1 << 20),
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """A command."""
+    """A command, or the header that it wrote."""
 
     names: tuple[str, ...]
-    #: Path of the script.
+    #: Path of the script, or of the log with the header.
     file: str
 
 
@@ -52,7 +60,10 @@ class Queries:
     """The commands in all scripts of a job directory."""
 
     def __init__(self, files: Sequence[SourceFile] = ()) -> None:
-        """``files`` are all of the directory; scripts among them are read when a log needs them."""
+        """``files`` are all of the directory; scripts and parts among them are read when a log needs them."""
+        self._parts: defaultdict[str, list[SourceFile]] = defaultdict(list)
+        for file in sorted(files):
+            self._parts[stem_of(file)].append(file)
         self._scripts = [
             file for file in sorted(files) if file.name.endswith(_SUFFIXES) and file.size <= _MAX_SCRIPT
         ]
@@ -60,26 +71,51 @@ class Queries:
     @cached_property
     def _all(self) -> list[Query]:
         return [
-            Query(names=tuple(name.strip() for name in found.decode().split(",")), file=file.name)
+            Query(
+                names=tuple(name.strip(" \t\r\n\\\"'") for name in found.decode().split(",")), file=file.name
+            )
             for file in self._scripts
             for found in _QUERY.findall(_content(file))
         ]
 
-    def of(self, beginning: str) -> Query | None:
-        """The command that wrote a log without a header line.
+    def of(self, file: SourceFile, beginning: str) -> Query | None:
+        """The command that wrote a log without a header line, or the header of another part of the log.
 
         It has as many names as the log has columns, other commands with as many have the same names, and the cells are
         possible for their names.
         """
         rows = [line.split(",") for line in beginning.split("\n")[:-1] if "," in line]
-        if not rows or not any(map(is_date, rows[0])):
+        # Where a log was rotated, the first row may be half of one.
+        first = next((row for row in rows[:2] if any(map(is_date, row))), [])
+        if not first or is_header([*map(str.strip, rows[0])]):
             return None
-        found = [query for query in self._all if len(query.names) == len(rows[0])]
+        queries = self._headers(file) or self._all
+        found = [query for query in queries if len(query.names) == len(first)]
         if len({query.names for query in found}) != 1:
             return None
-        whole = [row for row in rows if len(row) == len(rows[0])]
+        whole = [row for row in rows if len(row) == len(first)]
         possible = all(map(_is_possible, found[0].names, map(Texts.of, zip(*whole, strict=True))))
         return found[0] if possible else None
+
+    def _headers(self, file: SourceFile) -> list[Query]:
+        """The headers of the other parts of a log."""
+        others = (other for other in self._parts[stem_of(file)] if other != file)
+        headers = ((other, header_names(beginning_of(other))) for other in others)
+        return [Query(names=names, file=other.name) for other, names in headers if names]
+
+
+def stem_of(file: SourceFile) -> str:
+    """The path of a log without what is put behind the name of a part of it."""
+    return _PART.sub("", file.name.lower())
+
+
+def beginning_of(file: SourceFile) -> str:
+    """The first lines of a file."""
+    try:
+        chunk = next(text_files.chunks(file.path), b"")
+    except (OSError, text_files.DamagedError):
+        chunk = b""
+    return "\n".join(line for block in blocks([chunk], lambda _: None) for line in block.lines)
 
 
 def _content(file: SourceFile) -> bytes:

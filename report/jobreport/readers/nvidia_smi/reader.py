@@ -6,7 +6,6 @@ moment.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from datetime import UTC
 from functools import partial
@@ -26,7 +25,8 @@ from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.identity import machines_of, table_of
 from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
-from jobreport.readers.nvidia_smi.queries import Queries
+from jobreport.readers.nvidia_smi.prefixes import prefix_of, without_prefix, writer_of
+from jobreport.readers.nvidia_smi.queries import Queries, beginning_of, stem_of
 from jobreport.readers.nvidia_smi.row_reading import FileRows
 from jobreport.readers.nvidia_smi.table import Skipped
 from jobreport.readers.nvidia_smi.times import (
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from jobrules.measures.snapshots import Series
     from jobrules.model import Panel
 
-#: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
-_PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
 _SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
 #: Forms with suffixes of their own.
 _DOCUMENTS: dict[str, Form] = {".json": gpustat_json, ".xml": query_xml}
@@ -103,14 +101,14 @@ class NvidiaSmi:
 
     def matches_content(self, file: SourceFile) -> bool:
         """By a line near the beginning that names its columns, or by its first row."""
-        stem, dot, suffix = _PART.sub("", file.own_name.lower()).rpartition(".")
+        stem, dot, suffix = stem_of(file).rpartition("/")[2].rpartition(".")
         ending = f".{suffix}" if dot and stem else ""
         if ending not in (*_SUFFIXES, *_DOCUMENTS):
             return False
-        beginning = _beginning(file)
+        beginning = beginning_of(file)
         if ending in _DOCUMENTS:
             return _DOCUMENTS[ending].is_log(beginning, ())
-        return self._form(beginning) is not None or self._query(beginning) is not None
+        return self._form(beginning) is not None or self._query(file, beginning) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -150,8 +148,8 @@ class NvidiaSmi:
     def _form(self, text: str) -> Form | None:
         return next((form for form in _FORMS if form.is_log(text[:_BEGINNING], self._columns)), None)
 
-    def _query(self, text: str) -> Query | None:
-        query = self._queries.of(text)
+    def _query(self, file: SourceFile, text: str) -> Query | None:
+        query = self._queries.of(file, text)
         return query if query and len(query.names) != len(self._columns) else None
 
     def _parts(
@@ -171,7 +169,13 @@ class NvidiaSmi:
         first = list(islice(lines, 1))
         beginning = "\n".join(line for block in first for line in block.lines)[:_BEGINNING]
         form, names = self._form(beginning) or headed, self._columns
-        if form is headed and (query := self._query(beginning)):
+        if form is not headed and (prefix := prefix_of(first_lines := beginning.split("\n")[:-1])):
+            if len({writer_of(line, prefix) for line in first_lines}) > 1:
+                note("nvidia_smi.several_writers", row=escape_name(first_lines[0], 40))
+                return []
+            first = [without_prefix(block, prefix) for block in first]
+            lines = (without_prefix(block, prefix) for block in lines)
+        if form is headed and (query := self._query(file, beginning)):
             names = query.names
             note("nvidia_smi.script", name=escape_name(query.file, 200))
         for part in form.tables(chain(first, lines), names):
@@ -201,11 +205,6 @@ def _in_date_order(parts: Sequence[Rows], order: str, note: Callable[..., None])
             code = "nvidia_smi.date_order" if part.kind == EITHER else "nvidia_smi.other_time"
             note(code, count=len(part.time_us))
     return found
-
-
-def _beginning(file: SourceFile) -> str:
-    chunk = next(_chunks(file, Tally()), b"")
-    return "\n".join(line for block in blocks([chunk], lambda _: None) for line in block.lines)
 
 
 def _chunks(file: SourceFile, tally: Tally) -> Iterator[bytes]:

@@ -63,10 +63,13 @@ class FileRows:
                 note("nvidia_smi.no_time")
                 continue
             kind = found[0].kind if found else None
-            part = self._parts.get((one.names, kind))
+            # Whatever the columns are called that are not read.
+            pairs = zip(one.names, columns(one.names), strict=True)
+            key = (*(name if meaning else "" for name, meaning in pairs), kind)
+            part = self._parts.get(key)
             if part is None:
                 part = _Part(one.names, kind, partial(self._note, line=table.line))
-                self._parts[one.names, kind] = part
+                self._parts[key] = part
             part.add(one, said, found)
 
     def finish(self) -> list[Rows]:
@@ -83,9 +86,15 @@ def _by_gpu(table: Table) -> list[Table]:
     numbers = dict.fromkeys(one.gpu for one in meanings if one and one.gpu is not None)
     if not numbers or table.each_second or any(one and one.says == says.INDEX for one in meanings):
         return [table]
+    of_each = {one.metric for one in meanings if one and one.gpu is not None}
     found = []
     for number in numbers:
-        mine = [i for i, one in enumerate(meanings) if one and one.gpu in (None, number)]
+        # Next to the columns of each GPU, one of the same metric is of all of them.
+        mine = [
+            i
+            for i, one in enumerate(meanings)
+            if one and (one.gpu == number or (one.gpu is None and one.metric not in of_each))
+        ]
         names = (*(without_gpu(table.names[i]) for i in mine), says.INDEX)
         cells = [*(table.columns[i] for i in mine), Texts.of([str(number)] * len(table.lines))]
         found.append(replace(table, names=names, columns=cells))

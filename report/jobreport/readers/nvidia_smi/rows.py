@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from jobrules.model import BoolArray, FloatArray, IntArray, Metric
 
 _T = TypeVar("_T")
+#: Rows at a time.
+_BLOCK = 1 << 18
 
 
 class GPU(Struct, frozen=True, kw_only=True):
@@ -43,8 +45,9 @@ def gpus_of(numbers: Names, buses: Names, uuids: Names) -> tuple[tuple[GPU, ...]
     rest, uuid = np.divmod(distinct, len(uuids[0]) + 1)
     number, bus = np.divmod(rest, len(buses[0]) + 1)
     # Position 0 stands for none.
+    of_number, of_bus, of_uuid = (("", *names) for names, _ in (numbers, buses, uuids))
     gpus = tuple(
-        GPU(name=("", *numbers[0])[i], bus=("", *buses[0])[j], uuid=("", *uuids[0])[k])
+        GPU(name=of_number[i], bus=of_bus[j], uuid=of_uuid[k])
         for i, j, k in zip(number.tolist(), bus.tolist(), uuid.tolist(), strict=True)
     )
     has_nameless = gpus[:1] == (GPU(),)
@@ -77,6 +80,16 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
             return self
         distinct, code = _merged([(tuple(gpus), gpu)])
         return replace(self, gpus=distinct, gpu=code)
+
+    def spans_us(self) -> tuple[IntArray, IntArray]:
+        """When each GPU was seen first and last."""
+        first_us = np.full(len(self.gpus), np.iinfo(np.int64).max)
+        last_us = np.full(len(self.gpus), np.iinfo(np.int64).min)
+        for start in range(0, len(self.gpu), _BLOCK):
+            gpu, time_us = (some[start : start + _BLOCK] for some in (self.gpu, self.time_us))
+            np.minimum.at(first_us, gpu, time_us)
+            np.maximum.at(last_us, gpu, time_us)
+        return first_us, last_us
 
     def where(self, rows: BoolArray | IntArray | Places) -> Rows:
         """The rows of a mask, or at these places, with the GPUs in them."""

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from jobrules.model import SECOND_US
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from jobreport.readers.nvidia_smi.rows import Places, Rows
+    from jobreport.readers.nvidia_smi.rows import GPU, Places, Rows
     from jobrules.model import BoolArray, IntArray
 
 #: More UUIDs of GPUs of one number are damage or malice.
@@ -41,6 +42,8 @@ _UNSORTED = 0.1
 _EXACT, _MANY_ROWS, _MOST_ROWS = 0.02, 0.8, 0.9
 #: So even are the times of a single loop, as a share of their distance.
 _EVEN = 0.005
+#: A clock is set back by less than this share of the time before and after; more is another log behind the first.
+_MAX_SET_BACK = 0.1
 #: How many times their jitter the times of several loops are uneven, and apart. No jitter is below that of the clock.
 _JITTERS, _CLOCK_US = 4, 500
 
@@ -52,9 +55,11 @@ class MixedError(Exception):
 def with_sound_identifiers(rows: Rows) -> Rows:
     """The rows without identifiers of GPUs that identify none.
 
-    Such are those of GPUs with several numbers, as in logs that were made anonymous, and damaged ones: those in a single
+    Such are those of GPUs with several numbers at once, as in logs that were made anonymous, and damaged ones: those in a single
     row, where the GPU has another one in more rows.
     """
+    for kind in _IDENTIFIERS:
+        rows = rows.of_gpus(_with_first_numbers(rows, kind), rows.gpu)
     gpus = rows.gpus
     for kind in _IDENTIFIERS:
         found = _by_number(rows, kind)
@@ -70,6 +75,21 @@ def with_sound_identifiers(rows: Rows) -> Rows:
             for gpu in gpus
         )
     return rows.of_gpus(gpus, rows.gpu)
+
+
+def _with_first_numbers(rows: Rows, kind: str) -> tuple[GPU, ...]:
+    """The GPUs, each with its first number: where one is lost, the driver numbers those behind it anew."""
+    first_us, last_us = rows.spans_us()
+    of_identifier: defaultdict[str, list[int]] = defaultdict(list)
+    for place in np.argsort(first_us).tolist():
+        if rows.gpus[place].name and (identifier := getattr(rows.gpus[place], kind)):
+            of_identifier[identifier].append(place)
+    gpus = [*rows.gpus]
+    for some in of_identifier.values():
+        if all(last_us[one] < first_us[other] for one, other in pairwise(some)):
+            for place in some:
+                gpus[place] = replace(gpus[place], name=gpus[some[0]].name)
+    return tuple(gpus)
 
 
 def by_identifier(rows: Rows) -> IntArray:
@@ -150,6 +170,8 @@ def by_phase(time_us: IntArray, gpu: Places, measured: BoolArray) -> IntArray:
         in_turn_us = np.sort(in_turn_us)
     if np.mean(np.diff(in_turn_us) == 0) > _EQUAL:
         raise MixedError
+    if _is_set_back(time_us[base]):
+        return one_loop
     base_us = np.sort(time_us[base], kind="stable")
     base_us = base_us[np.diff(base_us, prepend=base_us[0] - 1) > 0]
     interval_us, jitter_us = _interval_and_jitter_us(base_us, _MANY_ROWS)
@@ -169,6 +191,19 @@ def by_phase(time_us: IntArray, gpu: Places, measured: BoolArray) -> IntArray:
     if np.mean(is_near) < 1 - _MAX_LOST:
         raise MixedError
     return np.where(is_near, loop[nearest], -1)
+
+
+def _is_set_back(time_us: IntArray) -> bool:
+    """Whether these are the times of one loop whose clock was set back a little."""
+    back = np.flatnonzero(np.diff(time_us) < 0) + 1
+    if not 0 < len(back) < _MIN_ROWS:
+        return False
+    parts = np.split(time_us, back)
+    ascending = np.concatenate([[time_us[0]], np.maximum(np.diff(time_us), 0)]).cumsum()
+    return all(
+        before[-1] - after[0] < _MAX_SET_BACK * min(before[-1] - before[0], after[-1] - after[0])
+        for before, after in pairwise(parts)
+    ) and not any(_interval_and_jitter_us(ascending, _MANY_ROWS))
 
 
 def _interval_and_jitter_us(time_us: IntArray, share: float) -> tuple[int, int]:

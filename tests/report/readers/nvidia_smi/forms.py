@@ -91,6 +91,13 @@ TWO = sorted([*ONE, *rows_of("node-2", start=START + 0.37 * SECOND)])
 #: Two runs, the second one the next day.
 RUNS = [*rows_of(seed=1), *rows_of(start=START + timedelta(days=1))]
 NEWEST = RUNS[len(RUNS) // 2 :]
+#: GPU 0 is lost in the middle.
+LOST = [row for row in ONE if row.gpu or row.at < START + 30 * SECOND]
+#: The clock is set back in the middle.
+SET_BACK = [
+    row._replace(at=row.at - 25 * SECOND) if row.at > START + 1500 * SECOND else row
+    for row in rows_of(moments=300, every=10 * SECOND)
+]
 
 
 # Writers
@@ -562,6 +569,9 @@ FORMS: tuple[Form, ...] = (
          lambda rows: gpu_csv(query(rows, "time use memory power")), rows=SINGLE),
     Form("query-rotated", "a rotated log, one part compressed", "logrotate",
          lambda rows: {"gpu.csv": query(rows[80:], header=True), "gpu.csv.1": query(rows[40:80]), "gpu.csv.2.gz": gzip.compress(query(rows[:40]).encode())}),
+    Form("query-rotated-no-header", "a rotated log, the header in its first part", "logrotate, copytruncate",
+         lambda rows: {"gpu.csv": " 9 %, 1 MiB\n" + query(rows[80:], header=False), "gpu.csv.1": query(rows[:80])},
+         says=r"gpu\.csv\.1"),
     Form("query-gz", "compressed", "nvidia-smi … | gzip > gpu.csv.gz",
          lambda rows: {"gpu.csv.gz": gzip.compress(query(rows).encode())}),
     Form("query-in-output", "between the lines of the training",
@@ -585,6 +595,9 @@ FORMS: tuple[Form, ...] = (
          LOOP.format(Q, ",noheader,nounits"),
          lambda rows: {"gpu.csv": query(rows, header=False, units=False), "job.sh": f"#!/bin/bash\n{LOOP.format(Q, ',noheader,nounits')} &\npython train.py\n"},
          says=r"job\.sh|query"),
+    Form("noheader-split-script", "no header, the query in two texts of a script", "subprocess.Popen(['nvidia-smi', …])",
+         lambda rows: {"gpu.csv": query(rows, header=False, units=False), "job.py": f'["nvidia-smi", "--query-gpu={Q}'.replace("memory.used", '"\n    "memory.used') + '", "-l"]\n'},
+         says=r"job\.py"),
     Form("noheader-other-script", "no header, a script with another number of columns",
          LOOP.format(Q, ",noheader,nounits"),
          lambda rows: {"gpu.csv": query(rows, header=False, units=False), "job.sh": "nvidia-smi --query-gpu=timestamp,index,utilization.gpu --format=csv,noheader\n"},
@@ -602,6 +615,10 @@ FORMS: tuple[Form, ...] = (
          truth=[row for row in ONE if row.at < START + 30 * SECOND], says="GPU|moment"),
     Form("index-loss", "a GPU falls off", LOOP.format(Q, ""), lambda rows: gpu_csv(query(rows)),
          rows=fallen(ONE)),
+    Form("uuid-renumbered", "a GPU falls off, and the driver numbers the others anew",
+         LOOP.format(names("time index uuid use memory power"), ""),
+         lambda rows: gpu_csv(query(rows, "time index uuid use memory power").replace(f" 1, {rows[-1].uuid}", f" 0, {rows[-1].uuid}").replace(f" 0, {rows[-1].uuid}", f" 1, {rows[-1].uuid}", 30)),
+         rows=LOST),
     Form("gpu-is-the-use", "a column gpu with the utilization",
          "print(f'{time},{util},{mem}')  with the header time,gpu,mem",
          lambda rows: gpu_csv(home_made(rows, time=seconds, gpu=lambda row: row.use, mem=lambda row: row.memory)),
@@ -686,6 +703,9 @@ FORMS: tuple[Form, ...] = (
          lambda rows: {"gpu.log": prefixed(query(rows), rows, lambda row: f"{row.at:%b %d %H:%M:%S} ")}),
     Form("ts-date", "ts '%F %T'", "nvidia-smi … | ts '%F %T' > gpu.log",
          lambda rows: {"gpu.log": prefixed(query(rows), rows, lambda row: f"{seconds(row)} ")}),
+    Form("ts-elapsed", "ts -s", "nvidia-smi --query-gpu=index,… | ts -s > gpu.log",
+         lambda rows: {"gpu.log": prefixed(query(rows, "index use memory power"), rows, lambda row: f"{(datetime.min + (row.at - START)):%H:%M:%S} ")},
+         dated=False, says="no dates"),
     Form("torchrun", "torchrun --tee 3", "torchrun --tee 3 train.py > gpu.log",
          lambda rows: {"gpu.log": prefixed(query(rows), rows, lambda row: "[default0]:")}),
     Form("ray", "Ray", "ray job logs > gpu.log",
@@ -711,6 +731,8 @@ FORMS: tuple[Form, ...] = (
     Form("date-column", "a column of $(date)",
          'echo "$(date),$(nvidia-smi --query-gpu=…,noheader)" >> gpu.csv',
          lambda rows: gpu_csv(home_made(rows, time=date, **USE, **MEMORY)), holds="um"),
+    Form("set-back", "a clock that is set back", LOOP.format(Q, ""), lambda rows: gpu_csv(query(rows)),
+         rows=SET_BACK),
     Form("date-iso-ns", "a column of $(date -Ins)", 'echo "$(date -Ins); …"',
          lambda rows: gpu_csv(with_semicolons(rows, time=lambda row: f"{row.at:%Y-%m-%dT%H:%M:%S},{row.at.microsecond:06}000+00:00", **USE)),
          holds="u"),
@@ -787,6 +809,18 @@ FORMS: tuple[Form, ...] = (
     Form("wide", "columns for each GPU", "a script",
          lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], **{"timestamp": seconds} | {f"gpu{i}_{name}": _of_gpu(rows, i, field) for i in (0, 1) for name, field in (("util", "use"), ("mem_mb", "memory"), ("power_w", "power"))})),
          holds="ump"),
+    Form("wide-and-mean", "columns for each GPU and for all of them", "a script",
+         lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], **{"timestamp": seconds, "gpu_avg_util": lambda row: 50} | {f"gpu{i}_util": _of_gpu(rows, i, "use") for i in (0, 1)})),
+         holds="u"),
+    Form("statistics", "columns of a process and of the highest utilization", "a script",
+         lambda rows: gpu_csv(home_made(rows, timestamp=seconds, gpu=lambda row: row.gpu, proc_gpu_util=lambda row: row.use // 2, gpu_util_max=lambda row: 100, gpu_util_mean=lambda row: row.use)),
+         holds="u"),
+    Form("other-names", "names that say nothing", "a script",
+         lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], time=seconds, gpu0=_of_gpu(rows, 0, "use"), gpu1=_of_gpu(rows, 1, "use"))),
+         truth=REFUSED, says="--columns"),
+    Form("other-names-columns", "names that say nothing, --columns", "a script",
+         lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], time=seconds, gpu0=_of_gpu(rows, 0, "use"), gpu1=_of_gpu(rows, 1, "use"))),
+         holds="u", options={"columns": "timestamp,gpu0_util,gpu1_util"}, says="time"),
     Form("gputil-table", "the table of GPUtil", "GPUtil.showUtilization()",
          lambda rows: {"gpu.txt": "".join("| ID | GPU | MEM |\n------------------\n" + "".join(f"|  {row.gpu} | {row.use}% | 13% |\n" for row in some) for some in moments(rows))},
          truth=REFUSED, says="nvidia-smi --query-gpu"),
@@ -820,6 +854,11 @@ FORMS: tuple[Form, ...] = (
     Form("gpustat-watch", "gpustat in watch", "watch -n 1 gpustat --show-power > gpu.txt",
          lambda rows: {"gpu.txt": each_moment(rows, lambda row: f"\x1b[H\x1b[2JEvery 1.0s: gpustat        {row.machine}: {ctime(row)}\n", gpustat)},
          named=True),
+    Form("box-kubectl", "the table, kubectl logs --timestamps", "kubectl logs --timestamps pod > gpu.txt",
+         lambda rows: {"gpu.txt": "".join(f"{some[0].at:%Y-%m-%dT%H:%M:%S.%f}789Z {line}\n" for some in moments(rows) for line in box(some).splitlines())}),
+    Form("box-srun", "the table, srun --label of two nodes", "srun --label nvidia-smi -l 1 > gpu.txt",
+         lambda rows: {"gpu.txt": "".join(f"{int(some[0].machine[-1]) - 1}: {line}\n" for some in moments(rows) for line in box(some).splitlines())},
+         rows=TWO, truth=REFUSED, says="grep"),
     Form("box-no-date", "the table without its date", "nvidia-smi -l 1 | grep -v 2025 > gpu.txt",
          lambda rows: {"gpu.txt": "".join(box(some).partition("\n")[2] for some in moments(rows))},
          truth=REFUSED, says="nvidia-smi --query-gpu|date"),

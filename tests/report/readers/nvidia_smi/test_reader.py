@@ -566,16 +566,16 @@ def test_the_command_of_a_report_repeats_the_columns(tmp_path: Path) -> None:
     assert shlex.split(outcome.report.command)[-2:] == ["--columns", NAMES]
 
 
-def test_parts_of_a_rotated_log_without_header_are_counted(tmp_path: Path) -> None:
+def test_parts_of_a_rotated_log_have_the_header_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "gpu.csv").write_text(headerless(30, 20))
     (tmp_path / "gpu.csv.1.gz").write_bytes(gzip.compress(headerless(20, 10).encode()))
     (tmp_path / "gpu.csv-20260103").write_text(NAMES + "\n" + headerless(0, 20))
 
     job, quality = read_job(tmp_path, strict=True)
 
-    assert [len(panel.time_us) for panel in job.panels] == [20, 20]
-    (remark,) = [one for one in source(quality).remarks if one.action == "skipped"]
-    assert (remark.code, remark.count, remark.place) == ("nvidia_smi.no_header", 30, "gpu.csv:1")
+    assert [len(panel.time_us) for panel in job.panels] == [50, 50]
+    (remark,) = [one for one in source(quality).remarks if one.code == "nvidia_smi.script"]
+    assert "gpu.csv-20260103" in remark.reason
 
 
 @pytest.mark.parametrize("text", ["", "timestamp", "timestamp,loss", "1,2,3", "timestamp,index,index"])

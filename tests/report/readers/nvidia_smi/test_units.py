@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jobreport.errors import NothingReadableError
 from jobreport.readers import text_files
 from jobreport.readers.nvidia_smi import lines
-from jobreport.readers.nvidia_smi.cells import _plain_number, _value
+from jobreport.readers.nvidia_smi.cells import _plain_numbers, _value
 from jobreport.readers.nvidia_smi.columns import Column
 from jobreport.readers.registry import read_job
 from jobreport.remarks import Remark
@@ -197,10 +197,22 @@ def test_a_column_gpu_is_the_index_where_its_numbers_come_in_turn() -> None:
         assert codes(remarks) == set()
 
 
-@given(st.text("0123456789.,-+eE_ %xinfaNMBW\u0661'", max_size=9), st.sampled_from(["B", "W", "%", ""]))
-def test_the_short_way_to_a_number_is_that_of_the_grammar(text: str, unit: str) -> None:
+@given(
+    st.lists(
+        st.from_regex(r" ?[0-9]{1,40}(\.[0-9]{0,3})?( (%|MiB|W|x))? ?", fullmatch=True)
+        | st.text("0123456789.,-+eE_ %xinfaNMBW\u0661'", max_size=9),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["B", "W", "%", ""]),
+)
+def test_the_short_way_to_numbers_is_that_of_the_grammar(texts: list[str], unit: str) -> None:
     for column in (Column(), Column(factor=2.0), Column(bits=1)):
-        assert _plain_number(text, column, unit) in (None, _value(text, column, unit))
+        if plain := _plain_numbers(texts, column, unit):
+            values, kind = plain
+            assert [(value, kind) for value in values.tolist()] == [
+                _value(text, column, unit) for text in texts
+            ]
 
 
 LOG = "timestamp, index, utilization.gpu [%]\n" + "".join(
