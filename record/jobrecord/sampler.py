@@ -29,6 +29,10 @@ _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 #: Difference of wall clock and monotonic clock between two ticks that is a step of the wall clock.
 _CLOCK_STEP_S = 0.05
 
+#: Samples that are closer than this are one snapshot to those who read them; a late tick, or the end, may be as close to
+#: the tick before it.
+_SNAPSHOT_S = 0.021
+
 
 def main() -> None:
     """Sample until standard input ends. The only argument is the process to record."""
@@ -101,7 +105,10 @@ class Sampler:
         interval_s = self._options.interval_s
         start_s = time.monotonic()
         number, next_facts_s = 0, start_s
+        ticked_s = start_s - _SNAPSHOT_S
         while True:
+            time.sleep(max(0.0, ticked_s + _SNAPSHOT_S - time.monotonic()))
+            ticked_s = time.monotonic()
             self.tick(start_s + number * interval_s)
             if owner.ended.is_set():
                 break
