@@ -216,13 +216,18 @@ def test_a_real_job_speaks_with_one_voice(job: Path) -> None:
         assert judged_otherwise(report) == []
 
 
-@pytest.mark.parametrize("name", TOPICS)
-def test_a_contradiction_is_found_wherever_it_stands(name: str) -> None:
-    one, other = TOPICS[name].examples
+@pytest.fixture(scope="module")
+def sample_texts() -> list[str]:
     report = read(SAMPLES[0])
     assert report
+    return texts_of(report)
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_a_contradiction_is_found_wherever_it_stands(name: str, sample_texts: list[str]) -> None:
+    one, other = TOPICS[name].examples
     texts = [
-        *texts_of(report),
+        *sample_texts,
         *sentences(f"<p>Before. {one}.</p><h2>After</h2>"),
         *sentences(f"<td>{other}</td>"),
     ]
