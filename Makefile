@@ -1,14 +1,41 @@
-# `make demo` shows a report, `make test` is what one runs all day, `make test-all` is everything.
+# `make demo` records a job and reports on it, `make demo-compare` compares runs, `make test` is what one runs all day,
+# `make test-all` is everything.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AXE := tests/browser/node_modules/axe-core/axe.min.js
-JOB ?= sample_data/healthy-8gpu
 
-.PHONY: demo test test-all check format docs golden samples bench fuzz kills audit clean
+.PHONY: demo demo-compare pictures test test-all pytest-test pytest-test-all check format docs golden samples bench fuzz kills outages audit clean
 
+# With JOB=sample_data/healthy-8gpu, the report of that job.
 demo: $(VENV)/installed
-	@$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB)) --force
+ifdef JOB
+	$(BIN)/make-report --job-dir $(JOB) --out reports/$(notdir $(JOB:/=)) --force
+else
+	rm -rf reports/my-job
+	$(BIN)/record-job --out reports/my-job -- $(BIN)/python sample_data/train.py
+	$(BIN)/make-report --job-dir reports/my-job --out reports/my-job-report --force
+endif
+
+# A job on 12 GPUs and the same work on 2, three runs of each, in turn.
+PAIR := oversized:1 right-sized:1 oversized:2 right-sized:2 oversized:3 right-sized:3
+
+demo-compare: $(VENV)/installed
+	@for run in $(PAIR); do \
+		scenario=$${run%:*}; seed=$${run#*:}; job=reports/jobs/$$scenario-$$seed; \
+		hour=$$((seed * 2 + 8)); case $$scenario in right-sized) hour=$$((hour + 1));; esac; \
+		test -d $$job || $(BIN)/python sample_data/generate.py --scenario $$scenario --seed $$seed --gzip --out $$job \
+			--start 2025-03-09T$$(printf %02d $$hour):00:00Z; \
+		$(BIN)/make-report --job-dir $$job --out reports/$$scenario-$$seed --force --quiet > /dev/null; \
+	done
+	@$(BIN)/compare-reports $(foreach run,$(PAIR),$(firstword $(subst :, ,$(run)))=reports/$(subst :,-,$(run))) \
+		--prices sample_data/prices.toml --set oversized.instance_type=p3.8xlarge --set oversized.batch_size=256 \
+		--set right-sized.instance_type=p3.2xlarge --set right-sized.batch_size=512 --out reports/comparison --force
+
+# The pictures of README.md and docs/comparison.md.
+pictures: $(VENV)/installed-dev demo-compare
+	@$(MAKE) --no-print-directory demo JOB=sample_data/cpu-bottleneck-2gpu
+	$(BIN)/python docs/pictures.py
 
 # The many processes of the tests would compile the code anew, each of them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,10 +43,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # The files in their order, browsers first: a long one that comes last has all cores but one wait.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-test: check $(AXE)
+# While some tests wait, mypy works.
+test test-all: $(VENV)/installed-dev $(AXE)
+	@$(MAKE) --no-print-directory --jobs 2 check pytest-$@
+
+pytest-test:
 	$(PYTEST) -m "not slow" --hypothesis-profile few
 
-test-all: check $(AXE)
+pytest-test-all:
 	$(PYTEST)
 
 check: $(VENV)/installed-dev
@@ -41,22 +72,32 @@ golden: $(VENV)/installed-dev
 samples: $(VENV)/installed-dev
 	$(BIN)/python sample_data/generate.py --samples
 
-bench: $(VENV)/installed-bench
+bench: $(VENV)/installed-bench $(VENV)/monitors/bin/python $(VENV)/hta/bin/python
 	$(BIN)/python -m benchmarks --store
 	$(BIN)/python benchmarks/static_figures.py
-	$(BIN)/python benchmarks/recording.py
+	$(BIN)/python -m benchmarks.recording --python $(VENV)/monitors/bin/python --store
+	$(BIN)/python benchmarks/false_alarms.py
 
-# The short ones of these run in make test. FUZZ is how long each reader is fuzzed, in seconds; JOBS, KILLS how many.
+# The short ones of these run in make test. FUZZ is how long each reader is fuzzed, in seconds; JOBS, KILLS how many;
+# SECONDS how long a job is recorded while it is killed, restarted, and its disk is full.
 FUZZ ?= 900
 JOBS ?= 10000
 KILLS ?= 200
+SECONDS ?= 3600
+
+# The generator of sample jobs is no package that is installed.
+fuzz kills outages: export PYTHONPATH := $(CURDIR)/sample_data
 
 fuzz: $(VENV)/installed-fuzz
 	$(BIN)/python -m fuzz.jobs --jobs $(JOBS) --pages 100
 	$(BIN)/python -m fuzz.targets --all --seconds $(FUZZ)
+	$(PYTEST) -m hypothesis --hypothesis-profile new
 
 kills: $(VENV)/installed
 	$(BIN)/python -m fuzz.kills --kills $(KILLS)
+
+outages: $(VENV)/installed
+	$(BIN)/python -m fuzz.outages --seconds $(SECONDS) --out reports/outages
 
 # Known holes in what is installed, where the index of them can be asked.
 audit: $(VENV)/audit/bin/pip-audit
@@ -85,6 +126,18 @@ $(VENV)/installed-fuzz: $(VENV)/installed-dev
 $(VENV)/audit/bin/pip-audit:
 	@$(PYTHON) -m venv $(VENV)/audit
 	@$(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+
+# Other monitors of a machine, to measure record-job against; where they cannot be had, the table says so.
+$(VENV)/monitors/bin/python:
+	@$(PYTHON) -m venv $(VENV)/monitors
+	@$@ -m pip install --quiet --disable-pip-version-check mlflow wandb \
+		|| echo "W&B and MLflow could not be installed: they will not be measured."
+
+# What else reads PyTorch traces, with libraries of its own versions.
+$(VENV)/hta/bin/python:
+	@$(PYTHON) -m venv $(VENV)/hta
+	@$@ -m pip install --quiet --disable-pip-version-check HolisticTraceAnalysis \
+		|| echo "HolisticTraceAnalysis could not be installed: it will not be measured."
 
 # axe-core and the HTML checker for the browser tests; where they cannot be had, what needs them is skipped and says so.
 $(AXE): tests/browser/package.json

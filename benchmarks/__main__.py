@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import os
-import platform
 import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
-
 from benchmarks import document
 from benchmarks.jobs import JOBS, Job, made
+from benchmarks.machine import machine
 from benchmarks.processes import FailedError
-from benchmarks.results import STORED, Results, Run
+from benchmarks.recording import Recording
+from benchmarks.results import STORED, LeftOut, Results, Run, Session
 from benchmarks.stages import STAGES, missing, run
 
 ROOT = Path(__file__).parents[1]
@@ -38,9 +36,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--only", action="append", choices=JOBS, metavar="NAME", help="only this job; may be repeated"
     )
-    made.add_argument("--quick", action="store_true", help="leave the large job out")
+    made.add_argument("--quick", action="store_true", help="leave the large jobs out")
     made.add_argument(
-        "--runs", type=int, default=RUNS, help=f"runs of each stage; large job: one (default {RUNS})"
+        "--runs", type=int, default=RUNS, help=f"runs of each stage; large jobs: one (default {RUNS})"
     )
     made.add_argument(
         "--folder",
@@ -49,7 +47,9 @@ def parser() -> argparse.ArgumentParser:
         help="where the jobs are made and kept between runs (default build/bench)",
     )
     made.add_argument(
-        "--store", action="store_true", help="write benchmarks/results.json and docs/performance.md"
+        "--store",
+        action="store_true",
+        help="write benchmarks/results.json, where other jobs keep their rows, and docs/performance.md",
     )
     made.add_argument("--render", action="store_true", help="print the stored results again; measure nothing")
     return made
@@ -65,10 +65,10 @@ def main() -> None:
         jobs = [job for job in jobs if not (options.quick and job.large)]
         if not jobs:
             parser().error("--quick leaves out the jobs that --only names")
-        if options.store and options.only:
-            parser().error("--store would put some jobs in the place of all; use it without --only")
         results = measured(jobs, options.folder.resolve(), options.runs, _command(options))
-    text = document.render(results)
+        if options.store:
+            results = results.with_older(Results.load(), list(JOBS))
+    text = document.render(results, Recording.load())
     if options.store:
         STORED.write_bytes(results.to_json())
         document.PAGE.write_text(text, "utf-8")
@@ -81,6 +81,8 @@ def measured(jobs: list[Job], folder: Path, runs: int, command: str) -> Results:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     folder.mkdir(parents=True, exist_ok=True)
     facts = [made(job, folder) for job in jobs]
+    # Its load is that of others.
+    at_start = machine(LIBRARIES)
     left_out = {stage: why for stage in STAGES if (why := missing(stage))}
     taken: list[Run] = []
     failed: dict[tuple[str, str], str] = {}
@@ -99,15 +101,22 @@ def measured(jobs: list[Job], folder: Path, runs: int, command: str) -> Results:
                     failed[job.name, stage] = str(error)
                 else:
                     tell(f"  CPU {taken[-1].cpu_s:.2f} s, wall {taken[-1].wall_s:.2f} s")
-    asked = {stage for job in jobs for stage in job.stages}
-    return Results(
+    here = Session(
         command=command,
         date=datetime.now(UTC).date().isoformat(),
-        machine=machine(),
+        machine=at_start,
+        jobs=[job.name for job in jobs],
+    )
+    return Results(
+        sessions=[here],
         jobs=facts,
         runs=taken,
-        left_out=[f"{STAGES[stage].title}: {why}" for stage, why in left_out.items() if stage in asked]
-        + [f"{JOBS[job].title}, {STAGES[stage].title}: {why}" for (job, stage), why in failed.items()],
+        left_out=[
+            LeftOut(job=job.name, stage=stage, reason=reason)
+            for job in jobs
+            for stage in job.stages
+            if (reason := left_out.get(stage) or failed.get((job.name, stage)))
+        ],
     )
 
 
@@ -117,23 +126,6 @@ def _command(options: argparse.Namespace) -> str:
     only = "".join(f" --only {name}" for name in options.only or ())
     store = " --store" * options.store
     return f"python -m benchmarks{' --quick' * options.quick}{only} --runs {options.runs}{store}"
-
-
-def machine() -> dict[str, str]:
-    """What the times depend on."""
-    found = {
-        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
-        "load": f"{os.getloadavg()[0]:.1f} at the start",
-        "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
-        "system": platform.system(),
-        "Python": platform.python_version(),
-    }
-    for library in LIBRARIES:
-        try:
-            found[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def tell(line: str) -> None:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from benchmarks.jobs import HOURS, JOBS
 from benchmarks.logs import HOSTILE
+from benchmarks.machine import in_words
 from benchmarks.stages import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from benchmarks.recording import Recording
     from benchmarks.results import Facts, Results
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -130,6 +132,7 @@ def goals(results: Results) -> Iterator[Goal]:
         unit=" MB",
         measured=max(peaks) / 1e6 if all(results.of("hostile", kind) for kind in HOSTILE) else None,
     )
+    yield from _captures(results)
     stages = ("json", "all", "static")
     peaks = [run.peak_bytes for stage in stages for run in results.of(LARGEST, stage)]
     yield Goal(
@@ -158,12 +161,61 @@ def goals(results: Results) -> Iterator[Goal]:
     )
 
 
-def render(results: Results) -> str:
+def _captures(results: Results) -> Iterator[Goal]:
+    """Goals for PyTorch traces."""
+    sizes = {facts.job: facts.trace_bytes for facts in results.jobs}
+    for job, words in (("capture-200", "200 MB"), ("capture-2000", "2 GB")):
+        cpu_s, peak = (results.median(job, "json", column) for column in ("cpu_s", "peak_bytes"))
+        size = sizes.get(job)
+        yield Goal(
+            text=f"PyTorch trace of {words} → `report.json`: CPU time for 100 MB",
+            bound=1.0,
+            unit=" s",
+            measured=cpu_s / size * 1e8 if size and cpu_s is not None else None,
+        )
+        yield Goal(
+            text=f"PyTorch trace of {words}: peak memory",
+            bound=300,
+            unit=" MB",
+            measured=None if peak is None else peak / 1e6,
+        )
+    for column, quantity, bound in (("cpu_s", "CPU time", 0.2), ("peak_bytes", "peak memory", 0.1)):
+        yield Goal(
+            text=f"PyTorch trace of 200 MB: {quantity} over HolisticTraceAnalysis'",
+            bound=bound,
+            measured=results.ratio(column, ("capture-200", "json"), ("capture-200", "hta")),
+        )
+    cpu_s, wall_s = (results.median("ranks-64", "json", column) for column in ("cpu_s", "wall_s"))
+    yield Goal(
+        text="PyTorch traces of 64 ranks: share of the cores that is in use",
+        bound=0.8,
+        measured=cpu_s / wall_s / int(results.session("ranks-64").machine["cores"])
+        if cpu_s and wall_s
+        else None,
+        at_most=False,
+    )
+    for job, words in (("ranks-64", "64"), ("ranks-1024", "1,024")):
+        peaks = [run.peak_bytes for run in results.of(job, "json")]
+        yield Goal(
+            text=f"PyTorch traces of {words} ranks: peak memory of all processes",
+            bound=1000,
+            unit=" MB",
+            measured=max(peaks) / 1e6 if peaks else None,
+        )
+    pages = [run.files["report.html"] for run in results.of("ranks-1024", "all")]
+    yield Goal(
+        text="PyTorch traces of 1,024 ranks: `report.html`",
+        bound=2.0,
+        unit=" MB",
+        measured=max(pages) / 1e6 if pages else None,
+    )
+
+
+def render(results: Results, recorded: Recording) -> str:
     """The document."""
     blocks = [
         "# Performance",
-        f"Made by `{results.command}`; no number here is from anywhere else. "
-        f"Measured on {results.date}: {', '.join(_machine(results))}.",
+        "\n".join(_sessions(results)),
         "## The goals",
         *_goals(results),
         "## How the cost grows",
@@ -172,17 +224,27 @@ def render(results: Results) -> str:
         HOW_TO_READ,
         *(block for facts in results.jobs for block in _job(results, facts)),
         *_left_out(results),
+        "## Recording",
+        *recording(recorded),
         "## How to repeat it",
         _repeat(results),
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _machine(results: Results) -> Iterator[str]:
-    for name, value in results.machine.items():
-        yield {"cores": f"{value} cores", "memory": f"{value} of memory", "system": value}.get(
-            name, f"{name} {value}"
+def _sessions(results: Results) -> Iterator[str]:
+    """When, where, and by which command the jobs were measured."""
+    if len(results.sessions) == 1:
+        (one,) = results.sessions
+        yield (
+            f"Made by `{one.command}`; no number here is from anywhere else. "
+            f"Measured on {one.date}: {in_words(one.machine)}."
         )
+        return
+    yield "Not all jobs were measured at once; no number here is from anywhere else.\n"
+    for one in results.sessions:
+        titles = "; ".join(JOBS[job].title for job in one.jobs)
+        yield f"* `{one.command}`, measured on {one.date}: {in_words(one.machine)}. Jobs: {titles}."
 
 
 def _goals(results: Results) -> Iterator[str]:
@@ -268,7 +330,57 @@ def _megabytes(value: float | None) -> str:
 def _left_out(results: Results) -> Iterator[str]:
     if results.left_out:
         yield "Not measured:"
-        yield "\n".join(f"* {line}" for line in results.left_out)
+        yield "\n".join(
+            f"* {JOBS[one.job].title}, {STAGES[one.stage].title}: {one.reason}" for one in results.left_out
+        )
+
+
+def recording(found: Recording) -> Iterator[str]:
+    """What the recorder costs, and other monitors."""
+    yield (
+        f"Made by `{found.command}`. Measured on {found.date}: {in_words(found.machine)}. CPU and memory of "
+        "record-job are those of its two processes."
+    )
+    yield _table(
+        ("quantity", "limit", "measured", ""),
+        [
+            (
+                one.text,
+                f"≤ {one.limit:g}{one.unit}",
+                "–" if one.measured is None else f"{one.measured:.{_digits(one.measured)}f}{one.unit}",
+                f"not measured: {one.note}"
+                if one.measured is None
+                else "met"
+                if one.measured <= one.limit
+                else f"missed by {100 * (one.measured / one.limit - 1):.0f}%",
+            )
+            for one in found.quantities
+        ],
+    )
+    yield (
+        f"Monitors of the machine, {found.seconds:.0f} s of each after its start. A monitor that is imported by the "
+        "training script shows with the memory of that Python."
+    )
+    yield _table(
+        ("monitor", "interval, s", "CPU, % of a core", "memory, MB", "snapshots per minute", "values"),
+        [
+            (
+                f"{one.title} {one.version}",
+                f"{one.interval_s:g}",
+                f"{one.cpu_percent:.2f}",
+                f"{one.memory_mb:.0f}",
+                f"{one.snapshots_per_minute:.0f}",
+                str(len(one.values)),
+            )
+            for one in found.monitors
+        ],
+    )
+    values = {one.title: one.values for one in found.monitors}
+    yield "What each records:"
+    yield "\n".join(f"* {title}: {', '.join(names)}" for title, names in values.items())
+    if found.left_out:
+        yield "Not measured:"
+        yield "\n".join(f"* {line}" for line in found.left_out)
 
 
 def _repeat(results: Results) -> str:
@@ -278,8 +390,8 @@ def _repeat(results: Results) -> str:
 `make bench` makes the jobs with `sample_data/generate.py` in `build/bench`, where they are kept, runs every stage as
 a process of its own, the kinds in turn, and writes this page and `benchmarks/results.json`, which holds every run.
 The jobs of this page took {disk:.1f} GB, and its runs {minutes:.0f} minutes. `python -m benchmarks --quick` leaves
-the largest job out, `--only NAME` takes one; both print what this page would say and write nothing. `--help` names
-the jobs and what each takes."""
+the large jobs out, `--only NAME` takes one; both print what this page would say, and with `--store` put their rows in
+the place of older ones of the same jobs. `--help` names the jobs and what each takes."""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

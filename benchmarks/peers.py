@@ -69,6 +69,21 @@ def pandas(directory: str) -> None:
     print(len(table), "rows")
 
 
+def hta(directory: str) -> None:
+    """Load a trace with HolisticTraceAnalysis, and break the time of its device down."""
+    from hta.trace_analysis import TraceAnalysis
+
+    (trace,) = Path(directory).iterdir()
+    print(TraceAnalysis(trace_files={0: str(trace)}).get_temporal_breakdown(visualize=False))
+
+
+def json_load(directory: str) -> None:
+    """Load a trace as Python objects, and do nothing with it."""
+    (trace,) = Path(directory).iterdir()
+    with trace.open("rb") as text:
+        print(len(json.load(text)["traceEvents"]), "events")
+
+
 def papermill() -> None:
     """Run an empty notebook: its kernel starts and imports what a report's would."""
     import papermill as library
@@ -95,7 +110,7 @@ def notebook() -> None:
     Path("run.html").write_text(html, "utf-8")
 
 
-PEERS = {one.__name__: one for one in (duckdb, polars, pandas, papermill, notebook)}
+PEERS = {one.__name__: one for one in (duckdb, polars, pandas, hta, json_load, papermill, notebook)}
 
 if __name__ == "__main__":
     PEERS[sys.argv[1]](*sys.argv[2:])

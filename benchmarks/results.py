@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-#: One run of ``make bench``.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Of each job the last measurement.
 STORED = Path(__file__).with_name("results.json")
 
 
@@ -47,18 +51,54 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Results:
-    """All runs of one go."""
+class LeftOut:
+    """A stage that was not run, or failed."""
 
-    #: Makes them again.
+    job: str
+    stage: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """When and where some jobs were measured, in turn."""
+
+    #: Measures them again.
     command: str
     #: ISO 8601, UTC.
     date: str
     machine: dict[str, str]
+    jobs: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """All runs of some jobs, each of one session."""
+
+    sessions: list[Session]
     jobs: list[Facts]
     runs: list[Run]
-    #: Stages that were not run or failed, a line each with the reason.
-    left_out: list[str]
+    left_out: list[LeftOut]
+
+    def with_older(self, older: Results, jobs: Sequence[str]) -> Results:
+        """These results, and those of the jobs that only an older measurement has; in the order of ``jobs``."""
+        kept = {one.job for one in older.jobs if one.job in jobs} - {one.job for one in self.jobs}
+        sessions = [
+            replace(one, jobs=own)
+            for one in older.sessions
+            if (own := [job for job in one.jobs if job in kept])
+        ]
+        found = [one for one in older.jobs if one.job in kept] + self.jobs
+        return Results(
+            sessions=sessions + self.sessions,
+            jobs=sorted(found, key=lambda one: jobs.index(one.job)),
+            runs=[one for one in older.runs if one.job in kept] + self.runs,
+            left_out=[one for one in older.left_out if one.job in kept] + self.left_out,
+        )
+
+    def session(self, job: str) -> Session:
+        """The session that measured a job."""
+        return next(one for one in self.sessions if job in one.jobs)
 
     def of(self, job: str, stage: str) -> list[Run]:
         """Every run of a stage."""
@@ -80,5 +120,5 @@ class Results:
 
     @staticmethod
     def load() -> Results:
-        """The stored run."""
+        """The stored results."""
         return msgspec.json.decode(STORED.read_bytes(), type=Results)

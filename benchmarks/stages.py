@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LOGS = str(Path(__file__).with_name("logs.py"))
 PEERS = str(Path(__file__).with_name("peers.py"))
+#: An environment of its own: its versions of other libraries are not ours.
+HTA = Path(__file__).parents[1] / ".venv" / "hta"
 REPORT = (sys.executable, "-m", "jobreport.cli")
 #: Seconds for a scheduler and its workers to find each other.
 PATIENCE_S = 60
@@ -33,6 +35,8 @@ class Stage:
 
     title: str
     command: tuple[str, ...]
+    #: Run first, and not measured.
+    before: tuple[str, ...] = ()
     #: A library that it needs.
     needs: str = ""
     #: Dask workers that it is given.
@@ -56,6 +60,12 @@ STAGES = {
     "duckdb": _peer("DuckDB, bare aggregate", "duckdb", "JOB"),
     "polars": _peer("polars, bare aggregate of the samples", "polars", "JOB", needs="polars"),
     "pandas": _peer("pandas, read_csv and to_datetime", "pandas", "JOB", needs="pandas"),
+    "hta": Stage(
+        title="HolisticTraceAnalysis, load and temporal breakdown",
+        command=(str(HTA / "bin" / "python"), PEERS, "hta", "JOB"),
+        needs="HolisticTraceAnalysis",
+    ),
+    "json-load": _peer("Python's json.load", "json_load", "JOB"),
     "panels": Stage(title="GPU log → panels", command=(sys.executable, str(LOGS), "read", "JOB")),
     **{
         kind: _report(
@@ -74,6 +84,14 @@ STAGES = {
     "json": _report("make-report, report.json only", "--formats", "json"),
     "all": _report("make-report, all four files"),
     "static": _report("make-report --static, all four files", "--static"),
+    "compare": Stage(
+        title="compare-reports of two of its reports, all four files",
+        command=(
+            *(sys.executable, "-m", "jobreport.compare_cli", "a=made", "b=made"),
+            *("--force", "--quiet", "--out", "report"),
+        ),
+        before=(*REPORT, "--job-dir", "JOB", "--out", "made", "--formats", "json", "--quiet"),
+    ),
     "dask-1": _report("make-report --dask, one worker; the client alone", "--formats", "json", workers=1),
     "dask-2": _report("make-report --dask, two workers; the client alone", "--formats", "json", workers=2),
 }
@@ -82,17 +100,22 @@ STAGES = {
 def missing(name: str) -> str:
     """Why a stage cannot be run here, or nothing."""
     stage = STAGES[name]
-    if stage.needs and not importlib.util.find_spec(stage.needs):
-        return f"{stage.needs} is not installed"
-    return ""
+    if name == "hta":
+        found = any(HTA.glob("lib/*/site-packages/hta"))
+    else:
+        found = not stage.needs or importlib.util.find_spec(stage.needs) is not None
+    return "" if found else f"{stage.needs} is not installed"
 
 
 def run(job: str, name: str, directory: Path, scratch: Path) -> Run:
     """Run a stage on a job directory, in an empty folder; raises ``FailedError``."""
     stage = STAGES[name]
-    command = [
-        str(directory) + word[3:] if word.partition("/")[0] == "JOB" else word for word in stage.command
-    ]
+    before, command = (
+        [str(directory) + word[3:] if word.partition("/")[0] == "JOB" else word for word in words]
+        for words in (stage.before, stage.command)
+    )
+    if before:
+        cost(before, scratch)
     if stage.workers:
         with _cluster(stage.workers, scratch) as address:
             spent = cost([*command, "--dask", address], scratch)

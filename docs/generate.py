@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jobreport import cli, document
+from jobreport import cli, compare_cli, document
+from jobreport.comparison import document as comparison
 from jobreport.debugger_report import differences
 from jobrules import RULES
 from jobrules.rule import Rule, parameter_fields, with_unit
@@ -62,11 +63,18 @@ def schema() -> str:
     return json.dumps(document.json_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
+def comparison_schema() -> str:
+    """The JSON Schema of ``comparison.json``."""
+    return json.dumps(comparison.json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
 def command_page() -> str:
-    """What ``make-report --help`` prints."""
-    with cli.command.make_context("make-report", [], resilient_parsing=True, terminal_width=100) as context:
-        text = cli.command.get_help(context)
-    return f"# The command\n\nGenerated from `make-report --help` by `make docs`.\n\n```text\n{text}\n```\n"
+    """What the commands print with ``--help``."""
+    blocks = ["# The commands", "Generated from the commands' `--help` by `make docs`."]
+    for name, command in (("make-report", cli.command), ("compare-reports", compare_cli.command)):
+        with command.make_context(name, [], resilient_parsing=True, terminal_width=100) as context:
+            blocks.append(f"## {name}\n\n```text\n{command.get_help(context)}\n```")
+    return "\n\n".join(blocks) + "\n"
 
 
 def report_page() -> str:
@@ -152,6 +160,7 @@ def forms_page() -> str:
 PAGES = {
     "rules.md": rules_page,
     "report.schema.json": schema,
+    "comparison.schema.json": comparison_schema,
     "cli.md": command_page,
     "report-json.md": report_page,
     "differences.md": differences.page,

@@ -41,20 +41,25 @@ from jobreport.errors import NothingReadableError
 from jobreport.readers import archive, text_files
 from jobreport.readers.base import Found, Reader, SourceFile
 from jobreport.readers.debugger_results import rule_results
+from jobreport.readers.kineto import text as kineto_text
+from jobreport.readers.kineto.reader import Kineto
 from jobreport.readers.nvidia_smi import lines as smi_lines
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles import marshalled
 from jobreport.readers.python_profiles.function_times import of_tree, pyinstrument_session
 from jobreport.readers.python_profiles.reader import PythonProfiles
+from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.system_samples.text import SoundFiles
-from jobreport.readers.tally import UnusableError
+from jobreport.readers.tally import Tally, UnusableError
 from jobreport.readers.traces import rows as trace_rows
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
 from jobrules import RULES
+from jobrules.captures.across import joined
 from jobrules.text import NBSP
+from tests.kineto import Recording, adds_up
 from tests.report.readers.nvidia_smi.forms import FORMS, contents
 
 if TYPE_CHECKING:
@@ -74,6 +79,7 @@ _SEED = 2500
 _SAMPLES = "system/incremental/2023111422/1700000040.algo-1.json"
 _LOG = "gpu.log"
 _TRACE = "framework/pevents/2023111422/1700000060000000_33-algo-1_pythontimeline.json"
+_CAPTURE = "rank-0.pt.trace.json"
 _STEP = "framework/tensorflow/detailed_profiling/2023111422/5"
 #: Names that the traces of one input have, by its first byte; between files stands ``_NEXT``.
 _TRACES = (
@@ -280,6 +286,41 @@ def _rows_of(events: Events) -> Iterator[Event]:
         )
 
 
+# Traces of PyTorch's profiler
+
+
+def _check_kineto(data: bytes) -> None:
+    files = _written({_CAPTURE: data})
+    Kineto().matches_content(files[0])
+    found = Kineto().read(files)
+    captures, across = joined(found.captures, found.communication)
+    msgspec.json.encode((captures, across))
+    assert all(adds_up(device) for one in captures for device in one.devices)
+    tally = Tally()
+    text = kineto_text.TraceText(files[0], tally)
+    decoded = sum(map(len, text.events()))
+    left_out = _count([one for one in found.quality.remarks if one.code != "kineto.dropped"], "events")
+    # A file without a single usable event is no capture.
+    if found.captures:
+        assert found.quality.rows + left_out == text.count, (found.quality, text.count)
+    assert decoded + _count(tally.remarks(), "events") == text.count
+    sound = _values(data)
+    if sound is not None:
+        assert text.count == sound, (text.count, sound, found.quality)
+
+
+def _values(data: bytes) -> int | None:
+    """How many events a trace holds; None where it is no JSON, holds other values, or says twice where they are."""
+    try:
+        # Bytes would be read as UTF-16, too, which no writer of traces uses.
+        whole = json.loads(data.decode("utf-8-sig", "surrogatepass"))
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(whole, dict) and data.count(b"traceEvents") == 1 and b"\\" not in data:
+        whole = whole.get("traceEvents")
+    return len(whole) if isinstance(whole, list) and all(isinstance(one, dict) for one in whole) else None
+
+
 # Profiles of Python code
 
 
@@ -346,6 +387,13 @@ def _check_config(data: bytes) -> None:
     found = _read(ProfilerConfig(), _written({"profilerconfig.json": data}))
     assert found.quality.files + _count(found.quality.remarks, "files") == 1
     _assert_printable(found.recorded)
+
+
+def _check_facts(data: bytes) -> None:
+    found = _read(RecorderFacts(), _written({"jobrecord/n.json": data}))
+    assert found.quality.files + _count(found.quality.remarks, "files") == 1
+    _assert_printable([one.node for one in found.quality.recordings])
+    json.dumps(msgspec.to_builtins(found.quality)).encode()
 
 
 def _check_rule_results(data: bytes) -> None:
@@ -425,7 +473,24 @@ def _of_jobs(part: str) -> list[bytes]:
 
 def _of_samples() -> list[bytes]:
     texts = _of_jobs("incremental")
-    return [*texts, gzip.compress(texts[0], mtime=0)]
+    return [*texts, gzip.compress(texts[0], mtime=0), _of_a_container()]
+
+
+def _of_a_container() -> bytes:
+    """Samples of record-job in a container with a CPU limit, of processes, and of a file system."""
+    sensors = [
+        *(("cpu", f"cpu{core}", "CPUUtilization", 50.0) for core in range(4)),
+        *(("container", name, "", 2.0) for name in ("CPUUsedCores", "CPULimitCores", "OOMKills")),
+        *(("pressure", name, "SomePercentage", 10.0) for name in ("CPU", "IO", "Memory")),
+        *(("process", name, "ResidentBytes", 1e9) for name in ("0", "loaders-0")),
+        ("disk", "/", "FreeBytes", 1e9),
+    ]
+    lines = (
+        f'{{"Type":"{kind}","Name":"{name}","Dimension":"{dimension}","Value":{value},"NodeId":"n","Timestamp":{second}.0}}\n'
+        for second in (1_700_000_041, 1_700_000_042)
+        for kind, name, dimension, value in sensors
+    )
+    return "".join(lines).encode()
 
 
 def _of_logs() -> list[bytes]:
@@ -472,6 +537,40 @@ def _of_several_traces() -> list[bytes]:
     ]
 
 
+def _of_kineto() -> list[bytes]:
+    trace = Recording(0, world=2)
+    trace.top["baseTimeNanoseconds"] = 1_700_000_000_000_000_000
+    known: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 100, "Group size": 2}
+    for number in range(3):
+        at = 1000.0 + 150 * number
+        trace.step(number, at, at + 150)
+        trace.operator("aten::mm", at, at + 60)
+        trace.kernel("gemm", at + 70, at + 140, launch=(at + 15, at + 20))
+        trace.kernel(
+            "ncclDevKernel_AllReduce", at + 80, at + 149, 20, (at + 40, at + 45), **known, Seq=number
+        )
+    trace.memory(1000, 100, **{"Total Allocated": 100, "Total Reserved": 2000})
+    trace.call("cudaMalloc", 1500, 1520)
+    trace.call("cudaStreamSynchronize", 1700, 1790)
+    trace.mark("enumerate(DataLoader)#_Iter.__next__", 1100, 1200)
+    trace.add("overhead", "Buffer Flush", 1300, 1310)
+    trace.add("python_function", "train.py(1): step", 1000, 1010)
+    trace.operator("record_param_comms", 1040, 1046, **known, Rank=0)
+    behind = json.dumps({"schemaVersion": 1, "traceEvents": trace.events, "distributedInfo": {"rank": 3}})
+    text = trace.text()
+    return [
+        text,
+        behind.encode(),
+        json.dumps(trace.events).encode(),
+        json.dumps([{"name": one["name"], **one} for one in trace.events], indent=1).encode(),
+        text.replace(b'"ts": 1', b'"ts": 17121954955010'),
+        text.replace(b"cpu_op", b"Operator")
+        .replace(b'"kernel"', b'"Kernel"')
+        .replace(b'"tid": ', b'"tid": "s", "t": '),
+        gzip.compress(text, mtime=0),
+    ]
+
+
 def _of_cprofile() -> list[bytes]:
     few = {
         ("a.py", 1, "f"): (2, 3, 0.5, 1.5, {("b.py", 2, "g"): (1, 1, 0.1, 0.2)}),
@@ -502,6 +601,13 @@ def _of_config() -> list[bytes]:
     return [
         json.dumps(one).encode() for one in (config, {"ProfilerConfig": config}, {"DisableProfiler": True})
     ]
+
+
+def _of_facts() -> list[bytes]:
+    facts = next(text for path, text in hostile.facts(["a", "b"]).items() if path.endswith(".json"))
+    known = json.loads(facts)
+    few = {key: known[key] for key in ("schema", "recorder", "node", "started_us", "interval_ms")}
+    return [facts, json.dumps(few).encode()]
 
 
 @cache
@@ -569,9 +675,11 @@ TARGETS = {
     "nvidia-smi": Target(_check_log, _of_logs),
     "trace": Target(_check_trace, _of_traces),
     "traces": Target(_check_traces, _of_several_traces),
+    "kineto": Target(_check_kineto, _of_kineto),
     "cprofile": Target(_check_cprofile, _of_cprofile),
     "pyinstrument": Target(_check_pyinstrument, _of_pyinstrument),
     "config": Target(_check_config, _of_config),
+    "facts": Target(_check_facts, _of_facts),
     "rule-results": Target(_check_rule_results, _of_rule_results_alone_and_together),
     "tar": Target(_check_archive(".tar"), _of_tar),
     "zip": Target(_check_archive(".zip"), _of_zip),

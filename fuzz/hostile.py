@@ -2,13 +2,14 @@
 
 ``python -m fuzz.hostile DIR`` writes one for each of ``NAMES``, one with all of them, and one that holds only rule
 results of the vendor's service. The names stand wherever a job has one: machines, GPUs, cores, unknown sensors, operators,
-phases, phases of steps, tensors of Horovod, modules and functions of profiles, the profiler's configuration, files and
-folders.
+phases, phases of steps, tensors of Horovod, modules and functions of profiles, the profiler's configuration, facts of
+record-job, files and folders.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import marshal
 import re
@@ -16,6 +17,7 @@ import sys
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -160,6 +162,7 @@ def job(names: Sequence[str], nodes: int = 2) -> dict[str, bytes]:
         )
     files |= _profiles(names, machines)
     files |= _configs(names)
+    files |= facts(names)
     for name in names:
         files[f"notes/{in_path(name)}/{in_path(name)}.txt"] = name[:100].encode("utf-8", "surrogatepass")
     return files
@@ -178,7 +181,9 @@ def _sensors(names: Sequence[str], machine: str) -> str:
             "Timestamp": 1741080121,
         }
         core = {"Type": "cpu", "Name": name, "Dimension": "CPUUtilization", "NodeId": name}
-        lines += [row, row | core, row | core | {"Timestamp": 1741080500}]
+        process = {"Type": "process", "Name": name, "Dimension": "ResidentBytes"}
+        mount = {"Type": "disk", "Name": name, "Dimension": "FreeBytes"}
+        lines += [row, row | core, row | core | {"Timestamp": 1741080500}, row | process, row | mount]
     return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
@@ -239,6 +244,35 @@ def _profiles(names: Sequence[str], machines: Sequence[str]) -> dict[str, bytes]
             {"root_frame": root}
         ).encode(),
     }
+
+
+def facts(names: Sequence[str]) -> dict[str, bytes]:
+    """What record-job notes about its recordings, with these names in all of its texts."""
+    files = {}
+    run = {"started_us": 1_741_080_077_500_000, "ended_us": 1_741_080_637_500_000}
+    for i, name in enumerate(islice(names, 40)):
+        ended = {"ended_by": "signal:9" if i % 2 else name, "exit_status": 137, "sampler_ended_by": name}
+        dropped = {"samples": 3, "events": i, "reason": name, "since_us": run["started_us"]}
+        one = run | ended | {"dropped": dropped}
+        texts = {
+            "schema": 1,
+            "recorder": name,
+            "node": name,
+            "interval_ms": 500,
+            "earlier": [one],
+            "cores": {"host": 8, "affinity": 8, "limit": 2.5},
+            "memory": {"host_bytes": 1 << 36, "limit_bytes": 1 << 34},
+            "gpus": [{"index": 0, "uuid": name, "name": name}],
+            "gpu_reason": name,
+            "shared_gpus": {name: 1},
+            "left_out": [{"sensor": name, "reason": name, "count": 1}],
+            "overhead": {"sampler_cpu_s": 9.5, "hook_s": 9.5, "steps": 1, "processes": 1},
+            "hooks": {"written": [{"worker": name, "at_us": run["started_us"], "written": name}]},
+            "auto_steps": name,
+            "labels": {name: name},
+        }
+        files[f"jobrecord/{i}.json"] = json.dumps(one | texts).encode()
+    return {path: text for path, text in files.items() if len(text) < 1 << 20}
 
 
 def _configs(names: Sequence[str]) -> dict[str, bytes]:
@@ -351,7 +385,7 @@ def faults(folder: Path) -> list[str]:
         for output in cell.get("outputs", ()):
             if set(output["data"]) != {"text/html", "text/plain"}:
                 found.append(f"notebook: {cell['id']} shows {sorted(output['data'])}")
-            html = "".join(output["data"]["text/html"])
+            html = _IMAGE.sub(_drawing, "".join(output["data"]["text/html"]))
             _, root = Page.of(html).elements[0]
             if cell["id"] not in _NAMELESS and not _NO_FORMULAS.issubset(str(root.get("class")).split()):
                 found.append(f"notebook: {cell['id']} may hold formulas")
@@ -368,7 +402,18 @@ def faults(folder: Path) -> list[str]:
 _NAMELESS = {"open", "contents"}
 #: Classes of what MathJax leaves alone.
 _NO_FORMULAS = {"mathjax_ignore", "tex2jax_ignore"}
+#: An image as the notebook has them; with other attributes, it is foreign.
+_IMAGE = re.compile(
+    r'<img class="[a-z -]*" width="\d+" alt="[^"<>]*" src="data:image/svg\+xml;base64,([^"]+)">'
+)
 _NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "report.ipynb"
+
+
+def _drawing(image: re.Match[str]) -> str:
+    """What stands in an image, which is XML of its own."""
+    drawing = base64.b64decode(image[1]).decode()
+    ElementTree.fromstring(drawing)  # noqa: S314 - made by make-report; the parser expands no entity of a file
+    return drawing
 
 
 def of_html(html: str, scripts: int) -> list[str]:

@@ -32,6 +32,25 @@ _OF_DEVICES = {
     ("cpu", "I/OWaitPercentage"),
     ("gpu", "GPUUtilization"),
     ("gpu", "GPUMemoryUtilization"),
+    ("gpu", "GPUMemoryUsedInBytes"),
+    ("gpu", "GPUMemoryTotalInBytes"),
+    ("gpu", "PowerInWatts"),
+    ("gpu", "PowerLimitInWatts"),
+    ("gpu", "EnergyInJoules"),
+    ("gpu", "TemperatureInCelsius"),
+    ("gpu", "SMClockInMHz"),
+    ("gpu", "ThermalSlowdownPercentage"),
+    ("gpu", "PowerCapPercentage"),
+    ("gpu", "HardwareSlowdownPercentage"),
+    ("gpu", "ECCCorrected"),
+    ("gpu", "ECCUncorrected"),
+    ("gpu", "SMActivePercentage"),
+    ("gpu", "TensorActivePercentage"),
+    ("gpu", "DRAMActivePercentage"),
+    ("process", "CPUUtilization"),
+    ("process", "ResidentBytes"),
+    ("process", "Threads"),
+    ("disk", "FreeBytes"),
 }
 _OF_NODES = {
     ("memory", "", "MemoryUsedPercent"),
@@ -42,6 +61,18 @@ _OF_NODES = {
     ("i/o", "", "IOPS"),
     ("i/o", "", "ReadThroughputInBytesPerSecond"),
     ("i/o", "", "WriteThroughputInBytesPerSecond"),
+    ("memory", "", "MemoryUsedInBytes"),
+    ("memory", "", "MemoryTotalInBytes"),
+    ("memory", "", "SwapUsedInBytes"),
+    ("network", "RDMA", "ReceiveBytesPerSecond"),
+    ("network", "RDMA", "TransmitBytesPerSecond"),
+    ("container", "", "CPUUsedCores"),
+    ("container", "", "CPULimitCores"),
+    ("container", "", "CPUThrottledPercentage"),
+    ("container", "", "OOMKills"),
+    ("pressure", "SomePercentage", "CPU"),
+    ("pressure", "SomePercentage", "IO"),
+    ("pressure", "SomePercentage", "Memory"),
 }
 
 
@@ -82,21 +113,22 @@ def unpacked(content: bytes) -> bytes:
     """The text of a file, and of one whose compressed data is damaged what stands in front of the damage."""
     if not content.startswith(b"\x1f\x8b"):
         return content
-    text = b""
+    text = []
     while content:
         unzip = zlib.decompressobj(16 + zlib.MAX_WBITS)
         try:
-            text += unzip.copy().decompress(content)
+            text.append(unzip.copy().decompress(content))
             unzip.decompress(content)
         except zlib.error:
             # A byte at a time: what makes a call fail costs all that the call has unpacked.
             for at in range(len(content)):
                 try:
-                    text += unzip.decompress(content[at : at + 1])
+                    text.append(unzip.decompress(content[at : at + 1]))
                 except zlib.error:
-                    return text
+                    break
+            break
         content = unzip.unused_data.lstrip(b"\0")
-    return text
+    return b"".join(text)
 
 
 def sample_of(line: bytes, file: str) -> Sample | None:

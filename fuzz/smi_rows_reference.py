@@ -1,9 +1,10 @@
 """How many rows stand in a log of nvidia-smi, counted line by line.
 
-A *row* is a line that is not blank, names no columns, is no date and no banner, and does not begin with ``#`` in front
-of any header or under one that does; a last line without an end is one, whatever it holds. Lines with columns of
-several GPUs (``gpu0_util``) are several. What a name of a column means, what is a date, and what launchers put in front
-of lines is the reader's word (``nvidia_smi.columns``, ``times``, ``prefixes``, held by their tests).
+A *row* is a line that is not blank, names no columns, is no date with a clock time and no banner, and does not begin
+with ``#`` in front of any header or under one that does; a last line without an end is one, whatever it holds. Lines
+with columns of several GPUs (``gpu0_util``, ``util_0``) are several. What a name of a column means, what is a date, and
+what launchers put in front of lines is the reader's word (``nvidia_smi.columns``, ``times``, ``prefixes``, held by their
+tests).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fuzz.sample_rows_reference import unpacked
-from jobreport.readers.nvidia_smi.columns import columns
+from jobreport.readers.nvidia_smi.columns import is_header
 from jobreport.readers.nvidia_smi.prefixes import PREFIXES
 from jobreport.readers.nvidia_smi.times import is_date
 
@@ -24,9 +25,17 @@ _RULE = "-=+*#~_<>[]|: \t"
 _BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78A-Z])")
 _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
-_GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]")
+_GPU_IN_NAME = re.compile(r"(?i)(gpu|cuda)[ ._:-]?[0-9]|(?<![a-z0-9.])[0-9]")
 #: In forms of logs whose rows are not lines, and in one whose columns have no metric.
-_OTHER_FORMS = ("| NVIDIA-SMI ", "NVSMI LOG", "<nvidia_smi_log", '"query_time"', " MB |", "retired_pages.")
+_OTHER_FORMS = (
+    "| NVIDIA-SMI ",
+    "s: nvidia-smi",
+    "NVSMI LOG",
+    "<nvidia_smi_log",
+    '"query_time"',
+    " MB |",
+    "retired_pages.",
+)
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
 
 
@@ -52,7 +61,7 @@ def rows(content: bytes) -> int | None:
             notes = line.startswith("#")
         elif not line.strip() or (notes and line.startswith("#")):
             continue
-        elif is_date(line.strip(_RULE)) or _BANNER.fullmatch(line):
+        elif (":" in line and is_date(line.strip(_RULE))) or _BANNER.fullmatch(line):
             if set(line.strip()) & set(",;\t -"):
                 return None
         else:
@@ -81,10 +90,5 @@ def _names_columns(line: str) -> bool:
         fields = line.lstrip("#").split()
     else:
         fields = re.split(r"\s\s+", line.strip()) if "|" not in line else []
-    known = [found for found in columns([name.strip() for name in fields]) if found]
-    return (
-        2 <= len(fields) <= 256
-        and len(known) >= 2
-        and any(one.metric or one.says == "mask" for one in known)
-        and not any(_NUMBER.fullmatch(name.strip()) for name in fields)
-    )
+    names = [name.strip() for name in fields]
+    return 2 <= len(names) <= 256 and is_header(names) and not any(map(_NUMBER.fullmatch, names))

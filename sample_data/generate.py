@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from generator.job import JobSpec
+from generator.pytorch import trace_files
 from generator.scenarios import SCENARIOS
 from generator.smi_log import DIALECTS
-from generator.writer import LOG, LogSpec, write_job
+from generator.writer import LOG, LogSpec, write_files, write_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from generator.job import Scenario
+    from generator.writer import Written
 
 __all__ = ["SAMPLES", "main"]
 
@@ -49,8 +51,11 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "--start=2025-03-08T16:02:11.420Z",
         "--duration=40m",
     ),
+    "late-rank-4gpu": ("--form=pytorch", "--seed=16", "--start=2025-03-09T09:03:20.125Z", "--gzip"),
 }
 DEFAULT_START = "2025-03-04T09:21:17.500Z"
+#: Ranks of PyTorch traces, one GPU each.
+RANKS = 4
 UNIT_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -159,8 +164,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--form",
-        choices=("samples", "nvidia-smi", "both"),
-        help="SageMaker samples, a log of nvidia-smi, or both of the same moments (default: the scenario's)",
+        choices=("samples", "nvidia-smi", "both", "pytorch"),
+        help="SageMaker samples, a log of nvidia-smi, both of the same moments, or, in place of any scenario, PyTorch "
+        "traces of some steps with a late rank (default: the scenario's)",
     )
     parser.add_argument(
         "--dialect", choices=DIALECTS, default="csv", help="how logs are written (default: %(default)s)"
@@ -238,6 +244,16 @@ def log_from(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Lo
     )
 
 
+def write(parser: argparse.ArgumentParser, options: argparse.Namespace, job_dir: Path) -> Written:
+    """Write the job that the options describe."""
+    if options.form == "pytorch":
+        files = trace_files(options.gpus or RANKS, options.seed, options.start)
+        return write_files(files, job_dir, gzipped=options.gzip)
+    spec, log = spec_from(parser, options), log_from(parser, options)
+    samples = form_from(options) != "nvidia-smi"
+    return write_job(spec, job_dir, gzipped=options.gzip, samples=samples, log=log)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     parser = build_parser()
@@ -253,7 +269,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             jobs[root / name] = parser.parse_args(arguments)
             for part in ("system", "framework"):
                 shutil.rmtree(root / name / part, ignore_errors=True)
-            for stale in (root / name).glob(f"{LOG}*"):
+            for stale in [*(root / name).glob(f"{LOG}*"), *(root / name).glob("*.pt.trace.json*")]:
                 stale.unlink()
     elif options.out is None:
         parser.error("say where to write the job: --out DIR")
@@ -261,16 +277,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         jobs[options.out] = options
 
     for job_dir, job_options in jobs.items():
-        spec, log = spec_from(parser, job_options), log_from(parser, job_options)
         begin_s = time.perf_counter()
         try:
-            written = write_job(
-                spec,
-                job_dir,
-                gzipped=job_options.gzip,
-                samples=form_from(job_options) != "nvidia-smi",
-                log=log,
-            )
+            written = write(parser, job_options, job_dir)
         except OSError as error:
             print(f"generate.py: {error}", file=sys.stderr)
             return 1

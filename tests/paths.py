@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-#: Those with samples as SageMaker stores them, and all, logs of nvidia-smi among them.
+#: Those with samples as SageMaker stores them, and all, logs of nvidia-smi and PyTorch traces among them.
 SYSTEM_SAMPLES = sorted(path.parent for path in (ROOT / "sample_data").glob("*/system"))
-SAMPLES = sorted({*SYSTEM_SAMPLES, *(path.parent for path in (ROOT / "sample_data").glob("*/nvidia-smi*"))})
+_OTHERS = [
+    path for name in ("nvidia-smi*", "*.pt.trace.json*") for path in (ROOT / "sample_data").glob(f"*/{name}")
+]
+SAMPLES = sorted({*SYSTEM_SAMPLES, *(path.parent for path in _OTHERS)})
 
 #: Files of real jobs; they are not part of the repository.
 CORPUS = Path(os.environ.get("JOBREPORT_CORPUS", ROOT.parent / "shared" / "corpus"))

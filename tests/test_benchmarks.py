@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import document
-from benchmarks.jobs import JOBS
-from benchmarks.results import Facts, Results, Run
+from benchmarks import captures, document, false_alarms
+from benchmarks.jobs import JOBS, counted
+from benchmarks.recording import Monitor, Quantity, Recording, lateness_ms
+from benchmarks.results import Facts, LeftOut, Results, Run, Session
 from benchmarks.stages import STAGES
+from jobreport.readers.kineto.reader import Kineto
+from jobreport.readers.listing import listing
+from jobreport.readers.tally import Tally
 from tests.paths import ROOT
 
 
@@ -26,15 +31,26 @@ def run(job: str, stage: str, cpu_s: float, **columns: Any) -> Run:
     return Run(job=job, stage=stage, cpu_s=cpu_s, **{**empty, **columns})
 
 
-def results(*runs: Run, jobs: tuple[Facts, ...] = (), left_out: tuple[str, ...] = ()) -> Results:
-    return Results(
+def results(
+    *runs: Run, jobs: tuple[Facts, ...] = (), left_out: tuple[LeftOut, ...] = (), date: str = "2026-01-02"
+) -> Results:
+    session = Session(
         command="make bench",
-        date="2026-01-02",
+        date=date,
         machine={"cores": "2", "memory": "8 GB", "Python": "3.11"},
+        jobs=sorted({one.job for one in jobs} | {one.job for one in runs}),
+    )
+    return Results(
+        sessions=[session],
         jobs=list(jobs),
         runs=list(runs),
         left_out=list(left_out),
     )
+
+
+def recording(*quantities: Quantity, **options: Any) -> Recording:
+    empty: dict[str, Any] = {"monitors": [], "machine": {"cores": "2"}, "seconds": 60, "date": "2026-01-03"}
+    return Recording(command="make bench", quantities=list(quantities), **{**empty, **options})
 
 
 def outcomes(found: Results) -> dict[str, str]:
@@ -65,6 +81,39 @@ def test_a_goal_is_met_up_to_its_bound(ours: float, theirs: float, outcome: str)
     assert found["samples → `report.json`, 4 h: CPU time over DuckDB's"] == "not measured"
 
 
+def test_goals_of_pytorch_traces() -> None:
+    ours, theirs = (
+        run("capture-200", "json", 2.5, peak_bytes=1.2e8),
+        run("capture-200", "hta", 10.0, peak_bytes=1.2e9),
+    )
+    ranks = run("ranks-64", "json", 30.0, wall_s=20.0)
+
+    found = outcomes(results(ours, theirs, ranks, jobs=(facts("capture-200", trace_bytes=200_000_000),)))
+
+    words = "PyTorch trace of 200 MB"
+    assert found[f"{words} → `report.json`: CPU time for 100 MB"] == "missed by 25.0%"
+    assert found[f"{words}: CPU time over HolisticTraceAnalysis'"] == "missed by 25.0%"
+    assert found[f"{words}: peak memory over HolisticTraceAnalysis'"] == "met"
+    assert found["PyTorch traces of 64 ranks: share of the cores that is in use"] == "missed by 6.2%"
+
+
+def test_pytorch_traces_that_are_measured_are_read_whole(tmp_path: Path) -> None:
+    captures.make(tmp_path / "job", ranks=2, size=100_000, layers=4, gzipped=True)
+
+    found = Kineto().read(listing(tmp_path / "job", Tally()))
+
+    assert [one.rank for one in found.captures] == [0, 1]
+    assert all(one.steps > 1 and one.memory and one.python_calls for one in found.captures)
+    assert {one.code for one in found.quality.remarks} == {
+        "kineto.flow",
+        "kineto.naming",
+        "kineto.python_call",
+    }
+    assert counted(JOBS["ranks-64"], tmp_path / "job").events == found.quality.rows + sum(
+        one.count for one in found.quality.remarks
+    )
+
+
 @pytest.mark.parametrize(("cpu_s", "outcome"), [(6.0, "met"), (7.5, "missed by 20.0%")])
 def test_a_goal_can_be_a_least(cpu_s: float, outcome: str) -> None:
     found = outcomes(
@@ -92,8 +141,9 @@ def test_the_document_shows_medians_beside_the_reference(monkeypatch: pytest.Mon
             *(run("hours-1", "duckdb", s, wall_s=1.0) for s in (2.0, 1.0, 9.0)),
             run("hours-1", "json", 5.0, wall_s=3.0, read_bytes=12e6, written_bytes=2e5),
             jobs=(facts("hours-1", samples=1000, sample_bytes=70_000_000),),
-            left_out=("polars, bare aggregate of the samples: polars is not installed",),
-        )
+            left_out=(LeftOut(job="hours-1", stage="polars", reason="polars is not installed"),),
+        ),
+        recording(),
     )
 
     assert "Made by `make bench`" in text
@@ -103,13 +153,75 @@ def test_the_document_shows_medians_beside_the_reference(monkeypatch: pytest.Mon
     assert "| make-report, report.json only | 2.50 | 3.00 | 5.00 | 3.00 | 500 | 12 | 0.2 | 1 |" in text
     assert f"| {goal} | ≤ 1.5 | 2.50 | missed by 66.7% |" in text
     assert f"**{goal}.** Two things were tried." in text
-    assert "* polars, bare aggregate of the samples: polars is not installed" in text
+    assert (
+        "* 1 h × 8 GPUs × 32 cores at 500 ms, polars, bare aggregate of the samples: polars is not installed"
+        in text
+    )
+
+
+def test_jobs_that_are_not_measured_again_keep_their_rows_and_their_date() -> None:
+    older = results(
+        run("hours-1", "json", 5.0),
+        run("log", "json", 7.0),
+        jobs=(facts("hours-1"), facts("log")),
+        left_out=(LeftOut(job="log", stage="pandas", reason="pandas is not installed"),),
+    )
+    newer = results(run("log", "json", 6.0), jobs=(facts("log"),), date="2026-01-05")
+
+    found = newer.with_older(older, list(JOBS))
+
+    assert [(one.date, one.jobs) for one in found.sessions] == [
+        ("2026-01-02", ["hours-1"]),
+        ("2026-01-05", ["log"]),
+    ]
+    assert [(one.job, one.cpu_s) for one in found.runs] == [("hours-1", 5.0), ("log", 6.0)]
+    assert ([one.job for one in found.jobs], found.left_out) == (["hours-1", "log"], [])
+    text = document.render(found, recording())
+    assert (
+        "measured on 2026-01-05: 2 cores, 8 GB of memory, Python 3.11. Jobs: GPU log: 2 GB, 8 GPUs at 1 s."
+        in text
+    )
+    assert newer.with_older(found, ["log"]) == newer
 
 
 def test_the_stored_document_is_made_of_the_stored_results() -> None:
     found = (ROOT / "docs" / "performance.md").read_text("utf-8")
 
-    assert found == document.render(Results.load()), "stale: run python -m benchmarks --render --store"
+    assert found == document.render(Results.load(), Recording.load()), (
+        "stale: run python -m benchmarks --render --store"
+    )
+
+
+def test_the_document_shows_what_recording_costs() -> None:
+    def quantity(measured: float | None, note: str = "") -> Quantity:
+        return Quantity(text="tick", unit=" ms", limit=2, measured=measured, note=note)
+
+    monitor = Monitor(
+        title="W&B",
+        version="1.2",
+        interval_s=0.5,
+        cpu_percent=1.234,
+        memory_mb=99.6,
+        snapshots_per_minute=119.8,
+        values=["cpu", "disk"],
+    )
+    quantities = quantity(1.5), quantity(3), quantity(None, "no GPU")
+    found = recording(*quantities, monitors=[monitor], left_out=["MLflow: not installed"])
+    text = "\n".join(document.recording(found))
+
+    assert "| tick | ≤ 2 ms | 1.50 ms | met |" in text
+    assert "| tick | ≤ 2 ms | 3.00 ms | missed by 50% |" in text
+    assert "| tick | ≤ 2 ms | – | not measured: no GPU |" in text
+    assert "| W&B 1.2 | 0.5 | 1.23 | 100 | 120 | 2 |" in text
+    assert "* W&B: cpu, disk" in text
+    assert "* MLflow: not installed" in text
+
+
+def test_lateness_is_that_of_the_grid_of_ticks() -> None:
+    times = [100 + number * 0.1 for number in range(200)]
+    times[50:55] = [time + 0.03 for time in times[50:55]]
+
+    assert lateness_ms(times, 0.1) == pytest.approx(30)
 
 
 def test_a_note_belongs_to_a_goal() -> None:
@@ -153,3 +265,13 @@ def test_a_process_that_fails_says_so() -> None:
     said = json.loads(cost("import sys; print('first', file=sys.stderr); sys.exit('no such job')").stdout)
 
     assert said == ["failed with exit status 1", "no such job"]
+
+
+def test_steps_as_experiments_find_differences_between_equal_runs_and_blocks_do_not() -> None:
+    """The table of docs/comparison.md in small: correlated steps, equal in truth, then 10% slower."""
+    u_test, _, ours = false_alarms.shares(60, 7, 0.9, 0.0)
+    *_, power = false_alarms.shares(60, 7, 0.5, 0.1)
+
+    assert u_test > 40
+    assert ours < 15
+    assert power > 95

@@ -145,6 +145,7 @@ def test_faults_are_written_with_their_job_and_end_the_run(
     assert "job 7: ValueError at test_mutated_jobs.py" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_processes_give_the_outcomes_that_one_gives(tmp_path: Path) -> None:
     found = {one.seed: one.outcome for one in jobs.run(range(1, 4), pages=0, processes=2, folder=tmp_path)}
 

@@ -41,17 +41,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environment = {**os.environ, **{PREFIX + name: text for name, text in texts.items()}}
         chosen = _claimed(options, command, environment)
     except SettingError as error:
-        print(f"record-job: {error}", file=sys.stderr)
+        _say(str(error))
         return USAGE
     environment |= settings.for_processes(chosen)
     return _attach(chosen, environment, options.pid) if options.pid else _run(chosen, environment, command)
+
+
+def _say(text: str) -> None:
+    """Print a line for the user. A log that is full, or a reader of it that is gone, changes no exit status."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            # Not by the stream, which fails again at the end for what it could not write.
+            os.write(2, f"record-job: {text}\n".encode("utf-8", "surrogateescape"))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="record-job",
         usage="record-job [OPTIONS] -- COMMAND [ARGUMENT ...]",
-        description="Run a training job and record what the machine does meanwhile. Then: make-report --job-dir DIR.",
+        description="Record what the machine does while a training job runs. Then: make-report --job-dir DIR.",
         epilog="Each option can be set by the environment: JOBRECORD_INTERVAL=1s; the folder is JOBRECORD_DIR. "
         "Exit status: that of the command, 128 + n if signal n killed it; 2 usage error; 126, 127 command not "
         "executable, not found.",
@@ -75,7 +83,12 @@ def _parser() -> argparse.ArgumentParser:
     option("--profiler", metavar="NAME", help="cprofile or pyinstrument [default: cprofile]")
     option("--operators", metavar="STEPS", help="operators of these steps, such as 5,6")
     option("--max-bytes", metavar="SIZE", help="size of the samples of a node [default: 2GiB]")
-    option("--label", metavar="KEY=VALUE", action="append", help="a fact for comparisons; repeatable")
+    option(
+        "--label",
+        metavar="KEY=VALUE",
+        action="append",
+        help="a fact for comparisons and cost, such as batch_size=512; repeatable",
+    )
     option("--record-command", action=flag, const="1", help="keep the command line, without secret values")
     option("--pid", type=int, metavar="PID", help="record a running process instead of a command")
     option("--quiet", action=flag, const="1", help="print nothing but errors")
@@ -125,9 +138,10 @@ def _claimed(options: argparse.Namespace, command: Sequence[str], environment: d
     if options.pid and not psutil.pid_exists(options.pid):
         raise SettingError(f"--pid {options.pid}: no such process.")
     drivers.check(chosen.gpus)
-    if chosen.steps == "auto" and (reason := auto_steps.obstacle(command)):
-        print(f"record-job: --steps auto: {reason}", file=sys.stderr)
-    return facts.claim(chosen, environment, command)
+    no_steps = auto_steps.obstacle(command) if chosen.steps == "auto" else ""
+    if no_steps:
+        _say(f"--steps auto: {no_steps}")
+    return facts.claim(chosen, environment, command, no_steps)
 
 
 def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> int:
@@ -135,8 +149,8 @@ def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> i
     try:
         job = Job(command, environment | hooks)
     except JobStartError as error:
-        facts.path(chosen.out, chosen.node).unlink()
-        print(f"record-job: {error}", file=sys.stderr)
+        facts.withdraw(chosen, error.exit_status)
+        _say(str(error))
         return error.exit_status
     sampler = _sampler(environment, job.pid)
     status = job.wait()
@@ -147,11 +161,11 @@ def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> i
 
 def _attach(chosen: Settings, environment: dict[str, str], pid: int) -> int:
     """Sample until the process ends, or until this one is asked to end."""
-    sampler = _sampler(environment, pid)
-    ended_by = "detached"
+    sampler, ended_by = None, "detached"
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
+        sampler = _sampler(environment, pid)
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             # One that has ended stays a zombie until its parent asks for its exit status.
@@ -168,16 +182,17 @@ def _sampler(environment: dict[str, str], pid: int) -> SamplerProcess | None:
     try:
         return SamplerProcess(environment, pid)
     except OSError as error:
-        print(f"record-job: no samples: {error}", file=sys.stderr)
+        _say(f"no samples: {error}")
         return None
 
 
 def _end(chosen: Settings, sampler: SamplerProcess | None, ended_by: str, exit_status: int | None) -> None:
-    if sampler:
-        sampler.stop()
-    left = facts.end(chosen, ended_by, exit_status)
+    sampler_ended_by = sampler.stop() if sampler else None
+    left = facts.end(chosen, ended_by, exit_status, sampler_ended_by)
+    if sampler_ended_by:
+        _say(f"the sampler ended before the job: {sampler_ended_by}.")
     reason = (left.get("dropped") or {}).get("reason")
     if reason:
-        print(f"record-job: samples are missing: {reason}.", file=sys.stderr)
+        _say(f"samples are missing: {reason}.")
     if not chosen.quiet:
-        print(f"record-job: next: make-report --job-dir {shlex.quote(str(chosen.out))}", file=sys.stderr)
+        _say(f"next: make-report --job-dir {shlex.quote(str(chosen.out))}")

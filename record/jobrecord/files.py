@@ -11,7 +11,6 @@ import json
 import os
 import time
 import zlib
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -42,9 +41,10 @@ class SampleFiles:
         self.bytes_kept = 0
         self.dropped_rows = 0
         self.dropped_bytes = 0
-        #: Why rows were dropped, and since when; None if none were.
+        #: Why rows were dropped, since when, and when the last one was; None if none were.
         self.reason: str | None = None
         self.since_us: int | None = None
+        self.until_us: int | None = None
         self._folder = out / "system" / "incremental"
         self._open: _MinuteFile | None = None
         #: Minute in which nothing more is written.
@@ -104,6 +104,7 @@ class SampleFiles:
         self.reason = reason
 
     def _drop(self, rows: int, size: int) -> None:
+        self.until_us = time.time_ns() // 1000
         self.dropped_rows += rows
         self.dropped_bytes += size
 
@@ -115,17 +116,18 @@ class _MinuteFile:
     """
 
     def __init__(self, folder: Path, minute: int, node: str) -> None:
-        hour = datetime.fromtimestamp(minute, timezone.utc).strftime("%Y%m%d%H")
+        hour = time.strftime("%Y%m%d%H", time.gmtime(minute))
         self.minute = minute
         self.path = folder / hour / f"{minute}.{node}.json"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self._packed: list[bytes] = []
-        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
+        # Another recorder may append to it as well.
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._file = os.open(self.path, flags, 0o644)
         try:
             before = self.path.read_bytes()
             self.size = len(before)
-            os.lseek(self._file, 0, os.SEEK_END)
             if before:
                 self._packed.append(self._packer.compress(before))
                 if not before.endswith(b"\n"):
@@ -159,7 +161,7 @@ class _MinuteFile:
             return 0
         self._packed.append(self._packer.flush())
         closed = self.path.with_name(self.path.name + ".gz")
-        part = closed.with_name(closed.name + ".tmp")
+        part = closed.with_name(f"{closed.name}.{os.getpid()}.tmp")
         try:
             # A minute that an earlier recorder closed: gzip files may be joined.
             before = closed.read_bytes() if closed.exists() else b""
@@ -172,5 +174,5 @@ class _MinuteFile:
         except OSError:
             part.unlink(missing_ok=True)
             raise
-        self.path.unlink()
+        self.path.unlink(missing_ok=True)
         return len(data)

@@ -13,7 +13,8 @@ from jobrecord.hooks.trainers import TrainerMarks
 class JobRecorderCallback(TrainerCallback):  # type: ignore[misc]
     """Records steps, the wait for data, and evaluation.
 
-    All batches of a step are fetched, and copied to the device, before it begins.
+    All batches of a step are fetched, and copied to the device, before it begins. An exception is seen at the next
+    training, or at the end of the recording.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,10 @@ class JobRecorderCallback(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """End a step."""
         self._marks.step_ended()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End training."""
+        self._marks.training_ended()
 
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """End a step of evaluation."""

@@ -48,6 +48,10 @@ class JobRecorder(Callback):  # type: ignore[misc]
             self._marks.step_ended()
         self._marks.mark()
 
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """End training."""
+        self._marks.training_ended()
+
     def on_validation_batch_start(self, *args: Any, **kwargs: Any) -> None:
         """Begin a step of evaluation."""
         self._marks.mark()

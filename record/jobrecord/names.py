@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
-import socket
-from datetime import datetime, timezone
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,18 +20,22 @@ def node_name(name: str = "") -> str:
 
     An underscore would break the names of trace files. Default: the name of this host.
     """
-    short = (name or socket.gethostname()).partition(".")[0]
+    if not name:
+        import socket  # noqa: PLC0415 - the sampler, which starts with the job, knows the name
+
+        name = socket.gethostname()
+    short = name.partition(".")[0]
     return re.sub(r"[^A-Za-z0-9-]", "-", short)[:64] or "node"
 
 
 def folder_name() -> str:
     """Name of a new recording's folder: ``job-<UTC time>``."""
-    return datetime.now(timezone.utc).strftime("job-%Y%m%d-%H%M%S")
+    return time.strftime("job-%Y%m%d-%H%M%S", time.gmtime())
 
 
 def run_id() -> str:
     """A random name of one run."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def node_count(environment: Mapping[str, str]) -> int | None:

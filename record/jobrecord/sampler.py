@@ -40,12 +40,14 @@ def main() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     try:
-        if hasattr(os, "nice"):
-            os.nice(_NICENESS)
         owner = Owner()
         options = settings.read(os.environ)
-        machine = Machine(pid=int(sys.argv[1]))
-        Sampler(options, machine, all_sensors(options, machine, os.environ)).run(owner)
+        machine = Machine(pid=int(sys.argv[1]), run=options.run)
+        sampler = Sampler(options, machine, all_sensors(options, machine, os.environ))
+        # Not before: the first sample is to come soon after the job's start.
+        if hasattr(os, "nice"):
+            os.nice(_NICENESS)
+        sampler.run(owner)
     except Exception as error:  # noqa: BLE001 - the job goes on without samples
         print(f"record-job: sampling stopped: {type(error).__name__}: {error}", file=sys.stderr)
 
@@ -158,6 +160,7 @@ class Sampler:
                 "bytes": files.dropped_bytes,
                 "reason": files.reason,
                 "since_us": files.since_us,
+                "until_us": files.until_us,
             },
             "overhead": {"sampler_cpu_s": round(time.process_time(), 3)},
             "clock_steps": self._clock_steps,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Word to the sampler; the end of the pipe without it means that the owner was killed.
 END = b"end"
-#: Time for the last tick, files, and facts.
-END_S = 2.0
+#: Time for the last tick, files, and facts; also of a sampler that has only begun to start on a busy machine.
+END_S = 10.0
 _PROGRAM = Path(__file__).with_name("run_sampler.py")
 
 
@@ -47,8 +47,15 @@ class SamplerProcess:
             # A loader process that keeps the pipe open would keep the sampler alive.
             os.register_at_fork(after_in_child=self._pipe.close)
 
-    def stop(self) -> None:
-        """Let the sampler take its last tick and wait for it; after END_S it is killed."""
+    def stop(self) -> str | None:
+        """Let the sampler take its last tick and wait for it; after END_S it is killed.
+
+        Returns how the sampler ended if it did before: ``exit`` or ``signal:<number>``.
+        """
+        ended = self._process.poll()
+        if ended is not None:
+            self._pipe.close()
+            return "exit" if ended >= 0 else f"signal:{-ended}"
         with contextlib.suppress(OSError):
             self._pipe.write(END)
         with contextlib.suppress(OSError):
@@ -58,3 +65,4 @@ class SamplerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        return None

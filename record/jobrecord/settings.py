@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "JOBRECORD_"
-MAX_LABELS = 100
+#: Of all labels together, and of the name of a run: facts hold them, and those of earlier runs.
+MAX_LABELS, MAX_LABELS_BYTES, MAX_RUN = 100, 64 << 10, 100
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
 _SIZES = {
     "": 1,
@@ -76,7 +77,7 @@ def read(environment: Mapping[str, str]) -> Settings:
     return Settings(
         out=Path(text("DIR") or names.folder_name()).absolute(),
         node=names.node_name(text("NODE") or _vendor_name(environment)),
-        run=text("RUN") or names.run_id(),
+        run=_run(text("RUN")) or names.run_id(),
         interval_s=_interval(text("INTERVAL", "500ms")),
         gpus=text("GPUS", "auto"),
         all_cores=flag("ALL_CORES"),
@@ -102,6 +103,12 @@ def _vendor_name(environment: Mapping[str, str]) -> str:
     if environment.get(PREFIX + "VENDOR_NAMES", "") in {"", "0"}:
         return ""
     return f"algo-{(names.node_rank(environment) or 0) + 1}"
+
+
+def _run(text: str) -> str:
+    if len(text) > MAX_RUN:
+        raise SettingError(f"{PREFIX}RUN: use at most {MAX_RUN} characters, not {len(text):,}.")
+    return text
 
 
 def _interval(text: str) -> float:
@@ -155,4 +162,7 @@ def _labels(text: str) -> dict[str, str]:
         labels[key] = value
     if len(labels) > MAX_LABELS:
         raise SettingError(f"--label: at most {MAX_LABELS} labels, not {len(labels)}.")
+    size = len(text.encode("utf-8", "surrogateescape"))
+    if size > MAX_LABELS_BYTES:
+        raise SettingError(f"--label: at most {MAX_LABELS_BYTES:,} bytes for all labels, not {size:,}.")
     return labels

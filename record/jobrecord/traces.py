@@ -20,7 +20,7 @@ from jobrecord.facts import write as write_facts
 from jobrecord.hooks import facts as hook_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SECOND_NS = 1_000_000_000
 MAX_FILE_BYTES = 10 << 20
@@ -42,10 +42,14 @@ SHARE_STEPS, SHARE_NS = 100, 10 * SECOND_NS
 CLOCK_STEP_NS = SECOND_NS // 20
 #: What is written, from everything to nothing, as writing takes too much time.
 LEVELS = ("everything", "everything, every 10 s", "steps only", "nothing")
+#: Of these changes the facts keep the last ones.
+MAX_CHANGES = 100
 
 _TIMELINE = "pythontimeline"
 
 now = time.perf_counter_ns
+#: `json.dumps` would make an encoder for each call.
+_encode = json.JSONEncoder(default=str).encode
 
 
 def worker_name() -> str:
@@ -71,6 +75,8 @@ class Trace:
         #: Taken by who writes: another thread, or a handler of a signal within the write, then goes on without.
         self._turn = [True]
         self._open = True
+        #: Asked for once: the child of a fork abandons this.
+        self._pid = os.getpid()
         self._file = -1
         self._path = Path()
         self._size = self._end_us = self._opened_ns = 0
@@ -85,7 +91,7 @@ class Trace:
         self._share_ns = 0
         self._hook_ns = self._clock_steps = self._dropped = self._other_lane_events = 0
         self._failure: dict[str, Any] = {"reason": None, "since_us": None}
-        self._levels: list[dict[str, Any]] = []
+        self._changes: deque[dict[str, Any]] = deque(maxlen=MAX_CHANGES)
 
     def add(
         self,
@@ -151,7 +157,7 @@ class Trace:
         self.flush()
         with suppress(OSError):
             self._close_file()
-        self._write_facts(now())
+        self._write_facts(now(), is_last=True)
         self._open = False
 
     def abandon(self) -> None:
@@ -172,20 +178,17 @@ class Trace:
             return
         if self._file < 0:
             self._open_file(began)
-        texts = [
-            self._row(*rows[i]) for i in range(count) if self._level < 2 or rows[i][0].startswith(STEP_LANE)
-        ]
-        self._size += _write_all(self._file, "".join(texts).encode())
-        self._dropped += count - len(texts)
-        for _ in range(count):
-            rows.popleft()
+        # Other threads add to them meanwhile.
+        taken = [rows.popleft() for _ in range(count)]
+        kept = [row for row in taken if self._level < 2 or row[0].startswith(STEP_LANE)]
+        self._dropped += _event_count(taken)
+        self._size += _write_all(self._file, "".join(self._row(*row) for row in kept).encode())
+        self._dropped -= _event_count(kept)
         if self._size > MAX_FILE_BYTES or began - self._opened_ns > MAX_FILE_NS:
             self._close_file()
 
     def _drop(self, count: int) -> None:
-        for _ in range(count):
-            self._rows.popleft()
-        self._dropped += count
+        self._dropped += _event_count([self._rows.popleft() for _ in range(count)])
 
     def _fail(self, error: OSError, at_ns: int) -> None:
         """Note why events are dropped, and cut off what was written of a row."""
@@ -216,7 +219,7 @@ class Trace:
         base = {
             "start_time_since_epoch_in_micros": wall // 1000,
             "writer": f"jobrecord {__version__}",
-            "pid": os.getpid(),
+            "pid": self._pid,
         }
         head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
@@ -258,10 +261,10 @@ class Trace:
         start, end = (start_ns - self._perf_ns) // 1000, (end_ns - self._perf_ns) // 1000
         self._end_us = max(self._end_us, end + self._wall_ns // 1000)
         number = "" if step is None else f', "step_num": "{step}"'
-        more = "" if not args else f", {json.dumps(args, default=str)[1:-1]}"
+        more = "" if not args else f", {_encode(args)[1:-1]}"
         return (
             f'{announced}{{"name": {quoted(name)}, "ph": "X", "pid": {lane_id}, "ts": {start}, "dur": {end - start}, '
-            f'"args": {{"pid": {os.getpid()}{number}{more}}}}},\n'
+            f'"args": {{"pid": {self._pid}{number}{more}}}}},\n'
         )
 
     def _lane(self, lane: str) -> int:
@@ -276,22 +279,30 @@ class Trace:
         return f'{{"name": "process_name", "ph": "M", "pid": {lane_id}, "args": {{"name": {name}}}}},\n'
 
     def _look_at_share(self, at_ns: int) -> None:
-        """Write less if writing took too much of the time of the last steps."""
+        """Write less if writing took too much of the time of the last steps, and more after a minute of fast writes."""
         since_ns, steps = self._share_from
-        if self.steps - steps < SHARE_STEPS or at_ns - since_ns < SHARE_NS:
+        passed_ns = at_ns - since_ns
+        if self.steps - steps < SHARE_STEPS or passed_ns < SHARE_NS:
             return
-        if self._share_ns > MAX_SHARE * (at_ns - since_ns) and self._level < len(LEVELS) - 1:
-            self._level += 1
-            self._flush_ns = SLOW_FLUSH_NS
-            self._levels.append({"at_us": self.wall_us(at_ns), "written": LEVELS[self._level]})
+        limit_ns, level = MAX_SHARE * passed_ns, self._level
+        if self._share_ns > limit_ns:
+            self._level = min(level + 1, len(LEVELS) - 1)
+        elif level and self._share_ns * SLOW_FLUSH_NS <= limit_ns * FLUSH_NS:
+            if passed_ns < RETRY_NS:
+                return
+            self._level = level - 1
+        if self._level != level:
+            self._flush_ns = SLOW_FLUSH_NS if self._level else FLUSH_NS
+            self._changes.append({"at_us": self.wall_us(at_ns), "written": LEVELS[self._level]})
         self._share_from, self._share_ns = (at_ns, self.steps), 0
 
-    def _write_facts(self, at_ns: int) -> None:
+    def _write_facts(self, at_ns: int, *, is_last: bool = False) -> None:
         """What the sampler takes into the facts of the node."""
         self._facts_due_ns = at_ns + RETRY_NS
         if not self.worker:
             return
         facts = {
+            "pid": self._pid,
             "worker": self.worker,
             "steps": self.steps,
             "hook_s": round(self._hook_ns / SECOND_NS, 6),
@@ -299,12 +310,13 @@ class Trace:
             "dropped": {"events": self._dropped, **self._failure},
             "other_threads": self.other_threads,
             "other_lane_events": self._other_lane_events,
-            "written": self._levels,
+            "written": list(self._changes),
         }
         path = hook_facts.path(self.out, self.node, self.worker)
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_facts(path, facts)
+            # The sampler adds them to facts of its own.
+            write_facts(path, facts, is_last=is_last, is_synced=False)
 
 
 @lru_cache(maxsize=4096)
@@ -318,6 +330,11 @@ def warn(text: str) -> None:
     """One line for the user. A warning of Python's could be an error in the training script."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"jobrecord: {text}\n")
+
+
+def _event_count(rows: Sequence[tuple[Any, ...]]) -> int:
+    """Number of rows that are not the recorder's own."""
+    return sum(row[0] != RECORDER_LANE for row in rows)
 
 
 def _write_all(file: int, data: bytes) -> int:

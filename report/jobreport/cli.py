@@ -19,8 +19,10 @@ from jobreport.errors import JobReportError, UsageError
 from jobreport.output.files import FILES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from jobreport.comparison.prices import Prices
     from jobreport.progress import Progress
     from jobreport.readers.runs import Choice
     from jobreport.tables.engine import Engine
@@ -33,7 +35,8 @@ _MAX_NAME = 200
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def _formats(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
+def formats(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
+    """Read a list of formats."""
     chosen = tuple(part.strip() for part in value.split(",") if part.strip())
     unknown = [part for part in chosen if part not in FILES]
     if unknown or not chosen:
@@ -41,7 +44,8 @@ def _formats(_context: click.Context, _option: click.Parameter, value: str) -> t
     return chosen
 
 
-def _path(_context: click.Context, option: click.Parameter, value: str | None) -> Path | None:
+def path(_context: click.Context, option: click.Parameter, value: str | None) -> Path | None:
+    """Read a path."""
     if value == "":
         # An unset variable in a script, which would silently mean the working directory.
         raise click.BadParameter("the name is empty.", param=option)
@@ -49,7 +53,7 @@ def _path(_context: click.Context, option: click.Parameter, value: str | None) -
 
 
 def _paths(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[Path, ...]:
-    return tuple(path for one in value if (path := _path(context, option, one)))
+    return tuple(found for one in value if (found := path(context, option, one)))
 
 
 def _names(_context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -68,6 +72,55 @@ def _run(_context: click.Context, _option: click.Parameter, value: str | None) -
     return int(value)
 
 
+#: Facts of a job that ``--set`` takes, for its help.
+FACTS = (
+    "instance_type, region, spot, nodes, gpus_per_node, price_per_node_hour, cost, batch_size, parallelism"
+)
+
+
+def price_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options on prices."""
+    for option in (
+        click.option(
+            "--billing",
+            type=click.Choice(["1s", "1min", "1h"]),
+            default="1s",
+            show_default=True,
+            help="Unit that a duration is rounded up to.",
+        ),
+        click.option(
+            "--prices-date", metavar="DATE", help="Date of a CSV of prices.  [default: that of the file]"
+        ),
+        click.option(
+            "--prices",
+            callback=path,
+            metavar="FILE",
+            help="Prices of machines: TOML, or CSV in the columns of SkyPilot's catalog.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def price_list(prices: Path | None, date: str | None, *, redact: bool) -> Prices | None:
+    """The list of ``--prices``; its source is a name, which ``redact`` replaces."""
+    from msgspec.structs import replace  # noqa: PLC0415 - not needed for --help
+
+    from jobreport.comparison.prices import read_prices  # noqa: PLC0415
+
+    found = read_prices(prices, date) if prices else None
+    return replace(found, source="a list of prices") if found and redact else found
+
+
+def price_words(prices: Path | None, date: str | None, billing: str, *, redact: bool) -> list[str]:
+    """The options on prices of a command line that gives the same."""
+    return [
+        *(["--prices", "PRICES" if redact else prices.name] if prices else []),
+        *(["--prices-date", date] if date else []),
+        *(["--billing", billing] if billing != "1s" else []),
+    ]
+
+
 @click.command(
     options_metavar="--job-dir DIR [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -76,23 +129,23 @@ def _run(_context: click.Context, _option: click.Parameter, value: str | None) -
 )
 @click.option(
     "--job-dir",
-    callback=_path,
+    callback=path,
     metavar="DIR",
     help="Directory with the job's logs, an archive of it (.tar, .tar.gz, .tar.xz, .tar.bz2, .zip), or one log.",
 )
 @click.option(
-    "--out", callback=_path, metavar="DIR", help="Output directory.  [default: ./<job directory>-report]"
+    "--out", callback=path, metavar="DIR", help="Output directory.  [default: ./<job directory>-report]"
 )
 @click.option(
-    "--config", callback=_path, metavar="FILE.toml", help="Read rule parameters and selection from a file."
+    "--config", callback=path, metavar="FILE.toml", help="Read rule parameters and selection from a file."
 )
 @click.option(
     "--set",
     "assignments",
     multiple=True,
-    metavar="RULE.PARAMETER=VALUE",
-    help="Set one rule parameter; overrides --config. Repeatable. "
-    "SageMaker Debugger's form RULE_PARAMETER=VALUE also works.",
+    metavar="RULE.PARAMETER=VALUE|FACT=VALUE",
+    help="Set one rule parameter; overrides --config. SageMaker Debugger's form RULE_PARAMETER=VALUE also works. "
+    f"Or add a fact of the job: {FACTS}. Repeatable.",
 )
 @click.option("--select", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Run only these rules.")
 @click.option("--ignore", multiple=True, callback=_names, metavar="RULE[,RULE]", help="Skip these rules.")
@@ -107,7 +160,7 @@ def _run(_context: click.Context, _option: click.Parameter, value: str | None) -
 @click.option(
     "--formats",
     default=",".join(FILES),
-    callback=_formats,
+    callback=formats,
     show_default=True,
     metavar="LIST",
     help="Files to write; report.json is always written.",
@@ -139,6 +192,7 @@ def _run(_context: click.Context, _option: click.Parameter, value: str | None) -
     metavar="N|all",
     help="Run to report, if a log holds several with long pauses between them.  [default: the newest]",
 )
+@price_options
 @click.option("--list-rules", is_flag=True, help="List all rules and exit.")
 @click.option(
     "--explain",
@@ -179,6 +233,9 @@ def command(
     columns: str | None,
     date_order: str | None,
     run: Choice,
+    prices: Path | None,
+    prices_date: str | None,
+    billing: str,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -214,10 +271,16 @@ def command(
         # It starts during the slow imports and the reading.
         running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
         from jobreport import pipeline, plugins, settings  # noqa: PLC0415 - nor for --version
-        from jobreport.output import summary  # noqa: PLC0415 - nor for --version
+        from jobreport.comparison import given  # noqa: PLC0415 - nor for --version
+        from jobreport.comparison.prices import Pricing  # noqa: PLC0415
+        from jobreport.output import summary  # noqa: PLC0415
 
-        chosen = settings.load(config, assignments, select, ignore, plugins.known_rules(rule_files))
-        engine = stack.enter_context(_engine(dask))
+        facts = given.facts(assignments)
+        thresholds = [one for one in assignments if not given.is_fact(one)]
+        chosen = settings.load(config, thresholds, select, ignore, plugins.known_rules(rule_files))
+        words = price_words(prices, prices_date, billing, redact=redact)
+        words += [word for one in assignments if given.is_fact(one) for word in ("--set", one)]
+        engine = stack.enter_context(open_engine(dask))
         outcome = pipeline.make_report(
             job_dir,
             out,
@@ -231,14 +294,19 @@ def command(
             columns=columns,
             date_order=date_order,
             run=run,
+            pricing=Pricing(
+                prices=price_list(prices, prices_date, redact=redact),
+                billing=billing,
+                facts=facts,
+                options=tuple(words),
+            ),
             engine=engine,
-            progress=_progress(quiet=quiet),
+            progress=open_progress(quiet=quiet),
             kernel=running,
         )
     if not quiet:
         click.echo("\n".join(summary.terminal(outcome.report)), err=True)
-    path = str(outcome.main_file)
-    click.echo(_escaped(path) if sys.stdout and sys.stdout.isatty() else path)
+    print_path(outcome.main_file)
     if outcome.failure:
         raise outcome.failure
     worst = summary.worst_severity(outcome.report)
@@ -253,7 +321,8 @@ def _misplaced(argument: str, job_dir: Path | None) -> str:
     return f"{known} --job-dir takes one directory: put all files of the job into it."
 
 
-def _engine(dask: str | None) -> AbstractContextManager[Engine]:
+def open_engine(dask: str | None = None) -> AbstractContextManager[Engine]:
+    """What reads files and runs rules: this machine, or a Dask cluster."""
     if dask is not None:
         from jobreport.tables.cluster import DaskEngine  # noqa: PLC0415 - an extra
 
@@ -263,7 +332,8 @@ def _engine(dask: str | None) -> AbstractContextManager[Engine]:
     return LocalEngine()
 
 
-def _progress(*, quiet: bool) -> Progress:
+def open_progress(*, quiet: bool) -> Progress:
+    """What shows how far a command is: a bar on a terminal, lines elsewhere."""
     from jobreport import progress  # noqa: PLC0415 - as above
 
     if quiet or sys.stderr is None:
@@ -277,9 +347,14 @@ def _escaped(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def _print_error(text: str) -> None:
+def print_error(text: str) -> None:
     """Print to standard error; any name may stand in the text."""
     click.echo(_escaped(text), err=True)
+
+
+def print_path(path: Path) -> None:
+    """Print to standard output."""
+    click.echo(_escaped(str(path)) if sys.stdout and sys.stdout.isatty() else str(path))
 
 
 def _interrupt(*_: object) -> None:
@@ -288,32 +363,37 @@ def _interrupt(*_: object) -> None:
 
 
 def main() -> None:
-    """Run the command; errors become a sentence and an exit status, never a traceback without ``--strict``."""
+    """Run ``make-report``."""
+    run(command, "make-report")
+
+
+def run(command: click.Command, name: str) -> None:
+    """Run a command; errors become a sentence and an exit status, never a traceback without ``--strict``."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        status = command.main(prog_name="make-report", standalone_mode=False)
+        status = command.main(prog_name=name, standalone_mode=False)
     except JobReportError as error:
-        _print_error(f"make-report: {error}")
+        print_error(f"{name}: {error}")
         status = error.exit_status
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)
-        _print_error(message.getvalue().rstrip())
+        print_error(message.getvalue().rstrip())
         status = error.exit_code
     except OSError as error:
         if "--strict" in sys.argv:
             raise
         place = f"Cannot use {error.filename!r}: " if error.filename else ""
-        _print_error(f"make-report: {place}{error.strerror or error}.")
+        print_error(f"{name}: {place}{error.strerror or error}.")
         status = 2
     except click.Abort:
-        click.echo("make-report: stopped.", err=True)
+        click.echo(f"{name}: stopped.", err=True)
         status = 130
     except Exception as error:
         if "--strict" in sys.argv:
             raise
-        _print_error(
-            f"make-report: Internal error: {type(error).__name__}: {error}. This is a bug in jobreport. "
+        print_error(
+            f"{name}: Internal error: {type(error).__name__}: {error}. This is a bug in jobreport. "
             "Run with --strict and report the traceback."
         )
         status = 1

@@ -15,22 +15,28 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from jobreport.cost import JobCost
 from jobreport.errors import NothingReadableError
 from jobreport.remarks import Quality
 from jobrules.analyses.balance import Balance
+from jobrules.analyses.blocks import StepBlocks, TimeBlocks
 from jobrules.analyses.bottlenecks import Bottlenecks
 from jobrules.analyses.close_ups import CloseUp
 from jobrules.analyses.data_loading import DataLoading
+from jobrules.analyses.demand import Demand
 from jobrules.analyses.devices import DeviceGrid
 from jobrules.analyses.framework import FrameworkTime
+from jobrules.analyses.goodput import Goodput
 from jobrules.analyses.gpu_memory import MemoryUse
 from jobrules.analyses.gpu_utilization import Box
+from jobrules.analyses.host import HostUse
 from jobrules.analyses.nodes import NodeComparison
 from jobrules.analyses.power import GPUState
 from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.utilization import UsageRow
 from jobrules.model import DeviceStatus, Measure, Profile, Reason, RuleResult, Status
+from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.rule import parameter_fields, samples_in, written
 from jobrules.text import escape_name
 from jobrules.verdict.findings import Verdict
@@ -168,11 +174,27 @@ class Report(Struct, frozen=True, kw_only=True):
     origin: Origin = Origin.SAMPLES
     #: Power, temperature, clock, and memory in use of each GPU; left out if none of these was sampled.
     power: tuple[GPUState, ...] | UnsetType = UNSET
+    #: Processes of the job, and free space; left out if neither was sampled.
+    host: HostUse | UnsetType = UNSET
+    #: Traces of PyTorch's profiler, and what their ranks have in common; left out if there are none.
+    captures: tuple[Capture, ...] | UnsetType = UNSET
+    across_ranks: AcrossRanks | UnsetType = UNSET
+    #: For compare-reports, cost, and goodput; left out by older versions. None or empty if what they need was not recorded.
+    blocks: StepBlocks | UnsetType | None = UNSET
+    time_blocks: tuple[TimeBlocks, ...] | UnsetType = UNSET
+    goodput: Goodput | UnsetType | None = UNSET
+    demand: Demand | UnsetType | None = UNSET
+    #: Left out if no price was given.
+    cost: JobCost | UnsetType = UNSET
 
 
 def to_json(report: Report) -> bytes:
-    """Content of the file: the same for equal reports."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+    """Content of the file: the same for equal reports; a capture is one line, as a job may have a thousand."""
+    text = msgspec.json.format(msgspec.json.encode(replace(report, captures=UNSET)), indent=1)
+    if report.captures:
+        lines = b",\n  ".join(map(msgspec.json.encode, report.captures))
+        text = text.removesuffix(b"\n}") + b',\n "captures": [\n  ' + lines + b"\n ]\n}"
+    return text + b"\n"
 
 
 def checked(result: RuleResult) -> RuleResult:

@@ -177,12 +177,12 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
     parts = [part.hours for part in use.parts if part.finding == finding.key] if use else []
     hours = ""
     if finding.gpu_s is not None:
-        total, digits = sum(parts) if parts else finding.gpu_s / 3600, use.digits if use else 1
-        hours = number(total, digits) if round(total, digits) else f"under {10**-digits:g}"
+        total = sum(parts) if parts else finding.gpu_s / 3600
+        hours = f"{use.amount(total)}{NBSP}{use.unit}" if use else f"{number(total, 1)}{NBSP}GPU-h"
     part = f"{share(finding.share)} {finding.share_of}".rstrip() if finding.share is not None else ""
     if not hours and finding.share is not None and share(finding.share) in finding.title:
         part = ""
-    return f"{hours}{NBSP}GPU-h" if hours else "", part
+    return hours, part
 
 
 def lost(use: TimeUse, phases: JobPhases) -> str:
@@ -190,14 +190,13 @@ def lost(use: TimeUse, phases: JobPhases) -> str:
     if use.unknown or not never_used(use, phases):
         return lost_sentence(use)
     subject = "The GPU was never" if use.count == 1 else "No GPU was"
-    hours = number(use.of("lost")[0], use.digits)
-    return f"{subject} used: all {hours}{NBSP}measured GPU-hours were lost"
+    return f"{subject} used: all {use.amount(use.of('lost')[0])}{NBSP}measured {use.units} were lost"
 
 
 def part_hours(use: TimeUse, phases: JobPhases, part: Part) -> str:
-    """Device-hours of a part of the verdict's bar: ``1.25``; ``under 0.01`` if it rounds to 0."""
+    """Amount of a part of the verdict's bar: ``1.25``; ``under 0.01`` if it rounds to 0."""
     nothing = part.role == "used" and never_used(use, phases)
-    return number(part.hours, use.digits) if part.hours or nothing else f"under {10**-use.digits:g}"
+    return use.amount(part.hours) if part.hours or nothing else f"under {10**-use.digits:g}"
 
 
 def never_used(use: TimeUse, phases: JobPhases) -> bool:

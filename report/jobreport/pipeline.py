@@ -9,6 +9,7 @@ import os
 import shlex
 import threading
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,28 +18,35 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from jobreport import __version__, document
+from jobreport.comparison.one_job import job_cost
+from jobreport.comparison.prices import Pricing
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
-from jobreport.errors import JobReportError, NothingReadableError
+from jobreport.errors import JobReportError, NothingReadableError, UsageError
 from jobreport.output import publish, summary
-from jobreport.output.files import FILES
+from jobreport.output.files import FILES, REPORT, Product
 from jobreport.progress import Progress, advance, showing
 from jobreport.readers import archive
 from jobreport.remarks import Remark
 from jobreport.settings import load
 from jobreport.tables.engine import LocalEngine
 from jobrules.analyses.balance import balance
+from jobrules.analyses.blocks import step_blocks, time_blocks
 from jobrules.analyses.bottlenecks import bottlenecks
 from jobrules.analyses.close_ups import close_ups
 from jobrules.analyses.data_loading import data_loading
+from jobrules.analyses.demand import demand
 from jobrules.analyses.devices import devices
 from jobrules.analyses.framework import framework
+from jobrules.analyses.goodput import goodput
 from jobrules.analyses.gpu_memory import gpu_memory
 from jobrules.analyses.gpu_utilization import gpu_utilization
+from jobrules.analyses.host import host
 from jobrules.analyses.nodes import node_comparison
 from jobrules.analyses.power import power
 from jobrules.analyses.steps import steps
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.analyses.utilization import utilization
+from jobrules.capture_rules.shares import NO_CAPTURES, CaptureRule
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.dataloader import Dataloader
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
@@ -48,7 +56,7 @@ from jobrules.model import SECOND_US, Metric, Reason, ReasonKind, Status, span_o
 from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.rule import NO_GPU, needs_gpus, parameter_fields, run_rules, written
 from jobrules.step_outlier import StepOutlier
-from jobrules.text import count, escape_name, join_names
+from jobrules.text import capitalized, count, escape_name, join_names
 from jobrules.verdict.findings import judge
 from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
@@ -107,6 +115,7 @@ def make_report(
     columns: str | None = None,
     date_order: str | None = None,
     run: Choice = None,
+    pricing: Pricing | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
@@ -118,13 +127,13 @@ def make_report(
     (``jobreport.redaction.pseudonyms``). ``zone`` is the time zone of timestamps that have none, such as
     ``Europe/Berlin`` or ``+02:00``. ``columns`` names the columns of a log without a header line. ``date_order``
     (``day-first`` or ``month-first``) is that of dates such as 03/04/2026 in a log that does not show it. ``run`` is the
-    run of a log with several: its number, or ``all``; None for the newest. ``engine`` reads the files and runs the
-    rules; without one, this process does. ``kernel``, of ``jobreport.output.kernel.started()``, runs the notebook;
-    without it, one is started when needed.
+    run of a log with several: its number, or ``all``; None for the newest. ``pricing`` is what the user said of the
+    price of the job. ``engine`` reads the files and runs the rules; without one, this process does. ``kernel``, of
+    ``jobreport.output.kernel.started()``, runs the notebook; without it, one is started when needed.
 
     Raises ``NothingReadableError`` if the directory has no readable input, and ``UsageError`` if the folder already
     contains a report and ``force`` is not set, or other files of these names, if the zone is unknown, ``columns``
-    is empty, or there is no such run.
+    is empty, there is no such run, or the machine of the job has several prices.
     """
     # The readers are not needed for --help.
     from jobreport.readers.nvidia_smi.headed import column_names  # noqa: PLC0415 - as the readers
@@ -153,7 +162,7 @@ def make_report(
                 strict=strict,
                 engine=engine,
                 progress=progress,
-                leave=frozenset(str(real / file) for file in publish.report_files(real)),
+                leave=frozenset(str(real / file) for file in publish.own_files(real)),
                 zone=zone_of(zone or "UTC"),
                 columns=column_names(columns) if columns is not None else (),
                 date_order=date_order or "",
@@ -178,14 +187,15 @@ def make_report(
         else:
             progress.stage(f"Running {count(len(chosen.rules), 'rule')}", len(chosen.rules) + len(_ANALYSES))
             report, files = _from_job(reading.job, results, quality, chosen, directory, strict=strict)
+        report = _priced(report, pricing or Pricing(), strict=strict)
         files[FILES["json"]] = document.to_json(report)
         if "md" in formats:
             files[FILES["md"]] = summary.markdown(report).encode()
         failure = _failed_parts(report)
         if {"html", "ipynb"} & set(formats):
             progress.stage("Writing the page")
-            pages, no_page = _pages(files[FILES["json"]], formats, kernel, static=static, strict=strict)
-            files |= pages
+            made, no_page = pages(files[FILES["json"]], formats, kernel, static=static, strict=strict)
+            files |= made
             failure = no_page or failure
         publish.publish(real, files, force=force)
     return Outcome(report=report, folder=folder, files=frozenset(files), failure=failure)
@@ -211,11 +221,13 @@ def _from_debugger_results(
         quality = replace(quality, remarks=(*quality.remarks, remark))
     no_samples = Reason(kind=ReasonKind.NOT_RECORDED, what="samples", verb="were")
     of_gpus = NO_GPU if has_only_cpus(found) else no_samples
-    own = {
-        rule: rule.not_evaluated(of_gpus if needs_gpus(rule) else no_samples)
-        for rule in chosen.rules
-        if rule.name not in NAMES
-    }
+
+    def reason(rule: Rule) -> Reason:
+        if isinstance(rule, CaptureRule):
+            return NO_CAPTURES
+        return of_gpus if needs_gpus(rule) else no_samples
+
+    own = {rule: rule.not_evaluated(reason(rule)) for rule in chosen.rules if rule.name not in NAMES}
     others = [card(rule, result) for rule, result in own.items()]
     command = _command(job_dir, options)
     report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
@@ -270,9 +282,9 @@ def _failed_parts(report: Report) -> JobReportError | None:
     return _written_without(failed) if failed else None
 
 
-def _written_without(failed: Sequence[str]) -> JobReportError:
+def _written_without(failed: Sequence[str], product: Product = REPORT) -> JobReportError:
     return JobReportError(
-        f"Report written without {join_names(failed)}, which failed. Run with --strict to see why."
+        f"{capitalized(product.noun)} written without {join_names(failed)}, which failed. Run with --strict to see why."
     )
 
 
@@ -323,6 +335,8 @@ def build_report(
         profiles=_longest(job.profiles),
         profiles_left=max(0, len(job.profiles) - MAX_PROFILES),
         nodes=compared,
+        captures=job.captures or UNSET,
+        across_ranks=job.across_ranks or UNSET,
     )
     evaluated = _Evaluated(job=job, rules=rules, results=results, columns=grid)
     return _with_analyses(report, evaluated, strict=strict)
@@ -368,23 +382,39 @@ _ANALYSES: dict[str, Callable[[_Evaluated], Any]] = {
     "devices": lambda of: devices(of.job, of.columns, of.rule(CPUBottleneck).cpu_threshold),
     "close_ups": lambda of: close_ups(of.job, of.rule(CPUBottleneck), of.rule(IOBottleneck)),
     "power": lambda of: power(of.job) or UNSET,
+    "host": lambda of: host(of.job) or UNSET,
+    "blocks": lambda of: step_blocks(of.job),
+    "time_blocks": lambda of: time_blocks(of.job),
+    "goodput": lambda of: goodput(of.job),
+    "demand": lambda of: demand(of.job),
 }
 
 
 def _with_analyses(report: Report, evaluated: _Evaluated, *, strict: bool) -> Report:
-    """The report with all analyses; each that fails adds a remark."""
-    found, remarks = {}, []
+    """The report with all analyses of the job."""
     for name, analyze in _ANALYSES.items():
         advance(1)
-        try:
-            found[name] = analyze(evaluated)
-        except Exception as error:
-            if strict:
-                raise
-            known = {"kind": type(error).__name__, "error": escape_name(str(error), 200)}
-            remarks.append(Remark(code="analysis.failed", count=1, fields={"analysis": name, **known}))
-    quality = replace(report.quality, remarks=(*report.quality.remarks, *remarks))
-    return replace(report, quality=quality, **found)
+        report = _with_analysis(report, name, partial(analyze, evaluated), strict=strict)
+    return report
+
+
+def _with_analysis(report: Report, name: str, analyze: Callable[[], Any], *, strict: bool) -> Report:
+    """The report with one more analysis; one that fails adds a remark."""
+    try:
+        return replace(report, **{name: analyze()})
+    except Exception as error:
+        if strict or isinstance(error, UsageError):
+            raise
+        known = {"kind": type(error).__name__, "error": escape_name(str(error), 200)}
+        remark = Remark(code="analysis.failed", count=1, fields={"analysis": name, **known})
+        return replace(report, quality=replace(report.quality, remarks=(*report.quality.remarks, remark)))
+
+
+def _priced(report: Report, pricing: Pricing, *, strict: bool) -> Report:
+    """The report with the cost of the job, and the command that gives it."""
+    command = " ".join(filter(None, [report.command, shlex.join(pricing.options)]))
+    priced = _with_analysis(report, "cost", partial(job_cost, report, pricing), strict=strict)
+    return replace(priced, command=command)
 
 
 def _longest(profiles: Sequence[Profile]) -> tuple[Profile, ...]:
@@ -469,31 +499,38 @@ def card(rule: Rule, result: RuleResult, whole: RuleResult | None = None) -> Rul
     )
 
 
-def _pages(
-    report_json: bytes, formats: Collection[str], kernel: Kernel | None, *, static: bool, strict: bool
+def pages(
+    data: bytes,
+    formats: Collection[str],
+    kernel: Kernel | None,
+    *,
+    static: bool,
+    strict: bool,
+    product: Product = REPORT,
 ) -> tuple[dict[str, bytes], JobReportError | None]:
-    """The notebook and the page, and what failed in making them; without ``strict``, a failure costs no other file."""
+    """The notebook and the page of a data file, and what failed in making them; without ``strict``, a failure costs no other file."""
     # Papermill and nbconvert are slow to import and only needed here.
     from jobreport.output import notebook  # noqa: PLC0415
 
     files = {}
     try:
         with _importing("jobreport.output.export"):
-            executed = notebook.run_notebook(report_json, kernel)
+            executed = notebook.run_notebook(data, kernel, product)
         if "ipynb" in formats:
-            files[FILES["ipynb"]] = notebook.to_text(executed).encode()
+            files[product.files["ipynb"]] = notebook.to_text(executed).encode()
         if "html" in formats:
             from jobreport.output import export  # noqa: PLC0415
 
-            files[FILES["html"]] = export.render_html(executed, static=static).encode()
+            html = export.render_html(executed, static=static, product=product)
+            files[product.files["html"]] = html.encode()
         if failed := executed.metadata.get("failed"):
-            raise _written_without(failed)
+            raise _written_without(failed, product)
     except Exception as error:
         if strict:
             raise
         if isinstance(error, JobReportError):
             return files, error
-        return files, _written_without([f"the page ({type(error).__name__}: {error})"])
+        return files, _written_without([f"the page ({type(error).__name__}: {error})"], product)
     return files, None
 
 

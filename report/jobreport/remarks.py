@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from jobreport.recordings import Recording  # noqa: TC001 - msgspec reads the annotation
 from jobrules.text import escape_name
 
 #: Fields that hold a name from data.
@@ -46,6 +47,7 @@ class Wording(NamedTuple):
 #: The shortest command whose log is read, and the names of its columns.
 RECORD = "nvidia-smi --query-gpu=timestamp,index,utilization.gpu --format=csv -l 1 > gpu.csv"
 _NAMED = "--columns timestamp,index,utilization.gpu"
+_TRACE = "record a trace with torch.profiler"
 
 #: By code. A code is ``<area>.<what>``, and stays when its words change.
 REMARKS: dict[str, Wording] = {
@@ -111,11 +113,28 @@ REMARKS: dict[str, Wording] = {
         "files",
         f"the output of amd-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
     ),
-    "recognized.json_lines": Wording(
+    "recognized.json": Wording(
         "skipped",
         "files",
-        "JSON lines, which are not read; write their values as CSV with: "
-        f"jq -r '[.time,.gpu,.gpu_util]|@csv' gpu.jsonl > gpu.csv, and use {_NAMED}",
+        "JSON of a script, which is not read; write its values as CSV with: "
+        f"jq -r '[.]|flatten[]|[.time,.gpu,.gpu_util]|@csv' gpu.json > gpu.csv, and use {_NAMED}",
+    ),
+    "recognized.json_table": Wording(
+        "skipped",
+        "files",
+        "JSON of a table, which is not read; write its values as CSV with: "
+        f"jq -r '[.time,.gpu,.gpu_util]|map([.[]])|transpose[]|@csv' gpu.json > gpu.csv, and use {_NAMED}",
+    ),
+    "recognized.execution_trace": Wording(
+        "skipped", "files", f"an execution trace of PyTorch, which is not read; {_TRACE}"
+    ),
+    "recognized.memory": Wording(
+        "skipped",
+        "files",
+        f"a timeline or snapshot of PyTorch's memory, which is not read; {_TRACE} and profile_memory=True",
+    ),
+    "recognized.nsys": Wording(
+        "skipped", "files", f"a recording of Nsight Systems, which is not read; {_TRACE}"
     ),
     "recognized.no_driver": Wording(
         "skipped",
@@ -176,7 +195,7 @@ REMARKS: dict[str, Wording] = {
         "samples",
         "nearly every sample has a time of its own; the {devices} devices with most samples are used",
     ),
-    "samples.rate": Wording("corrected", "samples", "rate outside 0 to 10^15, set to the nearer bound"),
+    "samples.value": Wording("corrected", "samples", "value outside 0 to 10^15, set to the nearer bound"),
     "samples.jobs": Wording("corrected", "nodes", "samples in the folders of several jobs, read as one job"),
     # Traces
     "traces.unreadable": Wording("skipped", "files", "cannot be read: {error}"),
@@ -199,7 +218,11 @@ REMARKS: dict[str, Wording] = {
     "traces.no_end": Wording(
         "corrected", "files", "cut short or still being written; the complete rows are in use"
     ),
-    "traces.growing": Wording("corrected", "files", "still being written; the complete rows are in use"),
+    "traces.growing": Wording(
+        "corrected",
+        "files",
+        "not closed: the process was killed, or is still writing; the complete rows are in use",
+    ),
     "traces.rest": Wording("skipped", "bytes", "after the last readable row: damaged or cut short"),
     "traces.not_json": Wording("skipped", "lines", "not complete JSON"),
     "traces.odd_row": Wording("skipped", "rows", "not a trace event: a value has an unexpected type"),
@@ -251,13 +274,12 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.no_header": Wording(
         "skipped",
         "rows",
-        "no header line in front; for rows such as “{row}” "
-        "add --columns timestamp,index,utilization.gpu,… with a name for each column",
+        "no header line in front; add --columns timestamp,index,utilization.gpu,… with a name for each column",
     ),
     "nvidia_smi.column_count": Wording(
         "skipped",
         "rows",
-        "--columns has {columns} names, but rows such as “{row}” have another number of fields",
+        "--columns has {columns} names, but the rows have another number of fields",
     ),
     "nvidia_smi.script": Wording("corrected", "files", "no header line; the columns are those in {name}"),
     "nvidia_smi.other_fields": Wording(
@@ -292,7 +314,8 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.no_time": Wording(
         "skipped",
         "rows",
-        "no time that can be read, such as 2025-03-14 09:21:17 or 1741944077 (--query-gpu=timestamp,… writes it)",
+        "no time that can be read, such as 2025-03-14 09:21:17 or 1741944077 (--query-gpu=timestamp,… or pmon -o DT "
+        "writes it; Excel may shorten it)",
     ),
     "nvidia_smi.date_order": Wording(
         "skipped",
@@ -310,7 +333,9 @@ REMARKS: dict[str, Wording] = {
         "dropped", "rows", "another process of the same GPU at the same time, added to the first"
     ),
     "nvidia_smi.equal_column": Wording(
-        "dropped", "columns", "another column of the same measure ({metric}); the first is in use"
+        "dropped",
+        "columns",
+        "another column of the same measure ({metric}); that with the shortest name is in use",
     ),
     "nvidia_smi.other_query": Wording(
         "skipped", "rows", "not samples of GPUs but what --query-{query} lists: processes or memory pages"
@@ -328,18 +353,33 @@ REMARKS: dict[str, Wording] = {
         "dropped", "columns", "more numbers than a node has GPUs: the column numbers rows, not GPUs"
     ),
     "nvidia_smi.unclear_unit": Wording(
-        "dropped", "columns", "column {name}: no unit in the log, and its values fit several ({scale})"
+        "dropped",
+        "columns",
+        "column {name}: no unit in the log, and its values fit several ({scale}); give it a name with a unit in the "
+        "header line, such as gpu_util_fraction, mem_used_mib, or mem_used_gib",
+    ),
+    "nvidia_smi.mixed_units": Wording(
+        "dropped", "columns", "column {name}: some of its numbers have a unit, others none"
     ),
     "nvidia_smi.not_activity": Wording(
         "dropped",
         "columns",
-        "column {name}: has decimals; the driver reports GPU memory activity in whole percent",
+        "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write, or are the "
+        "share of memory in use",
+    ),
+    "nvidia_smi.assumed_activity": Wording(
+        "corrected",
+        "columns",
+        "column {name}: assumed: GPU memory activity (share of time), not the share of memory in use",
     ),
     "nvidia_smi.impossible_unit": Wording(
         "dropped", "columns", "column {name}: over 1 in 100 values cannot be {measure} in {scale}"
     ),
     "nvidia_smi.zone": Wording(
         "corrected", "files", "no time zone in the log; read as {zone} (change with --timezone)"
+    ),
+    "nvidia_smi.excel_days": Wording(
+        "corrected", "files", "times are numbers of days, as Excel writes dates"
     ),
     "nvidia_smi.no_dates": Wording(
         "corrected", "files", "no dates in the log: its times count from its start"
@@ -380,6 +420,12 @@ REMARKS: dict[str, Wording] = {
         "several rows of each GPU in one interval; assumed: {machines} machines wrote to the file, here log-1, log-2, … "
         "in the order of their rows",
     ),
+    "nvidia_smi.by_turns": Wording(
+        "corrected",
+        "files",
+        "whole seconds that are by turns nearer and farther apart; assumed: one machine, whose interval is no whole "
+        "number of seconds; if two machines wrote to the file, write one for each, or record uuid",
+    ),
     "nvidia_smi.no_writer": Wording(
         "skipped", "rows", "several machines wrote to the file, and the row shows none of them"
     ),
@@ -387,7 +433,8 @@ REMARKS: dict[str, Wording] = {
         "skipped",
         "rows",
         "several rows of each GPU in one interval: rows of several machines, or of a loop faster than its times show, "
-        "cannot be separated; write a file for each machine, or record uuid",
+        "cannot be separated; write a file for each machine, or record uuid, or times with milliseconds "
+        "(nvidia-smi --query-gpu=timestamp,uuid,… writes both; Excel leaves seconds out)",
     ),
     "nvidia_smi.not_joined": Wording(
         "skipped",
@@ -397,8 +444,62 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.machines": Wording(
         "corrected",
         "files",
-        "logs of the same GPUs at the same times: taken as of several machines, named after folders and files",
+        "logs of the same GPUs at the same times: taken as of several machines, named after folders and files; for GPUs "
+        "of one machine, record index (nvidia-smi --query-gpu=timestamp,index,…) or name the files gpu0.csv, gpu1.csv",
     ),
+    # Traces of PyTorch's profiler
+    "kineto.no_events": Wording("skipped", "files", "a PyTorch trace without events"),
+    "kineto.cut": Wording(
+        "skipped", "files", "ends within the list of events; the events before the end are used"
+    ),
+    "kineto.unreadable": Wording("skipped", "events", "not a complete JSON object"),
+    "kineto.in_part": Wording("corrected", "events", "not JSON, perhaps for quotes in a name: read in part"),
+    "kineto.utf8": Wording("corrected", "events", "bytes that are not UTF-8, replaced"),
+    "kineto.control": Wording(
+        "corrected", "events", "line breaks or other control characters in text, replaced"
+    ),
+    "kineto.escape": Wording("corrected", "events", "backslashes that escape nothing, read as they are"),
+    "kineto.bare_word": Wording("corrected", "events", "NaN, inf, or N/A as a value, read as missing"),
+    "kineto.comma": Wording("corrected", "events", "a comma without a value behind it"),
+    "kineto.category": Wording("skipped", "events", "unknown category “{name}”", rest="kineto.categories"),
+    "kineto.categories": Wording("skipped", "events", "other unknown categories"),
+    "kineto.other_type": Wording("skipped", "events", "type (ph) is not read"),
+    "kineto.flow": Wording(
+        "skipped", "events", "flow event: launches and kernels are linked by their correlation"
+    ),
+    "kineto.counter": Wording("skipped", "events", "counter"),
+    "kineto.instant": Wording("skipped", "events", "marker without a duration"),
+    "kineto.naming": Wording("skipped", "events", "name or position of a row in a viewer"),
+    "kineto.python_call": Wording("skipped", "events", "call of a Python function: only counted"),
+    "kineto.synchronization": Wording(
+        "skipped", "events", "synchronization on a device: no work of the device"
+    ),
+    "kineto.unknown_wait": Wording(
+        "skipped", "events", "synchronization with an event whose record is not in the trace"
+    ),
+    "kineto.no_work": Wording(
+        "skipped", "events", "repetition of a mark, or a summary: no work of the device"
+    ),
+    "kineto.no_name": Wording("skipped", "events", "has no name"),
+    "kineto.no_start": Wording("skipped", "events", "has no start"),
+    "kineto.zero_time": Wording(
+        "skipped", "events", "a device event without a time (its start is not above 0)"
+    ),
+    "kineto.no_duration": Wording("skipped", "events", "duration is missing, negative, or not a number"),
+    "kineto.long": Wording("dropped", "events", "lasts more than 7 days"),
+    "kineto.late": Wording("dropped", "events", "ends more than an hour after all events of other kinds"),
+    "kineto.devices": Wording(
+        "dropped", "events", "of more than 256 devices; those with the lowest numbers are used"
+    ),
+    "kineto.repeated": Wording("dropped", "events", "repetition of an event in the same file"),
+    "kineto.shortened": Wording(
+        "corrected",
+        "events",
+        "duration is impossible: it covers whole later events of the same stream; cut by {ms} ms together",
+    ),
+    "kineto.errors": Wording("skipped", "lines", "errors that the profiler itself logged in the trace"),
+    "kineto.dropped": Wording("skipped", "events", "lost by the profiler, as it logged in the trace"),
+    "kineto.copy": Wording("dropped", "files", "the same rank and events as {name}"),
     # Python profiles
     "profiles.page": Wording("skipped", "files", "rendered page, not the data of a profile"),
     "profiles.repeated": Wording("dropped", "files", "exact repetition of another profile"),
@@ -408,6 +509,10 @@ REMARKS: dict[str, Wording] = {
     "profiles.entry": Wording("dropped", "functions", "incomplete, or a value of another type"),
     "profiles.second": Wording("dropped", "functions", "second entry of a function"),
     "profiles.time": Wording("dropped", "functions", "time is negative, NaN, infinite, or not a number"),
+    # Facts of record-job
+    "facts.unknown": Wording(
+        "skipped", "files", "not the facts of a recording, or those of a newer record-job"
+    ),
     # Profiler configuration
     "config.no_settings": Wording("skipped", "files", "no settings of the profiler"),
     # Rule results of SageMaker Debugger
@@ -495,6 +600,8 @@ class SourceQuality(Struct, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...] = ()
     #: Which file is of which machine, where only their content says so.
     logs: tuple[LogFile, ...] = ()
+    #: What record-job noted about the recording of each node.
+    recordings: tuple[Recording, ...] = ()
 
 
 class Quality(Struct, frozen=True, kw_only=True):

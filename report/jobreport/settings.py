@@ -98,7 +98,9 @@ def load(
         target, equals, text = assignment.partition("=")
         name, dot, parameter = target.strip().partition(".")
         if not equals or not (dot or "_" in name):
-            raise UsageError(f"--set {assignment}: expected RULE.PARAMETER=VALUE.")
+            raise UsageError(
+                f"--set {assignment}: expected RULE.PARAMETER=VALUE, or a fact of the job such as instance_type=TYPE."
+            )
         rule, parameter = (find_rule(name, known), parameter) if dot else _debugger_form(name, known)
         take(rule, parameter.strip(), text.strip(), f"--set {assignment}")
     chosen = (selected or set(known)) - ignored

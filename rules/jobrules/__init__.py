@@ -1,6 +1,16 @@
 """What is true of a training job: rules and measures over its tables. Computes; reads and draws nothing."""
 
 from jobrules.batch_size import BatchSize
+from jobrules.capture_rules.allocation_stall import AllocationStall
+from jobrules.capture_rules.data_loader_wait import DataLoaderWait
+from jobrules.capture_rules.exposed_communication import ExposedCommunication
+from jobrules.capture_rules.exposed_copies import ExposedCopies
+from jobrules.capture_rules.launch_bound import LaunchBound
+from jobrules.capture_rules.no_tensor_cores import NoTensorCores
+from jobrules.capture_rules.profiler_overhead import ProfilerOverhead
+from jobrules.capture_rules.straggler_rank import StragglerRank
+from jobrules.capture_rules.synchronization_stall import SynchronizationStall
+from jobrules.capture_rules.uneven_ranks import UnevenRanks
 from jobrules.cpu_bottleneck import CPUBottleneck
 from jobrules.dataloader import Dataloader
 from jobrules.ecc_errors import ECCErrors
@@ -25,27 +35,37 @@ from jobrules.unused_gpu import UnusedGPU
 
 __all__ = [
     "RULES",
+    "AllocationStall",
     "BatchSize",
     "CPUBottleneck",
+    "DataLoaderWait",
     "Dataloader",
     "ECCErrors",
     "Energy",
+    "ExposedCommunication",
+    "ExposedCopies",
     "GPUMemoryFull",
     "GPUMemoryIncrease",
     "GPUMemoryLeak",
     "IOBottleneck",
     "IdleGaps",
+    "LaunchBound",
     "LoadBalancing",
     "LowGPUUtilization",
     "LowMeanUtilization",
     "MaxInitializationTime",
+    "NoTensorCores",
     "OverallFrameworkMetrics",
     "OverallSystemUsage",
     "PowerCap",
+    "ProfilerOverhead",
     "Rule",
     "SlowClock",
     "StepOutlier",
+    "StragglerRank",
+    "SynchronizationStall",
     "ThermalThrottling",
+    "UnevenRanks",
     "UnusedGPU",
 ]
 
@@ -72,4 +92,14 @@ RULES: tuple[type[Rule], ...] = (
     SlowClock,
     ECCErrors,
     Energy,
+    ExposedCommunication,
+    StragglerRank,
+    UnevenRanks,
+    LaunchBound,
+    DataLoaderWait,
+    SynchronizationStall,
+    ExposedCopies,
+    AllocationStall,
+    NoTensorCores,
+    ProfilerOverhead,
 )

@@ -11,7 +11,9 @@ import numpy as np
 from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.measures.core_use import CROWDED_PART, SLOWED_GPU, SLOWED_MEAN, CoreUse, stalls_s
+from jobrules.measures.crowding import CROWDED_ADVICE, core_shares
 from jobrules.measures.node_stalls import NodeStalls
+from jobrules.measures.waiting import means_during
 from jobrules.measures.work import Work
 from jobrules.model import HowMuch, Inferred, Metric, Note
 from jobrules.model.claims import Cause, Precedence, moments
@@ -82,7 +84,9 @@ class CPUBottleneck(BottleneckRule):
                 label="Lost: CPU saturated",
                 when="while the CPU was saturated",
                 claim=partial(_saturated, self, work, stalls),
-                finding=partial(self._saturated_cpu, result, cores.pop() if len(cores) == 1 else 0, stalls),
+                finding=partial(
+                    self._saturated_cpu, job, result, cores.pop() if len(cores) == 1 else 0, stalls
+                ),
                 widened=True,
             ),
             self.few_cores(result, _typical_s(job)),
@@ -105,21 +109,28 @@ class CPUBottleneck(BottleneckRule):
         )
 
     def _saturated_cpu(
-        self, result: RuleResult, cores: int, stalls: NodeStalls | None, claimed: Claimed
+        self, job: Job, result: RuleResult, cores: int, stalls: NodeStalls | None, claimed: Claimed
     ) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
         snapshots = result.details.get("bottlenecks", {}).values()
         counts = [node["CPUs"] for snapshot in snapshots for node in snapshot["nodes"].values()]
+        crowded = [one for one in job.gathered(core_shares) if one.crowded and one.node in claimed.nodes]
         return self.finding(
             f"A GPU was held up while the CPU was saturated in {seen} of snapshots",
             *moments(claimed, result),
             *saturated_cores(counts, cores),
+            *means_during(job, claimed, Metric.CONTAINER_CPU_THROTTLED, Metric.CPU_PRESSURE),
+            *(Note(str(one)) for one in crowded[:1]),
             *_waited_for(stalls, claimed),
             Note("Half of the cores or more, or their mean, counts as saturated"),
             Inferred("simultaneous samples"),
-            advice=(
+            advice=CROWDED_ADVICE
+            if crowded
+            else (
                 "Make data preparation cheaper: cache it, do it before training, or move it to the GPU.",
-                "Or use a machine with more cores per GPU.",
+                "Or raise the CPU limit of the container: the machine has more cores."
+                if job.has(Metric.MACHINE_CPU)
+                else "Or use a machine with more cores per GPU.",
                 "More loader processes help only if some cores are free.",
             ),
             devices=claimed.devices,

@@ -32,7 +32,7 @@ from jobrules.model import (
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, not_recorded
 from jobrules.rule import number as parameter
-from jobrules.text import count, duration, share, took
+from jobrules.text import count, duration, escape_name, percent, share, took
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,11 +52,14 @@ _SETTING = ("iterator", "num_workers", "pin_memory", "fetches")
 MOSTLY = 0.9
 #: Shares that differ by less are the same.
 SEEN_ROUNDED = 0.005
+#: Ranks differ if one waits for this many times as long as another.
+UNEVEN = 2
+MAX_RANK = 24
 #: Cores with a lower mean utilization have room for more loader processes.
 ROOM_PERCENT = 70.0
 NO_WORKERS_ADVICE = (
     "Load data in separate processes: set ``num_workers`` above 0.",
-    "Then GPUs compute while the next batches load.",
+    "Then the next batches load while the model computes.",
 )
 
 
@@ -123,8 +126,9 @@ class Dataloader(Rule):
         if not facts["violating"]:
             missing = sum(not node.judged for node in nodes)
             limit = f"; {count(missing, 'node')} not evaluated" if missing else ""
-            within = f"within {self.min_threshold:g} to {self.max_threshold:g}% of the cores"
-            return self.passed(f"{worst.summary}: {within}{limit}", **facts)
+            counted = ", each counted as a loader" if worst.loads_itself else ""
+            within = f"{counted}: within {self.min_threshold:g} to {self.max_threshold:g}% of the cores"
+            return self.passed(f"{worst.summary}{within}{limit}", **facts)
         return self.triggered(
             f"{worst.summary}{self._state(worst)}",
             violations=len(worst.hits),
@@ -153,6 +157,7 @@ class Dataloader(Rule):
                 when="while training waited for data",
                 claim=partial(waiting, work),
                 finding=partial(self._waited, work, result, found, profiled),
+                of_loop=max((one.part for one in found), default=0.0),
             ),
         )
 
@@ -213,24 +218,32 @@ class Dataloader(Rule):
                 advice=NO_WORKERS_ADVICE,
                 devices=claimed.devices,
             )
-        most = max(found, key=lambda one: one.waited_us)
+        most = max(found, key=lambda one: one.part)
+        uneven = _uneven(most)
+        where = f" on rank {escape_name(most.slowest, MAX_RANK)}" if uneven else ""
         step = f", a step {took(most.step_us)}" if most.step_us else ""
-        recorded_us = sum(one.recorded.total_us for one in found) / len(found)
+        recorded_us = sum(one.recorded.total for one in found) / len(found)
         evidence = [*moments(claimed, result)]
-        waited = sum(one.waited_us for one in found) / max(1, sum(one.recorded.total_us for one in found))
-        evidence.append(Note(f"Training waited for a batch in {share(waited)} of the recorded time"))
+        evidence += uneven or [
+            Note(f"Training waited for a batch in {share(most.part)} of the recorded time")
+        ]
         if most.in_steps:
-            evidence.append(Note("Steps take nearly all of the time and hold the fetches"))
+            evidence.append(Note("Steps hold their batch fetches"))
         evidence += _workers(most.num_workers)
         if recorded_us < MOSTLY * work.length_us:
-            evidence.append(Note(_of_part(recorded_us, work, waited, claimed)))
+            evidence.append(Note(_of_part(recorded_us, work, most.part, claimed)))
         return self.finding(
-            f"Training waits for data: a batch fetch takes {took(most.fetch_us)}{step} (medians)",
+            f"Training waits for data{where}: a batch fetch takes {took(most.fetch_us)}{step} (medians)",
             *evidence,
             key="data-loading",
             section="data-loading",
             advice=loading_advice(
-                most.num_workers, most.cores, most.processes, most.cpu_percent, of_io=most.of_io
+                most.num_workers,
+                most.cores,
+                most.processes,
+                cpu_percent=most.cpu_percent,
+                of_io=most.of_io,
+                has_gpus=most.has_gpus,
             ),
             devices=claimed.devices,
         )
@@ -442,6 +455,20 @@ def _workers(num_workers: int | None) -> list[Fact]:
     return [] if num_workers is None else [HowMuch("``num_workers``", num_workers)]
 
 
+def _uneven(waits: Waits) -> list[Fact]:
+    """The ranks that waited most and least, if they differ."""
+    least = min(waits.waited_by_rank_us, key=waits.waited_by_rank_us.__getitem__)
+    least_us = waits.waited_by_rank_us[least]
+    if waits.waited_us < UNEVEN * least_us or least == waits.slowest:
+        return []
+    shares = share(waits.part), share(least_us / max(1, waits.recorded.total))
+    ranks = escape_name(waits.slowest, MAX_RANK), escape_name(least, MAX_RANK)
+    return [
+        Note(f"Rank {ranks[0]} waited for {shares[0]} of the recorded time, rank {ranks[1]} for {shares[1]}"),
+        Note("In each step, the other ranks wait for the slowest one"),
+    ]
+
+
 def _cores(job: Job) -> int:
     """Cores of the largest node; 0 if no node has a series of each."""
     cores = (len(p.devices) for one in job.facts for p in one.panels if p.metric is Metric.CPU_UTILIZATION)
@@ -455,25 +482,29 @@ def loading_advice(
     cpu_percent: float | None = None,
     *,
     of_io: bool = False,
+    has_gpus: bool = True,
 ) -> tuple[str, ...]:
     """What to do about waiting for data on nodes with so many cores, 0 if not known, and training processes.
 
-    ``of_io`` is whether cores wait for I/O while batches are fetched.
+    ``cpu_percent`` is the mean utilization of the cores; ``of_io`` is whether they wait for I/O while batches are fetched.
     """
     each = cores // max(1, processes)
-    has_room = cpu_percent is None or cpu_percent < ROOM_PERCENT
-    if num_workers == 0:
-        start = f" ({each} to start with: cores divided by training processes)" if each > 1 else ""
-        return (f"Set ``num_workers`` above 0{start}.", *NO_WORKERS_ADVICE[1:])
-    if of_io:
+    decoding = ", decoding on the GPU" if has_gpus else ""
+    cheaper = f"Make loading cheaper: lighter transforms, cached or packed data{decoding}."
+    if of_io and num_workers != 0:
         return (
             "Use faster storage, or copy the data to a local disk: cores wait for I/O while batches are fetched.",
             "Pack samples into larger files.",
         )
-    if num_workers is not None and num_workers < each and has_room:
+    if cpu_percent is not None and cpu_percent >= ROOM_PERCENT:
+        used = f"the cores are already used by {percent(cpu_percent)} on average"
+        return (cheaper, f"More loader processes will not help: {used}.")
+    if num_workers == 0:
+        start = f" ({each} to start with: cores divided by training processes)" if each > 1 else ""
+        return (f"Set ``num_workers`` above 0{start}.", *NO_WORKERS_ADVICE[1:])
+    if num_workers is not None and num_workers < each:
         return (
             f"Raise ``num_workers`` from {num_workers} to about {each}: the node has {count(cores, 'core')}.",
             "If fetches stay long, make transforms cheaper or cache the data.",
         )
-    cheaper = "Make loading cheaper: lighter transforms, cached or packed data, decoding on the GPU."
-    return (cheaper, "If cores are free, raise ``num_workers``.") if has_room else (cheaper,)
+    return (cheaper, "If cores are free, raise ``num_workers``.")

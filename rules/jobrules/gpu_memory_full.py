@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel, Reason, RuleResult
 
 
+_NOT_NEEDED = Note("Memory in use is allocated, not necessarily needed")
+
+
 @dataclass(frozen=True, kw_only=True)
 class GPUMemoryFull(Rule):
     """GPU memory is nearly full.
@@ -48,7 +51,7 @@ class GPUMemoryFull(Rule):
         * Otherwise lower the batch size, accumulate gradients, or recompute activations.
 
     Details
-        Growth is that from the first to the last tenth of the time above ``threshold``. Needs memory in use and the
+        Without samples, the most that PyTorch had reserved in a trace is compared with ``threshold``: info. Growth is that from the first to the last tenth of the time above ``threshold``. Needs memory in use and the
         size of the memory; GPU memory activity says nothing of either.
     """
 
@@ -90,7 +93,7 @@ class GPUMemoryFull(Rule):
             limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
             return self.passed(f"GPU memory in use peaked at {in_percent(highest)}{limit}", **facts)
         return self.triggered(
-            self._finding(full, len(gpus)),
+            self._finding(full, len(gpus), _reserved(job)),
             triggered=len(full),
             violations=len(full),
             first_us=min(gpu.first_us for gpu in full),
@@ -98,6 +101,17 @@ class GPUMemoryFull(Rule):
             details={gpu.name: gpu.details for gpu in full},
             **facts,
         )
+
+    def without(self, job: Job, missing: Reason) -> RuleResult:
+        """By the traces of PyTorch's profiler, if these have memory."""
+        reserved = _reserved(job)
+        if reserved is None:
+            return self.not_evaluated(missing)
+        title = f"PyTorch reserved up to {in_percent(reserved)} of GPU memory in the profiled time"
+        if reserved < self.threshold:
+            return self.passed(title, evaluated=1)
+        finding = self.finding(title, _NOT_NEEDED, severity=Severity.INFO)
+        return self.triggered(finding, evaluated=1, violating=1)
 
     def _gpus(self, part: Job, clocks: Clocks) -> Iterator[_GPU]:
         for panel in part.panels_of(Metric.GPU_MEMORY_USED):
@@ -139,7 +153,7 @@ class GPUMemoryFull(Rule):
         lasted_us = np.bincount(run[above], weights=weight_us[above], minlength=int(run[-1]) + 1)
         return np.flatnonzero(above & (lasted_us[run] >= self.patience * 60 * SECOND_US))
 
-    def _finding(self, full: Sequence[_GPU], gpus: int) -> Finding:
+    def _finding(self, full: Sequence[_GPU], gpus: int, reserved: float | None) -> Finding:
         growing = [gpu for gpu in full if gpu.grown >= self.growth]
         nearly_all = [gpu for gpu in full if gpu.nearly_all]
         whose = f"Memory of {some_of(len(full), gpus, 'GPU')}" if gpus > 1 else "GPU memory"
@@ -157,7 +171,9 @@ class GPUMemoryFull(Rule):
         if nearly_all:
             names = join_names([gpu.label for gpu in nearly_all])
             evidence.append(Note(f"{names}: above {self.warning_threshold:g}% without a break"))
-        evidence.append(Note("Memory in use is allocated, not necessarily needed"))
+        if reserved is not None:
+            evidence.append(HowMuch("Reserved by PyTorch in the traces, at most", reserved, "%"))
+        evidence.append(_NOT_NEEDED)
         whose_time = "its measured time" if len(full) == 1 else "their measured time"
         return self.finding(
             f"{whose} was more than {self.threshold:g}% in use for {share(part)} of {whose_time}",
@@ -206,3 +222,9 @@ def totals(panel: Panel | None) -> dict[str, float]:
         return {}
     known = zip(panel.devices, np.nanmedian(panel.values, axis=0).tolist(), strict=True)
     return {device: total for device, total in known if total > 0}
+
+
+def _reserved(job: Job) -> float | None:
+    """Highest share of a GPU's memory that PyTorch had reserved in a trace, in percent; None if no trace says it."""
+    curves = (curve for capture in job.captures for curve in capture.memory)
+    return max((100 * c.reserved_peak / c.total for c in curves if c.reserved_peak and c.total), default=None)

@@ -11,6 +11,7 @@ import numpy as np
 from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.measures.core_use import SLOWED_GPU, CoreUse
+from jobrules.measures.waiting import means_during
 from jobrules.model import Inferred, Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
@@ -62,7 +63,6 @@ class IOBottleneck(BottleneckRule):
 
         Where a core waits in nearly all snapshots, a GPU that is low is one that waits.
         """
-        del job
         return (
             Cause(
                 key="io-bottleneck",
@@ -70,16 +70,17 @@ class IOBottleneck(BottleneckRule):
                 label="Lost: CPU waiting for I/O",
                 when="while the CPU waited for I/O",
                 claim=partial(_waiting, self),
-                finding=partial(self._found, result),
+                finding=partial(self._found, job, result),
                 widened=True,
             ),
         )
 
-    def _found(self, result: RuleResult, claimed: Claimed) -> Finding:
+    def _found(self, job: Job, result: RuleResult, claimed: Claimed) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
         return self.finding(
             f"A GPU was held up while a CPU core waited for I/O in {seen} of snapshots",
             *moments(claimed, result),
+            *means_during(job, claimed, Metric.IO_PRESSURE),
             Inferred("simultaneous samples"),
             devices=claimed.devices,
         )

@@ -91,7 +91,7 @@ def rank_steps(part: Job) -> list[RankSteps]:
             node=node,
             rank=worker,
             span_us=int(end_us.max() - start_us.min()),
-            inside_us=union(start_us, end_us).total_us,
+            inside_us=union(start_us, end_us).total,
             modes={
                 phase: int((steps.end_us[rows] - steps.start_us[rows]).sum())
                 for phase, rows in phases.items()
@@ -161,7 +161,7 @@ def _basis(nodes: Sequence[Mapping[str, _Ran]]) -> dict[str, Any]:
     for name in _KINDS:
         found = [one[name] for one in nodes if name in one]
         if found:
-            basis[name] = {"seconds": joined([one.times for one in found]).total_us / SECOND_US}
+            basis[name] = {"seconds": joined([one.times for one in found]).total / SECOND_US}
             first = [one.first_step for one in found if one.first_step is not None]
             last = [one.last_step for one in found if one.last_step is not None]
             if first:

@@ -152,8 +152,8 @@ class StepOutlier(Rule):
 
     def _of_node(self, part: Job, grid: Windows) -> list[_Series]:
         return [
-            self._series(part.steps, names, rows, grid)
-            for names, rows in series_of(part.steps).items()
+            self._series(part.steps.comparable, names, rows, grid)
+            for names, rows in series_of(part.steps.comparable).items()
             if self.looks_at(names[2])
         ]
 
@@ -390,7 +390,7 @@ def _details(every: Sequence[_Series]) -> dict[str, Any]:
 
 def _at_outliers(part: Job, limits: ByNode[dict[tuple[str, ...], int | None]]) -> Sums:
     """Events at the outliers: of the same rank, or of the node if a lane has none."""
-    steps = part.steps
+    steps = part.steps.comparable
     slow: dict[str, list[IntArray]] = {}
     for (node, *names), rows in series_of(steps).items():
         if (limit_us := limits.get(node, {}).get((*names,))) is not None:
@@ -413,7 +413,7 @@ def _in_slow_steps(
     limits: ByNode[dict[tuple[str, str], float]], part: Job, panel: Panel, weight_us: FloatArray
 ) -> Claim | None:
     """Claim the lost time in outlier steps of the series that violate, as far as these take longer than the median."""
-    steps, slow = part.steps, []
+    steps, slow = part.steps.comparable, []
     extra_us: dict[str, float] = {}
     for (node, rank, mode), rows in series_of(steps).items():
         limit_s = limits.get(node, {}).get((f"{node}-{rank}", STEP + mode))
@@ -427,7 +427,7 @@ def _in_slow_steps(
         return None
     rows = np.concatenate(slow)
     times = union(steps.start_us[rows], steps.end_us[rows])
-    covered = times.overlap_us(*around_us(panel.time_us, weight_us))
+    covered = times.overlap(*around_us(panel.time_us, weight_us))
     inside = np.minimum(1.0, covered / np.maximum(weight_us, 1.0))
     longer_us = sum(extra_us.values()) / len(extra_us)
 

@@ -137,13 +137,15 @@ def clock(us: int) -> str:
 
 
 def between(start_us: int, end_us: int) -> str:
-    """``2026-11-14 08:26:31 to 11:22:49 UTC``, with the second date if it differs.
+    """``2026-11-14 08:26:31 to 11:22:49 UTC``, with the second date if it differs; one time if both are in one second.
 
     Without dates: ``00:00:00 to 00:12:24 after the start``.
     """
     if not dated(start_us):
         return f"{elapsed(start_us)} to {clock(end_us)}"
     start, end = utc(start_us), utc(end_us)
+    if start == end:
+        return f"{start:%Y-%m-%d %H:%M:%S}{NBSP}UTC"
     until = f"{end:%H:%M:%S}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
     return f"{start:%Y-%m-%d %H:%M:%S} to {until}{NBSP}UTC"
 

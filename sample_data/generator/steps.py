@@ -19,6 +19,8 @@ __all__ = ["EVAL", "TRAIN", "Steps", "Timetable", "timetable"]
 TRAIN, EVAL = range(2)
 #: How late a step may begin, and how far a process may lag behind the others.
 LATE_S, LAG_S = 0.01, 0.005
+#: Length of a stretch of faster or slower steps.
+WANDER_PERIOD_S = 20.0
 #: Pause after a validation step, and the most that one is shorter or longer than planned.
 EVAL_GAP_S, EVAL_SPREAD_S = 0.05, 0.02
 
@@ -40,6 +42,8 @@ class Steps:
     #: Most that a step is shorter or longer than planned. Its triangular distribution ends 2.45 standard
     #: deviations from the mean, so that no step is an outlier by chance, however long the job.
     spread_s: float = 0.02
+    #: How far steps wander off the grid: then they are faster for a while, and slower for another.
+    wander_s: float = 0.0
     #: Every so-many-th training step takes the time of ``slow_slots`` steps with their pauses.
     slow_every: int = 1
     slow_slots: int = 1
@@ -59,7 +63,9 @@ class Steps:
 
     def __post_init__(self) -> None:
         """Refuse a plan whose steps could overlap."""
-        if LATE_S + LAG_S + self.spread_s > self.gap_s:
+        # At most twice the way of the wandering in one stretch of it.
+        nearer_s = 2.0 * self.wander_s / WANDER_PERIOD_S * self.slot_s
+        if LATE_S + LAG_S + self.spread_s + nearer_s > self.gap_s:
             raise ValueError(f"steps may overlap: spread {self.spread_s} s, gap {self.gap_s} s")
 
     @property
@@ -152,6 +158,8 @@ def timetable(plan: Steps, since_us: int, duration_s: float, seed: int, rank: in
     step, noise = np.arange(len(mode)), Noise(seed, 0)
     late, *longer = noise.uniform("step", step, 3).T
     start_s += LATE_S * late + LAG_S * noise.uniform(f"lag of {rank}", step)[:, 0]
+    if plan.wander_s:
+        start_s += plan.wander_s * noise.drift("wander", start_s, WANDER_PERIOD_S)[:, 0]
     spread_s = np.where(mode == TRAIN, plan.spread_s, EVAL_SPREAD_S)
     end_s = start_s + length_s + spread_s * (sum(longer) - 1.0)
     start_s[:1] -= plan.warm_up_s

@@ -15,13 +15,13 @@ from generator.smi_log import DIALECTS, log_files
 from generator.system_metrics import format_minute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from generator.job import JobSpec
     from generator.smi_log import Dialect
 
-__all__ = ["LogSpec", "Written", "write_job"]
+__all__ = ["LogSpec", "Written", "write_files", "write_job"]
 
 #: How the names of logs begin.
 LOG = "nvidia-smi"
@@ -62,8 +62,19 @@ def write_job(
     present = [part for part in (job_dir / "system", job_dir / "framework") if part.exists()]
     for part in (*present, *job_dir.glob(f"{LOG}*")):
         raise FileExistsError(f"{part} exists already: name a folder without a job in it, or remove it.")
+    contents = chain(sample_files(spec) if samples else (), logs(spec, log) if log else ())
+    written = write_files(contents, job_dir, gzipped=gzipped)
+    if samples:
+        for folder in ("system", "framework") if spec.steps else ("system",):
+            (job_dir / folder).mkdir(parents=True, exist_ok=True)
+            (job_dir / folder / "training_job_end.ts").touch()
+    return written
+
+
+def write_files(contents: Iterable[tuple[str, bytes]], job_dir: Path, *, gzipped: bool) -> Written:
+    """Write files by path and content."""
     lines = files = size_bytes = 0
-    for path, content in chain(sample_files(spec) if samples else (), logs(spec, log) if log else ()):
+    for path, content in contents:
         target = job_dir / path
         target.parent.mkdir(parents=True, exist_ok=True)
         stored = compress(content) if gzipped else content
@@ -71,10 +82,6 @@ def write_job(
         lines += content.count(b"\n")
         files += 1
         size_bytes += len(stored)
-    if samples:
-        for folder in ("system", "framework") if spec.steps else ("system",):
-            (job_dir / folder).mkdir(parents=True, exist_ok=True)
-            (job_dir / folder / "training_job_end.ts").touch()
     return Written(lines=lines, files=files, size_bytes=size_bytes)
 
 

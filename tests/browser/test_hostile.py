@@ -77,6 +77,13 @@ BOXES = """async () => {
 }"""
 
 
+#: Whether all figures have got their size, also those that were folded away.
+SIZED = """() => {
+  const sized = (root) => [...root.querySelectorAll("*")].every((one) =>
+    (one.localName !== "canvas" || one.getBoundingClientRect().width > 0) && (one.shadowRoot === null || sized(one.shadowRoot)));
+  return [...document.querySelectorAll(".live")].every(sized);
+}"""
+
 #: Figures that are hovered over: all but those over time, whose boxes hold numbers only.
 USED = ".live:not([id^='live-node'], [id*='-course'], [id$='-samples'], [id$='-time'])"
 
@@ -97,7 +104,7 @@ class Watched(Visit):
         """Every figure hovered over and zoomed, every switch, list and fold used; the texts beside the pointer."""
         page = self.page
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
-        page.wait_for_timeout(300)
+        page.wait_for_function(SIZED)
         boxes: set[str] = set()
         for name in page.locator(USED).evaluate_all("els => els.map((e) => e.id)"):
             left, top, width, height = place_of(self, f"#{name}")
@@ -185,7 +192,7 @@ def test_the_html_is_sound(page: Path, tmp_path: Path) -> None:
     still = export.render_html(notebook, static=True)
     head = still[: still.index("<style>")] + "</head><body><main></main></body></html>"
     for name, text in (
-        ("still", still),
+        ("notebook", still),
         ("unsound", head.replace("<main>", "<main><p><div></p>", 1)),
         ("forbidden", head.replace("</body>", "<script>1</script></body>")),
     ):

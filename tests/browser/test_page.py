@@ -13,12 +13,15 @@ import pytest
 from jobreport import pipeline
 from jobreport.output import export
 from tests.browser.visit import (
-    AXE,
-    PIXELS,
+    FOLD,
     RANGES,
+    TABLES_WITHOUT_ROOM,
+    UNFOLD,
     VISIBLE,
     Visit,
+    barriers,
     drag,
+    drawn_colors,
     html_faults,
     needs_axe,
     needs_browser,
@@ -27,18 +30,29 @@ from tests.browser.visit import (
     token,
 )
 from tests.paths import SAMPLES
+from tests.report.sections.example_cost import pricing
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
 #: The sample that ``make test`` opens; ``make test-all`` opens all of them.
 RICHEST = "cpu-bottleneck-2gpu"
 
-#: Barriers that axe finds, by all of its rules or some.
-BARRIERS = """(options) => axe.run(document, options)
-  .then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"""
-UNFOLD = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
-FOLD = "document.querySelectorAll('details').forEach((d) => { d.open = false; })"
 PLACES = "els => els.map((e) => [e.id, Math.round(e.getBoundingClientRect().top + scrollY)])"
+
+#: Of each figure with axes: its height, and where its plot lies from the left, from above, and from below, in px.
+FRAMES = """figures => figures.map((figure) => {
+  const plot = figure.querySelector(".plot")?.getBoundingClientRect();
+  const { left, top, bottom } = figure.getBoundingClientRect();
+  return plot ? [bottom - top, plot.left - left, plot.top - top, bottom - plot.bottom].map(Math.round) : null;
+})"""
+#: The same of images.
+IMAGE_FRAMES = """images => images.map((image) => {
+  const whole = new DOMParser().parseFromString(atob(image.src.split(",")[1]), "image/svg+xml").documentElement;
+  const plot = whole.querySelector("svg");
+  const [height, x, y, inner] = [[whole, "height"], [plot, "x"], [plot, "y"], [plot, "height"]]
+    .map(([element, name]) => Number(element.getAttribute(name)));
+  return [height, x, y, height - y - inner].map(Math.round);
+})"""
 
 
 @pytest.fixture(
@@ -51,7 +65,7 @@ PLACES = "els => els.map((e) => [e.id, Math.round(e.getBoundingClientRect().top 
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a sample job's page."""
     folder = tmp_path_factory.mktemp(request.param.name) / "out"
-    pipeline.make_report(request.param, folder)
+    pipeline.make_report(request.param, folder, pricing=pricing())
     return folder / "report.html"
 
 
@@ -61,6 +75,14 @@ def visit(browser: Any, page: Path) -> Iterator[Visit]:
     opened = Visit(browser, page).live()
     yield opened
     opened.context.close()
+
+
+@pytest.fixture
+def over_time(visit: Visit) -> Visit:
+    """The same reader, of a job with samples over time."""
+    if not visit.page.locator("section#nodes").count():
+        pytest.skip("the job has no samples over time")
+    return visit
 
 
 @pytest.fixture(scope="module")
@@ -76,26 +98,26 @@ def test_it_asks_for_nothing_complains_of_nothing_and_is_small(visit: Visit, pag
     assert visit.requests == [page.as_uri()]
     assert visit.complaints == []
     assert page.stat().st_size <= 2_000_000
-    assert page.with_suffix(".ipynb").stat().st_size <= 400_000
+    assert page.with_suffix(".ipynb").stat().st_size <= 500_000
 
 
 def test_all_figures_are_live_and_drawn(visit: Visit) -> None:
     places = visit.page.locator(".live").count()
     # What is folded away has no size to draw on.
     visit.page.evaluate(UNFOLD)
-    drawn = f"() => Object.values(({PIXELS})()).every((colors) => colors.length > 2)"
-    visit.page.wait_for_function(drawn, polling=200)
+    drawn = drawn_colors(visit, lambda found: min(map(len, found.values())) > 2)
     visit.page.evaluate(FOLD)
 
     assert places > 3
+    assert [name for name, colors in drawn.items() if len(colors) <= 2] == []
     assert visit.page.locator(".draw:not(.is-live)").filter(has=visit.page.locator(".live")).count() == 0
 
 
-def test_time_axes_of_a_section_move_together(visit: Visit) -> None:
-    page, figure = visit.page, "section#nodes .live"
+def test_time_axes_of_a_section_move_together(over_time: Visit) -> None:
+    page, figure = over_time.page, "section#nodes .live"
     whole = page.evaluate(RANGES)
 
-    drag(visit, figure)
+    drag(over_time, figure)
     page.wait_for_function(f"(whole) => JSON.stringify(({RANGES})()) !== JSON.stringify(whole)", arg=whole)
     zoomed = page.evaluate(RANGES)
     page.locator("section#nodes button[data-reset]").first.click()
@@ -105,9 +127,9 @@ def test_time_axes_of_a_section_move_together(visit: Visit) -> None:
     assert page.evaluate(RANGES) == whole
 
 
-def test_the_wheel_scrolls_the_page_over_a_figure(visit: Visit) -> None:
-    page = visit.page
-    left, top, *_ = place_of(visit, "section#nodes .live")
+def test_the_wheel_scrolls_the_page_over_a_figure(over_time: Visit) -> None:
+    page = over_time.page
+    left, top, *_ = place_of(over_time, "section#nodes .live")
     whole, scrolled = page.evaluate(RANGES), page.evaluate("scrollY")
 
     page.mouse.move(left + 300, top + 40)
@@ -117,9 +139,9 @@ def test_the_wheel_scrolls_the_page_over_a_figure(visit: Visit) -> None:
     assert page.evaluate(RANGES) == whole
 
 
-def test_the_pointer_shows_values_with_unit_and_utc(visit: Visit) -> None:
-    page = visit.page
-    left, top, *_ = place_of(visit, "section#nodes .live")
+def test_the_pointer_shows_values_with_unit_and_utc(over_time: Visit) -> None:
+    page = over_time.page
+    left, top, *_ = place_of(over_time, "section#nodes .live")
 
     page.mouse.move(left + 380, top + 40)
     page.mouse.move(left + 400, top + 40)
@@ -208,6 +230,10 @@ def test_without_scripts_everything_is_there_and_in_its_place(
     assert [b for b, a in zip(before, after, strict=True) if abs(b[1] - a[1]) > 8] == []
 
 
+def test_every_table_has_room(visit: Visit) -> None:
+    assert visit.page.evaluate(TABLES_WITHOUT_ROOM) == []
+
+
 def test_nothing_scrolls_sideways_at_400_px(narrow: Visit) -> None:
     assert narrow.page.evaluate("document.documentElement.scrollWidth") == 400
 
@@ -227,38 +253,49 @@ def test_print_keeps_every_drawing(visit: Visit) -> None:
     assert pdf.startswith(b"%PDF")
 
 
+def test_the_notebook_shows_the_figures_as_they_stand_on_the_page(visit: Visit, page: Path) -> None:
+    notebook = nbformat.read(page.with_suffix(".ipynb"), as_version=4)  # type: ignore[no-untyped-call]
+    html = "".join(
+        output.data["text/html"]
+        for cell in notebook.cells
+        if cell.id not in ("open", "contents")
+        for output in cell.get("outputs", ())
+    )
+    on_page = visit.page.locator("[role=img]").evaluate_all(FRAMES)
+    reader = visit.context.new_page()
+    reader.set_content(re.sub(r"<(svg|style)\b.*?</\1>", "", html, flags=re.DOTALL))
+    in_images = reader.locator("img:not([alt=''])").evaluate_all(IMAGE_FRAMES)
+    seen = reader.locator("img").evaluate_all("images => images.every((image) => image.naturalWidth > 0)")
+    reader.close()
+
+    assert seen
+    assert len(in_images) == len(on_page) > 5
+    assert [pair for pair in zip(on_page, in_images, strict=True) if pair[0] and pair[0] != pair[1]] == []
+    assert sum(map(bool, on_page)) > 3
+
+
 def test_the_scheme_of_the_reader_changes_the_colors_of_figures(visit: Visit) -> None:
     light = token(visit, "used")
+    by_day = drawn_colors(visit, lambda found: sum(light in colors for colors in found.values()) > 1)
+    colored = [name for name, colors in by_day.items() if light in colors]
 
     visit.page.emulate_media(color_scheme="dark")
-    visit.page.wait_for_timeout(400)
-    dark, drawn = token(visit, "used"), visit.page.evaluate(PIXELS)
+    dark = token(visit, "used")
+    by_night = drawn_colors(
+        visit, lambda found: all(dark in found[name] and light not in found[name] for name in colored)
+    )
     visit.page.emulate_media(color_scheme="light")
-    visit.page.wait_for_timeout(400)
-    back = visit.page.evaluate(PIXELS)
+    back = drawn_colors(visit, lambda found: all(light in found[name] for name in colored))
 
     assert dark != light
-    colored = [name for name, colors in back.items() if light in colors]
     assert len(colored) > 1
-    assert [name for name in colored if dark not in drawn[name] or light in drawn[name]] == []
+    assert [name for name in colored if dark not in by_night[name] or light in by_night[name]] == []
+    assert [name for name in colored if light not in back[name]] == []
 
 
 @needs_axe
-def test_axe_finds_no_barrier(visit: Visit, narrow: Visit) -> None:
-    for opened in (visit, narrow):
-        opened.page.evaluate(AXE.read_text("utf-8"))
-    visit.page.evaluate(UNFOLD)
-
-    light = visit.page.evaluate(BARRIERS, {})
-    # On a narrow screen the colors are the same, and in the dark all else is.
-    small = narrow.page.evaluate(BARRIERS, {"rules": {"color-contrast": {"enabled": False}}})
-    visit.page.emulate_media(color_scheme="dark")
-    visit.page.wait_for_timeout(400)
-    dark = visit.page.evaluate(BARRIERS, {"runOnly": ["color-contrast"]})
-    visit.page.emulate_media(color_scheme="light")
-    visit.page.evaluate(FOLD)
-
-    assert (light, small, dark) == ([], [], [])
+def test_axe_finds_no_barrier(visit: Visit) -> None:
+    assert barriers(visit) == []
 
 
 # Of the hostile page, make test asks the same.

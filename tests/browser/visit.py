@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ ARGUMENTS = (
     "--disable-sync",
 )
 LIVE = "html[data-figures=live]"
+#: Time for what takes moments on a quiet machine.
+LIMIT_S = 60
 #: The ranges of the time axes of the nodes.
 RANGES = """() => [...Bokeh.documents].find((one) => one.title() === "nodes").roots()
   .map((root) => [root.x_range.start, root.x_range.end])"""
@@ -41,6 +45,15 @@ PIXELS = """() => {
   for (const element of document.querySelectorAll(".live")) seen[element.id] = [...count(element, new Set())];
   return seen;
 }"""
+
+#: Names of the tables that have nowhere to be seen, though they are not folded away.
+TABLES_WITHOUT_ROOM = """[...document.querySelectorAll(".tw")]
+  .filter((e) => e.offsetParent && e.getBoundingClientRect().width < 40).map((e) => e.getAttribute("aria-label"))"""
+UNFOLD = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+FOLD = "document.querySelectorAll('details').forEach((d) => { d.open = false; })"
+#: Barriers that axe finds, by all of its rules or some.
+_BARRIERS = """(options) => axe.run(document, options)
+  .then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"""
 
 #: Of elements, those that a reader sees.
 VISIBLE = "els => els.filter((e) => e.checkVisibility({visibilityProperty: true})).map((e) => e.id)"
@@ -81,11 +94,12 @@ class Visit:
         """What else is to be done before the page is read."""
 
     def _listen(self, message: Any) -> None:
-        if message.type in ("error", "warning"):
+        # Chromium advises those who read pixels, as tests do.
+        if message.type in ("error", "warning") and "getImageData" not in message.text:
             self.complaints.append(message.text)
 
     def live(self) -> Visit:
-        self.page.wait_for_selector(LIVE, state="attached", timeout=20_000)
+        self.page.wait_for_selector(LIVE, state="attached", timeout=1000 * LIMIT_S)
         return self
 
 
@@ -113,15 +127,47 @@ def drag(visit: Visit, selector: str) -> None:
     mouse.up()
 
 
+Colors = dict[str, set[int]]
+
+
+def drawn_colors(visit: Visit, wanted: Callable[[Colors], bool]) -> Colors:
+    """The colors of each figure once they are as wanted, or as they are when the time is up."""
+    end = time.monotonic() + LIMIT_S
+    while True:
+        found = {name: set(colors) for name, colors in visit.page.evaluate(PIXELS).items()}
+        if wanted(found) or time.monotonic() > end:
+            return found
+        visit.page.wait_for_timeout(50)
+
+
 def token(visit: Visit, name: str) -> int:
     """The color of a design token, as PIXELS has it."""
     script = f"() => getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()"
     return int(visit.page.evaluate(script).removeprefix("#"), 16)
 
 
+def barriers(visit: Visit) -> list[Any]:
+    """What axe finds on the unfolded page: on a wide screen, on a narrow one, and in the dark."""
+    page, wide = visit.page, visit.page.viewport_size
+    page.evaluate(AXE.read_text("utf-8"))
+    page.evaluate(UNFOLD)
+    found = page.evaluate(_BARRIERS, {})
+    # On a narrow screen the colors are the same, and in the dark all else is.
+    page.set_viewport_size({"width": 400, "height": 800})
+    found += page.evaluate(_BARRIERS, {"rules": {"color-contrast": {"enabled": False}}})
+    page.set_viewport_size(wide)
+    page.emulate_media(color_scheme="dark")
+    found += page.evaluate(_BARRIERS, {"runOnly": ["color-contrast"]})
+    page.emulate_media(color_scheme="light")
+    page.evaluate(FOLD)
+    return list(found)
+
+
 #: What the Nu Html Checker says that is not so, and of what: SVG 2 has the property, the policy does not govern data, which
-#: no browser runs, and names that are not in one form of Unicode are shown as they are.
+#: no browser runs, the policy allows images that are data, and names that are not in one form of Unicode are shown as
+#: they are.
 _NOT_SO = (
+    ("Resource violates Content Security Policy (meta tag): image “data:image/svg+xml;base64,", ""),
     ("CSS: “vector-effect”: Property “vector-effect” doesn't exist.", ""),
     ("Inline script violates Content Security Policy", '<script type="application/json"'),
     ("Text run is not in Unicode Normalization Form C.", ""),

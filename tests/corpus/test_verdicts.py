@@ -30,7 +30,8 @@ One row a job of the corpus, by its folder: the verdict, the evidence of the mai
 
 def _jobs() -> list[Path]:
     jobs = sorted((CORPUS / "sagemaker").glob("job-*"))
-    return [*jobs, CORPUS / "nvidia-smi"]
+    traces = sorted(path for path in (CORPUS / "kineto").iterdir() if path.is_dir())
+    return [*jobs, CORPUS / "nvidia-smi", *traces]
 
 
 def _cell(text: str) -> str:
@@ -41,7 +42,8 @@ def _row(job: Path, tmp_path: Path, by_hand: str) -> str:
     try:
         report = pipeline.make_report(job, tmp_path / job.name, formats=["json"], force=True).report
     except NothingReadableError as error:
-        verdict, evidence = f"refused: {str(error).split('.')[0]}.", ""
+        why = str(error).replace(f"{job.parent}/", "").split(": ")
+        verdict, evidence = f"refused: {': '.join(why[:2])}", ""
     else:
         lines = terminal(report)
         verdict = " / ".join(line for line in lines if not line.startswith("Not checked"))

@@ -7,12 +7,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 RECORD_JOB = (sys.executable, "-m", "jobrecord")
 PYTHON = sys.executable
+#: Time for what takes moments on a quiet machine.
+LIMIT_S = 60
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.02)
 
 
 def rows(out: Path) -> list[dict[str, Any]]:
@@ -59,17 +69,20 @@ def record(
         cwd=cwd or out.parent,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
 
 
-def start(out: Path, *options: str, command: Sequence[str], **variables: str) -> subprocess.Popen[str]:
+def start(
+    out: Path, *options: str, command: Sequence[str], stdin: int | None = None, **variables: str
+) -> subprocess.Popen[str]:
     """``record-job`` in a session of its own."""
     return subprocess.Popen(
         [*RECORD_JOB, "--out", str(out), *options, "--", *command],
         env=environment(**variables),
         cwd=out.parent,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

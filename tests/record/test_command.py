@@ -12,22 +12,22 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobrecord.command import main
 from tests.record.fake_nvml import gpu
-from tests.record.recordings import PYTHON, RECORD_JOB, environment, facts, record, rows, start
-
-SLEEP = (PYTHON, "-c", "import time; time.sleep(30)")
-
-
-def wait_for(condition: Any, seconds: float = 15) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.02)
+from tests.record.recordings import (
+    LIMIT_S,
+    PYTHON,
+    RECORD_JOB,
+    environment,
+    facts,
+    record,
+    rows,
+    start,
+    wait_for,
+)
 
 
 def test_output_and_status_are_the_commands_own(tmp_path: Path) -> None:
@@ -67,6 +67,19 @@ def test_a_command_that_a_signal_kills(command: tuple[str, ...], status: int, tm
     assert facts(tmp_path / "job")["exit_status"] == status
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is missing")
+def test_a_log_that_is_full_does_not_change_the_exit_status(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*RECORD_JOB, "--out", str(tmp_path / "job"), "--", "sh", "-c", "exit 5"],
+            env=environment(),
+            stderr=full,
+            check=False,
+        )
+
+    assert done.returncode == 5
+
+
 @pytest.mark.parametrize(
     ("command", "status", "message"),
     [
@@ -82,7 +95,7 @@ def test_a_command_that_cannot_be_run(command: str, status: int, message: str, t
 
     assert done.returncode == status
     assert message in done.stderr
-    assert record(tmp_path / "job", command=["true"]).returncode == 0
+    assert not (tmp_path / "job").exists()
 
 
 @pytest.mark.parametrize(
@@ -108,13 +121,13 @@ def test_wrong_usage_starts_nothing(
     message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
     status = main(options)
 
-    printed = capsys.readouterr()
+    printed = capfd.readouterr()
     assert (status, printed.out) == (2, "")
     assert message in printed.err
     assert printed.err.count("\n") == 1
@@ -197,12 +210,16 @@ def test_samples_of_a_fake_gpu_and_of_the_machine(tmp_path: Path) -> None:
     )
     out = tmp_path / "job"
 
-    done = record(out, "--interval", "500ms", command=["sleep", "3"], PYTHONPATH=str(fake))
+    def use() -> list[float]:
+        return [row["Value"] for row in rows(out) if row["Dimension"] == "GPUUtilization"]
 
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+    job = start(out, "--interval", "100ms", command=["cat"], stdin=subprocess.PIPE, PYTHONPATH=str(fake))
+    wait_for(lambda: len(use()) >= 3)
+    _, errors = job.communicate(timeout=LIMIT_S)
+
+    assert (job.returncode, errors.count("\n")) == (0, 1)
     found = rows(out)
-    use = [row["Value"] for row in found if row["Dimension"] == "GPUUtilization"]
-    assert use[:3] == [10, 20, 30]
+    assert use()[:3] == [10, 20, 30]
     assert {row["Timestamp"] for row in found if row["Type"] == "gpu"} <= {
         row["Timestamp"] for row in found if row["Type"] == "memory"
     }
@@ -249,9 +266,17 @@ sys.exit(7)
 
 
 def test_each_signal_is_passed_on_once(tmp_path: Path) -> None:
+    names = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT"]
+
+    def heed() -> None:
+        """Tests in the background, or behind nohup, ignore some of them."""
+        for name in names:
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+
     job = subprocess.Popen(
         [*RECORD_JOB, "--out", tmp_path / "job", "--quiet", "--", PYTHON, "-c", LISTENER],
         env=environment(),
+        preexec_fn=heed,  # noqa: PLW1509 -- no thread has a lock here that this needs
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -259,13 +284,12 @@ def test_each_signal_is_passed_on_once(tmp_path: Path) -> None:
     assert job.stdin is not None
     assert job.stdout is not None
     assert job.stdout.readline() == "ready\n"
-    names = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT"]
 
     printed = []
     for name in names:
         job.send_signal(getattr(signal, name))
         printed.append(job.stdout.readline())
-    rest, _ = job.communicate(timeout=20)
+    rest, _ = job.communicate(timeout=LIMIT_S)
 
     assert (printed, rest, job.returncode) == ([f"{name} 1\n" for name in names], "", 7)
 
@@ -290,7 +314,7 @@ def test_the_whole_process_group_gets_the_signal(tmp_path: Path) -> None:
     assert job.stdout.readline() == "ready\n"
 
     job.terminate()
-    rest, _ = job.communicate(timeout=20)
+    rest, _ = job.communicate(timeout=LIMIT_S)
 
     # The pipe ends only when all processes of the job have ended.
     assert (job.returncode, rest) == (143, "")
@@ -298,21 +322,18 @@ def test_the_whole_process_group_gets_the_signal(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_second_interrupt_kills_after_ten_seconds(tmp_path: Path) -> None:
-    stubborn = (
-        "import signal, time; signal.signal(2, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
-    )
-    job = start(tmp_path / "job", command=[PYTHON, "-c", stubborn])
+    job = start(tmp_path / "job", command=[PYTHON, "-c", LISTENER], stdin=subprocess.PIPE)
     assert job.stdout is not None
-    job.stdout.readline()
-    began = time.monotonic()
+    assert job.stdout.readline() == "ready\n"
 
-    for _ in range(2):
+    for number in (1, 2):
+        began = time.monotonic()
         job.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-    job.communicate(timeout=30)
-
-    assert job.returncode == 137
-    assert 9 < time.monotonic() - began < 14
+        assert job.stdout.readline() == f"SIGINT {number}\n"
+    # The job would wait for its input.
+    assert job.wait(LIMIT_S) == 137
+    assert time.monotonic() - began > 9
+    job.communicate()
 
 
 def test_in_a_terminal_interrupts_go_to_the_job(tmp_path: Path) -> None:
@@ -322,7 +343,8 @@ def test_in_a_terminal_interrupts_go_to_the_job(tmp_path: Path) -> None:
         "seen = []\n"
         "signal.signal(signal.SIGINT, lambda *_: seen.append(1))\n"
         "print('line', input(), flush=True)\n"
-        "time.sleep(1)\n"
+        "while not seen: time.sleep(0.01)\n"
+        "time.sleep(0.3)\n"
         "print('interrupts', len(seen), flush=True)\n"
     )
     pid, terminal = pty.fork()
@@ -347,28 +369,26 @@ def test_in_a_terminal_interrupts_go_to_the_job(tmp_path: Path) -> None:
 
 
 def test_a_running_process_is_recorded_until_its_end(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "1"]) as process:
-        done = subprocess.run(
-            [*RECORD_JOB, "--pid", str(process.pid), "--out", tmp_path / "job", "--interval", "100ms"],
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
+    out = tmp_path / "job"
+    with subprocess.Popen(["sleep", "60"]) as process:
+        recorder = subprocess.Popen(
+            [*RECORD_JOB, "--pid", str(process.pid), "--out", out, "--interval", "100ms"], env=environment()
         )
+        wait_for(lambda: f"{process.pid}" in {row["Name"] for row in rows(out) if row["Type"] == "process"})
+        process.kill()
+        assert recorder.wait(LIMIT_S) == 0
 
-    assert done.returncode == 0
-    assert (facts(tmp_path / "job")["ended_by"], facts(tmp_path / "job")["exit_status"]) == ("exit", None)
-    assert f"{process.pid}" in {row["Name"] for row in rows(tmp_path / "job") if row["Type"] == "process"}
+    assert (facts(out)["ended_by"], facts(out)["exit_status"]) == ("exit", None)
 
 
 def test_an_interrupt_detaches_from_a_running_process(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "30"]) as process:
+    with subprocess.Popen(["sleep", "60"]) as process:
         recorder = subprocess.Popen(
             [*RECORD_JOB, "--pid", str(process.pid), "--out", tmp_path / "job", "--quiet"], env=environment()
         )
         wait_for(lambda: rows(tmp_path / "job"))
         recorder.send_signal(signal.SIGINT)
-        assert recorder.wait(10) == 0
+        assert recorder.wait(LIMIT_S) == 0
         assert process.poll() is None
         process.kill()
 
@@ -377,12 +397,12 @@ def test_an_interrupt_detaches_from_a_running_process(tmp_path: Path) -> None:
 
 
 def test_a_second_recorder_of_the_node_starts_nothing(tmp_path: Path) -> None:
-    first = start(tmp_path / "job", command=["sleep", "30"])
+    first = start(tmp_path / "job", command=["sleep", "60"])
     wait_for(lambda: rows(tmp_path / "job"))
 
     second = record(tmp_path / "job", command=["touch", str(tmp_path / "started")])
     first.terminate()
-    first.communicate(timeout=20)
+    first.communicate(timeout=LIMIT_S)
     third = record(tmp_path / "job", command=["true"])
     forced = record(tmp_path / "job", "--force", command=["true"])
 

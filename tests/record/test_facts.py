@@ -43,8 +43,16 @@ def test_first_facts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "options", "message"),
     [
-        ({}, {}, r"already recorded into .* by process \d+"),
-        ({"ended_us": 5}, {}, "already contains a recording of n"),
+        (
+            {},
+            {},
+            r"already recorded into .* by process \d+\. For several processes put one record-job before",
+        ),
+        (
+            {"ended_us": 5},
+            {},
+            r"contains a recording of n. Use --force \(in a script: force=True\) to continue",
+        ),
         ({"pid": 2**22 + 1}, {}, "already contains a recording"),
         # The number of the process is another's now.
         ({"started_us": 1000}, {}, "already contains a recording"),
@@ -66,6 +74,17 @@ def test_a_second_recorder(
         assert facts.claim(settings(tmp_path, **options), {}).node == "n"
 
 
+def test_of_processes_that_start_at_the_same_time_one_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one starts while the first has not yet written more than that it is there."""
+    monkeypatch.setattr(facts, "write", lambda *_: None)
+    facts.claim(settings(tmp_path), {})
+
+    with pytest.raises(SettingError, match="already recorded"):
+        facts.claim(settings(tmp_path, run="other"), {})
+
+
 def test_another_machine_of_the_same_name(tmp_path: Path) -> None:
     file = earlier(tmp_path, boot_id="other")
 
@@ -75,6 +94,59 @@ def test_another_machine_of_the_same_name(tmp_path: Path) -> None:
     after_restart = facts.claim(settings(tmp_path, force=True), {})
 
     assert (second.node, after_restart.node) == ("n-2", "n")
+
+
+def test_a_restarted_job_keeps_what_became_of_the_earlier_ones(tmp_path: Path) -> None:
+    for number in range(3):
+        facts.claim(settings(tmp_path, run=f"{number}", force=True), {})
+        assert not (tmp_path / "system/training_job_end.ts").exists()
+        hooks = facts.hooks_folder(tmp_path, "n")
+        hooks.mkdir(parents=True, exist_ok=True)
+        (hooks / "0.json").touch()
+        facts.end(settings(tmp_path), f"signal:{number}", None, "signal:9" if number else None)
+
+    facts.claim(settings(tmp_path, force=True), {})
+
+    found = facts.read(facts.path(tmp_path, "n"))
+    assert [(one["run"], one["ended_by"], one["sampler_ended_by"]) for one in found["earlier"]] == [
+        ("0", "signal:0", None),
+        ("1", "signal:1", "signal:9"),
+        ("2", "signal:2", "signal:9"),
+    ]
+    # Nothing of the training processes that the job had then.
+    assert list(hooks.iterdir()) == []
+
+
+def test_a_job_that_could_not_be_started_leaves_what_was_there(tmp_path: Path) -> None:
+    out = tmp_path / "job"
+    facts.claim(settings(out), {})
+    facts.withdraw(settings(out), 127)
+    assert not out.exists()
+
+    facts.claim(settings(out), {})
+    facts.end(settings(out), "exit", 1)
+    facts.claim(settings(out, force=True), {})
+    facts.withdraw(settings(out), 127)
+    found = facts.read(facts.path(out, "n"))
+    assert (found["exit_status"], [one["exit_status"] for one in found["earlier"]]) == (127, [1])
+
+
+def test_a_job_that_restarts_forever_keeps_the_last_recordings(tmp_path: Path) -> None:
+    earlier(tmp_path, run="last", earlier=[{"run": str(number)} for number in range(facts.MAX_EARLIER)])
+
+    facts.claim(settings(tmp_path, force=True), {})
+
+    kept = [one["run"] for one in facts.read(facts.path(tmp_path, "n"))["earlier"]]
+    assert kept == [*map(str, range(1, facts.MAX_EARLIER)), "last"]
+
+
+@pytest.mark.parametrize("before", [5, "x", [1], {"run": "a"}])
+def test_damaged_facts_of_earlier_recordings(before: object, tmp_path: Path) -> None:
+    earlier(tmp_path, run="last", earlier=before)
+
+    facts.claim(settings(tmp_path, force=True), {})
+
+    assert [one["run"] for one in facts.read(facts.path(tmp_path, "n"))["earlier"]] == ["last"]
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "null"])
@@ -103,6 +175,7 @@ def test_the_first_node_marks_the_end(rank: int | None, ended_by: str, marked: b
     found = facts.end(settings(tmp_path), ended_by, 3)
 
     assert (found["ended_by"], found["exit_status"]) == (ended_by, 3)
+    assert list((tmp_path / "jobrecord").iterdir()) == [facts.path(tmp_path, "n")]
     assert (tmp_path / "system/training_job_end.ts").exists() == marked
     assert (tmp_path / "framework/training_job_end.ts").exists() == marked
 
@@ -127,3 +200,62 @@ def test_a_command_line_without_secrets() -> None:
     assert shown == [
         "train", "--api-key", "***", "--token=***", "--lr", "1e-3", "WANDB_API_KEY=***", "--secret", "--flag", "--Password", "***"
     ]  # fmt: skip
+
+
+def test_facts_are_on_the_disk_before_they_are_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr(os, "fsync", lambda _: calls.append("fsync"))
+    monkeypatch.setattr(Path, "replace", lambda *_: calls.append("replace"))
+
+    facts.write(tmp_path / "n.json", {"pid": 1}, is_last=True)
+
+    assert calls == ["fsync", "replace"]
+
+
+def test_recorders_of_one_node_do_not_share_the_file_that_they_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one writes while the first is about to put its facts in place."""
+    replace, file = Path.replace, tmp_path / "n.json"
+
+    def replace_after_another(part: Path, to: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        facts.write(file, {"pid": 2}, is_last=True)
+        return replace(part, to)
+
+    monkeypatch.setattr(Path, "replace", replace_after_another)
+    facts.write(file, {"pid": 1}, is_last=True)
+
+    assert facts.read(file) == {"pid": 1}
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_a_killed_recorder_left_is_removed(tmp_path: Path) -> None:
+    earlier(tmp_path, pid=2**22 + 1)
+
+    facts.claim(settings(tmp_path, force=True), {})
+    facts.end(settings(tmp_path), "exit", 0)
+
+    assert list((tmp_path / "jobrecord").iterdir()) == [facts.path(tmp_path, "n")]
+
+
+def test_bytes_of_a_label_that_are_no_text_leave_facts_that_are_json(tmp_path: Path) -> None:
+    facts.claim(settings(tmp_path, labels={"a": os.fsdecode(b"x\xff \xc3\xa9")}), {})
+
+    assert json.loads(facts.path(tmp_path, "n").read_bytes())["labels"] == {"a": "x? é"}
+
+
+def test_a_recording_that_was_killed_ended_with_its_last_sample(tmp_path: Path) -> None:
+    earlier(tmp_path)
+    for number, (node, at_s) in enumerate([("n", 3), ("n", 4), ("other", 9)]):
+        file = tmp_path / "system" / "incremental" / "2023111422" / f"{number}.{node}.json.gz"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+        os.utime(file, (at_s, at_s))
+
+    facts.claim(settings(tmp_path, force=True), {})
+
+    (found,) = facts.read(facts.path(tmp_path, "n"))["earlier"]
+    assert (found["ended_us"], found["ended_by"]) == (4_000_000, None)

@@ -48,6 +48,18 @@ def test_a_closed_minute_is_gzipped(tmp_path: Path) -> None:
     assert files.bytes_kept == sum(path.stat().st_size for path in tmp_path.rglob("*.gz"))
 
 
+def test_recorders_of_one_node_append_to_the_same_minute(tmp_path: Path) -> None:
+    files = [SampleFiles(tmp_path, "n", 1 << 30) for _ in range(2)]
+
+    for second in range(6):
+        files[second % 2].write(MINUTE + second, [ROW])
+
+    assert [row["Timestamp"] - MINUTE for row in rows(tmp_path)] == [*range(6)]
+    for one in files:
+        one.close()
+    assert {row["Timestamp"] - MINUTE for row in rows(tmp_path)} == {*range(6)}
+
+
 def test_a_recording_that_goes_on_keeps_what_is_there(tmp_path: Path) -> None:
     killed, closed, second = (SampleFiles(tmp_path, "n", 1 << 30) for _ in range(3))
     closed.write(MINUTE, [ROW])

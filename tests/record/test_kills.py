@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.record.recordings import PYTHON, environment, facts, record, rows
+from tests.record.hooks.written import events
+from tests.record.recordings import LIMIT_S, PYTHON, environment, facts, record, rows, wait_for
+from tests.record.reports import remarks, report
 
-#: Ends by itself, so that a job whose recorder was killed ends too.
-JOB = (PYTHON, "-c", "import time; time.sleep(2.5)")
+#: Trains until the file `argv[1]` is there.
+JOB = """
+import os, sys, time
+import jobrecord
+jobrecord.start()
+end = time.monotonic() + 60
+while not os.path.exists(sys.argv[1]) and time.monotonic() < end:
+    time.sleep(0.01)
+    jobrecord.step()
+"""
 #: The sampler with one pause: in `argv[1]`, ``tick``, ``minute``, or ``gzip``, in a file that says that it has begun.
 PAUSING = """
 import os, sys, time
@@ -29,7 +36,7 @@ def pausing(function):
         # Facts are replaced as well as closed minutes.
         if not mark.exists() and not str(arguments[0]).endswith(".json.tmp"):
             mark.touch()
-            time.sleep(2)
+            time.sleep(1)
         return function(*arguments)
     return paused
 if where == "tick":
@@ -49,7 +56,7 @@ class Recording:
 
     def __init__(self, out: Path, pause: str = "") -> None:
         self.out = out
-        self.mark = out.with_name("mark")
+        self.mark, self.stop = out.with_name("mark"), out.with_name("stop")
         program = "from jobrecord.command import main; import sys; sys.exit(main())"
         if pause:
             sampler = out.with_name("sampler.py")
@@ -61,71 +68,79 @@ class Recording:
                 f"sampler_process._PROGRAM = Path({str(sampler)!r}); {program}"
             )
         self.command = subprocess.Popen(
-            [PYTHON, "-c", program, "--quiet", "--interval", "100ms", "--out", str(out), "--", *JOB],
+            [
+                PYTHON,
+                "-c",
+                program,
+                "--quiet",
+                "--interval",
+                "100ms",
+                "--out",
+                str(out),
+                "--",
+                PYTHON,
+                "-c",
+                JOB,
+                self.stop,
+            ],
             env=environment(),
             start_new_session=True,
         )
         self.recorder = psutil.Process(self.command.pid)
-        end = time.monotonic() + 20
-        while len(self.recorder.children()) < 2:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_for(lambda: len(self.recorder.children()) == 2)
         #: In the order in which they were started.
         self.child, self.sampler = sorted(self.recorder.children(), key=lambda process: process.create_time())
 
     def wait_for(self, moment: str) -> None:
-        end = time.monotonic() + 20
-        while not (self.mark.exists() if moment == "pause" else moment == "start" or rows(self.out)):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        """Wait for a moment of the job, or of its sampler if that has a pause."""
+        wait_for(lambda: self._is_at(moment))
+
+    def _is_at(self, moment: str) -> bool:
+        if moment == "running":
+            return bool(rows(self.out) and written_events(self.out))
+        return moment == "start" or self.mark.exists()
 
     def kill(self, target: str, number: int) -> None:
-        if target == "group":
+        """Send a signal; ``SIGKILL`` to the group is what a scheduler does, to each process at once."""
+        if (target, number) == ("group", signal.SIGKILL):
+            self.recorder.suspend()
+            for process in (self.sampler, self.child, self.recorder):
+                process.kill()
+        elif target == "group":
             os.killpg(self.command.pid, number)
         else:
             getattr(self, target).send_signal(number)
 
     def end(self) -> None:
-        """Wait until the job, the recorder, and, 3 s later at most, the sampler have ended."""
-        self.command.wait(20)
-        psutil.wait_procs([self.child], 20)
-        _, alive = psutil.wait_procs([self.sampler], 3)
+        """Wait until the job, the recorder, and the sampler have ended."""
+        psutil.wait_procs([self.child], LIMIT_S)
+        self.command.wait(LIMIT_S)
+        _, alive = psutil.wait_procs([self.sampler], LIMIT_S)
         running = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
         for process in running:
             process.kill()
         assert running == []
 
 
-def report(out: Path) -> dict[str, Any]:
-    """``report.json`` of a recording, made with ``--strict``."""
-    folder = out.with_name("report")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "jobreport.cli",
-            "--job-dir",
-            out,
-            "--out",
-            folder,
-            "--strict",
-            "--formats",
-            "json",
-        ],
-        cwd=out.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads((folder / "report.json").read_bytes())
-    return found
-
-
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+#: What becomes of the job: the exit status of record-job, and ``ended_by`` in the facts.
+OUTCOMES: dict[tuple[str, signal.Signals], tuple[int, str | None]] = {
+    **{
+        (target, number): (128 + number, f"signal:{number}")
+        for target in ("child", "recorder", "group")
+        for number in SIGNALS
+    },
+    **{("sampler", number): (0, "exit") for number in SIGNALS},
+    # The job goes on without it.
+    ("recorder", signal.SIGKILL): (-9, "parent gone"),
+    ("group", signal.SIGKILL): (-9, None),
+}
+JOB_GOES_ON = {("sampler", number) for number in SIGNALS} | {("recorder", signal.SIGKILL)}
+#: An interpreter that is interrupted while it starts may exit by itself.
+INTERRUPTED = (1, "exit")
 CASES = [
     (target, number, moment)
-    for target in ("child", "sampler", "recorder", "group")
-    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+    for target, number in OUTCOMES
     for moment in ("start", "tick", "minute", "gzip", "running")
 ]
 #: Each target and each moment once; the others are slow.
@@ -137,6 +152,20 @@ SHORT = {
 }
 
 
+def sample(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.values())
+
+
+def written_events(out: Path) -> set[tuple[str, int, int]]:
+    """Lane, start, and end of all events but the recorder's own."""
+    while True:
+        try:
+            return {(event.lane, event.start_us, event.end_us) for event in events(out)}
+        except (FileNotFoundError, ValueError):
+            # Closed meanwhile, or just made.
+            continue
+
+
 @pytest.mark.parametrize(
     ("target", "number", "moment"),
     [
@@ -146,30 +175,38 @@ SHORT = {
         for case in CASES
     ],
 )
-def test_a_kill(target: str, number: int, moment: str, tmp_path: Path) -> None:
+def test_a_kill(target: str, number: signal.Signals, moment: str, tmp_path: Path) -> None:
     out = tmp_path / "job"
     recording = Recording(out, "" if moment in {"start", "running"} else moment)
-    recording.wait_for("pause" if moment in {"tick", "minute", "gzip"} else moment)
-    before = rows(out)
+    recording.wait_for(moment)
+    before, trained = set(map(sample, rows(out))), written_events(out)
 
     recording.kill(target, number)
+    if (target, number) in JOB_GOES_ON:
+        recording.stop.touch()
     recording.end()
 
-    after = {tuple(row.values()) for row in rows(out)}
-    assert {tuple(row.values()) for row in before} <= after
-    if target == "child" and (facts(out)["ended_by"], number) != ("exit", signal.SIGINT):
-        # An interpreter that is interrupted while it starts exits by itself.
-        assert facts(out)["ended_by"] == f"signal:{number}"
-        assert recording.command.returncode == 128 + number
-    if after:
-        report(out)
+    outcome = recording.command.returncode, facts(out)["ended_by"]
+    is_starting = number == signal.SIGINT and not trained
+    assert outcome == OUTCOMES[target, number] or (is_starting and outcome == INTERRUPTED)
+    if number == signal.SIGKILL:
+        assert facts(out)["sampler_ended_by"] == ("signal:9" if target == "sampler" else None)
+    assert before <= set(map(sample, rows(out)))
+    assert trained <= written_events(out)
+    # The sampler takes a last tick, and a process closes its trace, unless they are killed at once.
+    assert rows(out) or (number == signal.SIGKILL and target in {"sampler", "group"})
+    is_open = bool(list(out.glob("framework/*.tmp")))
+    assert not is_open or (number != signal.SIGINT and (target, number) not in JOB_GOES_ON)
+    if rows(out):
+        assert remarks(report(out)) == ({"traces.growing"} if is_open else set())
 
 
 def test_a_job_goes_on_in_the_same_folder_after_a_kill(tmp_path: Path) -> None:
     out = tmp_path / "job"
     first = Recording(out)
     first.wait_for("running")
-    for process in (first.recorder, first.sampler, first.child):
+    # The sampler first: it would close its files once record-job is gone.
+    for process in (first.sampler, first.recorder, first.child):
         process.kill()
     first.end()
     (open_file,) = out.glob("system/incremental/*/*.json")
@@ -185,35 +222,3 @@ def test_a_job_goes_on_in_the_same_folder_after_a_kill(tmp_path: Path) -> None:
     report(out)
     assert before > 0
     assert facts(out)["ended_by"] == "exit"
-
-
-HOSTILE = (
-    "</script><img src=x>",
-    "../../etc/passwd",
-    "a\u202eb",
-    "%s%n{}",
-    "node\n2",
-    "🤖",
-    "'; drop table",
-    "",
-)
-
-
-def test_a_recording_becomes_a_report_without_unexpected_remarks(tmp_path: Path) -> None:
-    out = tmp_path / "job"
-    labels = [
-        part
-        for number, name in enumerate(HOSTILE)
-        for part in ("--label", f"l{number}={name}")
-        if "\n" not in name
-    ]
-    done = record(out, "--node", HOSTILE[0], *labels, "--interval", "100ms", command=["sleep", "3"])
-
-    found = report(out)
-
-    assert done.returncode == 0
-    assert facts(out)["labels"]["l1"] == HOSTILE[1]
-    assert {row["NodeId"] for row in rows(out)} == {"--script--img-src-x-"}
-    codes = {remark["code"] for source in found["quality"]["sources"] for remark in source["remarks"]}
-    # Sensors that the report does not read yet.
-    assert codes <= {"samples.unknown", "samples.unknown_rest"}

@@ -55,9 +55,11 @@ def test_the_wheel_holds_the_package_and_its_types(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("METADATA"))
+        (terms,) = (archive.read(name) for name in names if name.endswith("LICENSE"))
 
     sources = {str(path.relative_to(RECORD)) for path in (RECORD / "jobrecord").rglob("*.py")}
     assert sources | {"jobrecord/py.typed"} <= names
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"jobrecord"}
     assert "Requires-Python: >=3.10" in metadata
     assert metadata.count("Requires-Dist") == 2
+    assert terms == (ROOT / "LICENSE").read_bytes()

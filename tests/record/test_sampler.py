@@ -5,35 +5,51 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from jobrecord import facts
+from jobrecord import facts, sampler
 from jobrecord.files import Row
 from jobrecord.sampler import Owner, Sampler
 from jobrecord.sensors import Machine
 from jobrecord.settings import Settings
 from tests.record.recordings import rows
+from tests.record.simulated import Time
+
+#: Without an error of rounding, as a time that is added up.
+INTERVAL_S = 0.125
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    """The sampler's clock, which moves by pauses only."""
+    found = Time(0.0)
+    monkeypatch.setattr(sampler, "time", found)
+    return found
 
 
 class Fixed:
-    """A sensor with one row; raises or sleeps at chosen readings."""
+    """A sensor with one row that pauses or raises."""
 
     def __init__(
-        self, name: str, every_s: float = 0.0, *, sleep_s: float = 0.0, error: Exception | None = None
+        self,
+        name: str,
+        every_s: float = 0.0,
+        *,
+        pause: Callable[[], object] = lambda: None,
+        error: Exception | None = None,
     ) -> None:
         self.every_s = every_s
         self.name = name
-        self.sleep_s = sleep_s
+        self.pause = pause
         self.error = error
         self.readings = 0
 
     def rows(self) -> Iterable[Row]:
         self.readings += 1
-        time.sleep(self.sleep_s)
+        self.pause()
         if self.error:
             raise self.error
         yield Row("cpu", self.name, "CPUUtilization", self.readings)
@@ -42,8 +58,9 @@ class Fixed:
 class EndsAfter(Owner):
     """An owner that ends the recording at the given call."""
 
-    def __init__(self, waits: int, *, gone: bool = False) -> None:
+    def __init__(self, clock: Time, waits: int, *, gone: bool = False) -> None:
         super().__init__()
+        self._clock = clock
         self._waits = waits
         self._will_be_gone = gone
 
@@ -53,16 +70,16 @@ class EndsAfter(Owner):
             self.gone = self._will_be_gone
             self.ended.set()
         else:
-            time.sleep(max(0.0, seconds))
+            self._clock.sleep(max(0.0, seconds))
         return self.ended.is_set()
 
 
-def run(out: Path, *sensors: Fixed, waits: int, gone: bool = False) -> Machine:
-    options = Settings(out=out, node="n", run="r", interval_s=0.1)
+def run(out: Path, clock: Time, *sensors: Fixed, waits: int, gone: bool = False) -> Sampler:
+    options = Settings(out=out, node="n", run="r", interval_s=INTERVAL_S)
     facts.claim(options, {})
-    machine = Machine(pid=os.getpid())
-    Sampler(options, machine, sensors).run(EndsAfter(waits, gone=gone))
-    return machine
+    made = Sampler(options, Machine(pid=os.getpid()), sensors)
+    made.run(EndsAfter(clock, waits, gone=gone))
+    return made
 
 
 def facts_of(out: Path) -> dict[str, object]:
@@ -70,8 +87,8 @@ def facts_of(out: Path) -> dict[str, object]:
     return found
 
 
-def test_rows_of_a_tick_have_one_time_and_each_sensor_its_cadence(tmp_path: Path) -> None:
-    run(tmp_path, Fixed("fast"), Fixed("slow", 0.3), Fixed("rare", 60), waits=7)
+def test_rows_of_a_tick_have_one_time_and_each_sensor_its_cadence(tmp_path: Path, clock: Time) -> None:
+    run(tmp_path, clock, Fixed("fast"), Fixed("slow", 3 * INTERVAL_S), Fixed("rare", 60), waits=7)
 
     found = rows(tmp_path)
 
@@ -81,9 +98,10 @@ def test_rows_of_a_tick_have_one_time_and_each_sensor_its_cadence(tmp_path: Path
     assert len({row["Timestamp"] for row in found[:3]}) == 1
 
 
-def test_a_sensor_that_fails_costs_its_own_rows(tmp_path: Path) -> None:
+def test_a_sensor_that_fails_costs_its_own_rows(tmp_path: Path, clock: Time) -> None:
     run(
         tmp_path,
+        clock,
         Fixed("a", error=PermissionError(13, "Permission denied")),
         Fixed("b", error=KeyError("MemTotal")),
         Fixed("c"),
@@ -97,21 +115,23 @@ def test_a_sensor_that_fails_costs_its_own_rows(tmp_path: Path) -> None:
     ]
 
 
-def test_ticks_that_are_missed_are_not_made_up_for(tmp_path: Path) -> None:
-    run(tmp_path, Fixed("slow", sleep_s=0.25), waits=3)
+def test_ticks_that_are_missed_are_not_made_up_for(tmp_path: Path, clock: Time) -> None:
+    slow = Fixed("slow", pause=lambda: clock.sleep(2.5 * INTERVAL_S))
+    run(tmp_path, clock, slow, waits=3)
 
     times = sorted(row["Timestamp"] for row in rows(tmp_path))
 
-    # At 0.0, 0.3, 0.6 s, and the last one at once.
-    assert [round(b - a, 1) for a, b in itertools.pairwise(times)][:2] == [0.3, 0.3]
-    assert int(str(facts_of(tmp_path)["late_ticks"])) >= 4
+    # Each third one, and the last at once.
+    assert [(b - a) / INTERVAL_S for a, b in itertools.pairwise(times)] == [3, 3, 2.5]
+    assert facts_of(tmp_path)["late_ticks"] == 2 * 3
 
 
-def test_a_step_of_the_wall_clock_is_in_the_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, started = time.time, time.monotonic()
-    monkeypatch.setattr(time, "time", lambda: real() + 3600 * (time.monotonic() > started + 0.25))
+def test_a_step_of_the_wall_clock_is_in_the_facts(
+    tmp_path: Path, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "time", lambda: clock.now_s + 3600 * (clock.now_s > 2 * INTERVAL_S))
 
-    run(tmp_path, Fixed("a"), waits=6)
+    run(tmp_path, clock, Fixed("a"), waits=6)
 
     times = [row["Timestamp"] for row in rows(tmp_path)]
     assert facts_of(tmp_path)["clock_steps"] == 1
@@ -120,16 +140,18 @@ def test_a_step_of_the_wall_clock_is_in_the_facts(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("gone", "ended_by"), [(False, None), (True, "parent gone")])
-def test_the_owner_writes_the_end_unless_it_is_gone(gone: bool, ended_by: str | None, tmp_path: Path) -> None:
-    run(tmp_path, Fixed("a"), waits=2, gone=gone)
+def test_the_owner_writes_the_end_unless_it_is_gone(
+    gone: bool, ended_by: str | None, tmp_path: Path, clock: Time
+) -> None:
+    run(tmp_path, clock, Fixed("a"), waits=2, gone=gone)
 
     found = facts_of(tmp_path)
     assert (found["ended_by"], found["ended_us"] is None) == (ended_by, not gone)
     assert not (tmp_path / "system/training_job_end.ts").exists()
 
 
-def test_the_recorder_measures_itself(tmp_path: Path) -> None:
-    run(tmp_path, Fixed("a", sleep_s=0.02), waits=5)
+def test_the_recorder_measures_itself(tmp_path: Path, clock: Time) -> None:
+    run(tmp_path, clock, Fixed("a", pause=lambda: clock.sleep(0.02)), waits=5)
 
     found = facts_of(tmp_path)
     assert isinstance(found["tick_ms"], dict)
@@ -138,16 +160,14 @@ def test_the_recorder_measures_itself(tmp_path: Path) -> None:
     assert found["overhead"]["sampler_cpu_s"] > 0
 
 
-def test_facts_wait_for_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_facts_wait_for_room_on_the_disk(
+    tmp_path: Path, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    options = Settings(out=tmp_path, node="n", run="r", interval_s=0.1)
-    facts.claim(options, {})
-    monkeypatch.setattr(facts, "write", full)
-    sampler = Sampler(options, Machine(pid=1), [Fixed("a")])
+    fills = Fixed("a", pause=lambda: monkeypatch.setattr(facts, "write", full))
+    made = run(tmp_path, clock, fills, waits=2)
 
-    sampler.run(EndsAfter(2))
-
-    assert sampler.files.reason == "No space left on device"
+    assert made.files.reason == "No space left on device"
     assert len(rows(tmp_path)) == 3

@@ -33,6 +33,7 @@ def test_intervals(text: str, seconds: float) -> None:
             for text in ("novalue", "KEY=v", "=v", "a b=v", f"k={'x' * 1025}", f"{'k' * 65}=v")
         ),
         ("LABEL", "\n".join(f"k{n}=v" for n in range(101))),
+        ("LABEL", "\n".join(f"k{n}={'é' * 400}" for n in range(90))),
     ],
 )
 def test_bad_options_are_one_sentence_that_names_the_option(name: str, text: str) -> None:
@@ -40,6 +41,11 @@ def test_bad_options_are_one_sentence_that_names_the_option(name: str, text: str
         read({f"JOBRECORD_{name}": text})
 
     assert "\n" not in str(error.value)
+
+
+def test_a_long_name_of_a_run_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"^JOBRECORD_RUN: use at most 100 characters, not 101\.$"):
+        read({"JOBRECORD_RUN": "x" * 101})
 
 
 def test_options_of_the_environment() -> None:

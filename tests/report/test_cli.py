@@ -232,18 +232,32 @@ def test_explain_and_list_name_every_rule() -> None:
     assert (listed.returncode, explained.returncode) == (0, 0)
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_and_version_import_nothing_heavy(option: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "heavy"),
+    [
+        (["--help"], {"numpy", "bokeh", "papermill", "nbconvert"}),
+        (["--version"], {"numpy", "bokeh", "papermill", "nbconvert"}),
+        (["--job-dir", sample("cpu"), "--formats", "json,md"], {"bokeh", "papermill", "nbconvert"}),
+    ],
+)
+def test_nothing_heavy_is_imported_that_is_not_used(
+    options: list[str], heavy: set[str], tmp_path: Path
+) -> None:
     code = (
         "import sys, atexit; atexit.register(lambda: print(*sys.modules)); from jobreport.cli import main; "
     )
-    code += f"sys.argv[1:] = [{option!r}]; main()"
+    code += f"sys.argv[1:] = {list(map(str, options))!r}; main()"
     path = f"{ROOT / 'report'}:{ROOT / 'rules'}"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": path},
+        cwd=tmp_path,
     )
 
-    assert not {"numpy", "bokeh", "papermill", "nbconvert"} & set(done.stdout.split())
+    assert not heavy & set(done.stdout.split())
 
 
 def test_an_empty_name_is_refused(tmp_path: Path) -> None:

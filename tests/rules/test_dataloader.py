@@ -216,6 +216,12 @@ def test_too_many_and_adequate() -> None:
     )
     itself = "1\u00a0training process loads its batches itself, without a loader process"
     assert check(0) == (Status.TRIGGERED, itself)
+    alone = Dataloader(min_threshold=20).check(
+        job_of(events_of([fetch(0, 30, SINGLE)], [loader(0, kind=SINGLE)]))
+    )
+    assert alone.headline.replace("\u00a0", " ") == (
+        "1 training process loads its batches itself, each counted as a loader: within 20 to 200% of the cores"
+    )
 
 
 def test_loaders_of_several_training_processes_add_up() -> None:

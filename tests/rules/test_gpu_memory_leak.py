@@ -183,6 +183,6 @@ def test_few_stretches_with_samples_give_no_answer() -> None:
 
 def test_a_month_of_samples_takes_no_longer_than_reading_them() -> None:
     n = 500_000
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert judged(30.0 + 0.01 * hours(n)).status is Status.PASSED
-    assert time.perf_counter() - begun < 1.0
+    assert time.process_time() - begun < 1

@@ -26,6 +26,8 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 def obstacle(command: Sequence[str]) -> str:
     """Why the steps of a command cannot be recorded; empty if nothing speaks against it."""
+    if not command:
+        return "not possible: the process runs already"
     if not Path(command[0]).name.startswith("python"):
         return ""
     for option in command[1:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -81,8 +82,9 @@ def stop() -> None:
         for name in ("DIR", "NODE", "RUN"):
             os.environ.pop(settings.PREFIX + name, None)
         process, sampled = sampler
-        process.stop()
-        facts.end(sampled, "exit", None)
+        facts.end(sampled, "exit", None, process.stop())
+        if not sampled.quiet:
+            warn(f"next: make-report --job-dir {shlex.quote(str(sampled.out))}")
 
 
 @contextmanager
@@ -121,12 +123,12 @@ def phase(name: str) -> AbstractContextManager[None]:
 
 
 def eval() -> AbstractContextManager[None]:
-    """Record each batch of `data` as a step of evaluation."""
+    """Record each batch of `data` as a step of evaluation; without `data`, the block as one step."""
     return nullcontext() if _recording is None else _recording.eval()
 
 
 def predict() -> AbstractContextManager[None]:
-    """Record each batch of `data` as a step of prediction."""
+    """Record each batch of `data` as a step of prediction; without `data`, the block as one step."""
     return nullcontext() if _recording is None else _recording.predict()
 
 

@@ -10,19 +10,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+#: What is added up.
+_FIELDS = {
+    "worker",
+    "hook_s",
+    "steps",
+    "clock_steps",
+    "dropped",
+    "other_threads",
+    "other_lane_events",
+    "written",
+}
+
+
 def path(out: Path, node: str, worker: str) -> Path:
     """File of the facts of one training process."""
-    return out / facts.FOLDER / "hooks" / node / f"{worker}.json"
+    return facts.hooks_folder(out, node) / f"{worker}.json"
 
 
 def add(node_facts: dict[str, Any], out: Path) -> None:
     """Add those of all training processes of a node to the facts of the node."""
-    files = sorted(path(out, node_facts["node"], "").parent.glob("*.json"))
-    found = [one for one in map(facts.read, files) if one]
+    files = sorted(facts.hooks_folder(out, node_facts["node"]).glob("*.json"))
+    # A file may be damaged, or of another version of jobrecord in the training image.
+    found = [one for one in map(facts.read, files) if one and one.keys() >= _FIELDS]
     if not found:
         return
     node_facts["overhead"] |= {"hook_s": round(sum(one["hook_s"] for one in found), 6)}
-    node_facts["overhead"] |= {"steps": sum(one["steps"] for one in found)}
+    node_facts["overhead"] |= {"steps": sum(one["steps"] for one in found), "processes": len(found)}
     node_facts["clock_steps"] = max(node_facts["clock_steps"], *(one["clock_steps"] for one in found))
     dropped = node_facts["dropped"]
     dropped["events"] = sum(one["dropped"]["events"] for one in found)

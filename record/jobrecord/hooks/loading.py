@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
@@ -52,6 +53,12 @@ class Loader:
     def __getitem__(self, index: Any) -> Any:
         return self._loader[index]
 
+    def __copy__(self) -> Loader:
+        return Loader(self._recording, copy.copy(self._loader))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unrecorded, (self._loader,)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
@@ -76,6 +83,9 @@ class _Fetches:
         self._recording.fetched(self._name, start, now())
         return batch
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unrecorded, (self._iterator,)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
 
@@ -88,6 +98,11 @@ class _Fetches:
     def _ended(self, *, exhausted: bool) -> None:
         notes, self._notes = self._notes, ""
         self._recording.fetches_ended(self, notes, exhausted)
+
+
+def _unrecorded(loader: Any) -> Any:
+    """What a deep copy is, and what another process gets: the loader itself."""
+    return loader
 
 
 def setting(loader: Any, name: str, kind: type) -> Any:

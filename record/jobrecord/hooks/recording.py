@@ -54,6 +54,8 @@ class Recording:
         self._counts: dict[str, int] = {}
         self._passes: list[Passes] = []
         self._optimizer_ns = 0
+        #: Whether a trainer is within its loop.
+        self._in_loop = False
         self._handles: list[Any] = []
         self._device = DeviceSteps(self.trace) if device_time else None
         self._profiles: list[Operators | PythonProfile] = []
@@ -68,7 +70,8 @@ class Recording:
         """The loader, with its fetches recorded. Raises TypeError if it is not iterable."""
         if not (hasattr(type(loader), "__iter__") or hasattr(type(loader), "__getitem__")):
             raise TypeError(f"data() needs something iterable, not {type(loader).__name__}")
-        return loading.Loader(self, loader)
+        recorded = loading.Loader(self, loader)
+        return iter(recorded) if hasattr(type(loader), "__next__") else recorded
 
     def watch(self, model: Any) -> None:
         """Record forward and backward passes of a module, and the optimizer. Raises TypeError if it is none."""
@@ -83,7 +86,9 @@ class Recording:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Record a stretch of code. Checkpoints are no part of a step."""
+        """Record a stretch of code. Checkpoints are no part of a step. Raises TypeError for a name that is no text."""
+        if not isinstance(name, str):
+            raise TypeError(f"phase() needs a name, not {type(name).__name__}")
         start = now()
         try:
             yield
@@ -95,12 +100,12 @@ class Recording:
 
     @contextmanager
     def eval(self) -> Iterator[None]:
-        """Record each batch of `data` as a step of evaluation; none of it is part of a training step."""
+        """Record each batch of `data` as a step of evaluation, or all as one; none of it is part of a training step."""
         yield from self._block("EVAL")
 
     @contextmanager
     def predict(self) -> Iterator[None]:
-        """Record each batch of `data` as a step of prediction; none of it is part of a training step."""
+        """Record each batch of `data` as a step of prediction, or all as one; none of it is part of a training step."""
         yield from self._block("PREDICT")
 
     def step(self) -> None:
@@ -160,9 +165,24 @@ class Recording:
     @harmless
     def trainer_begins(self, step: int, at_ns: int) -> None:
         """Begin step `step` of a trainer that ends the steps itself."""
+        self.cut_step(at_ns)
+        self._in_loop = True
         self.steps.take_over()
         self.steps.resume(step)
         self.steps.begin_after(at_ns)
+
+    @harmless
+    def trainer_ended(self) -> None:
+        """End the loop of a trainer."""
+        self._in_loop = False
+
+    @harmless
+    def cut_step(self, at_ns: int) -> None:
+        """End the step of a trainer that an exception ended."""
+        if self._in_loop:
+            self._in_loop = False
+            self.steps.args["cut"] = True
+            self.steps.end(at_ns)
 
     @harmless
     def end_mode_step(self, mode: str, start_ns: int, end_ns: int) -> None:
@@ -249,7 +269,7 @@ class Recording:
             self.steps.begin_after(now())
 
     def _block(self, mode: str) -> Iterator[None]:
-        block = _Block(mode)
+        block, start, before = _Block(mode), now(), self._counts.get(mode)
         self._blocks.append(block)
         try:
             yield
@@ -257,6 +277,8 @@ class Recording:
             self._blocks.remove(block)
             end = now()
             self._end_block_step(block, end)
+            if self._counts.get(mode) == before:
+                self.end_mode_step(mode, start, end)
             self.outside_ended(end)
 
     def _end_block_step(self, block: _Block, at_ns: int) -> None:
@@ -266,6 +288,7 @@ class Recording:
 
     @harmless
     def _close(self) -> None:
+        self.cut_step(now())
         for handle in self._handles:
             handle.remove()
         for profile in self._profiles:

@@ -63,9 +63,13 @@ class TrainerMarks:
             at_ns = now()
             recording.add("Checkpoint", "Checkpoint", at_ns, at_ns)
 
+    def training_ended(self) -> None:
+        """End training after whole steps."""
+        if recording := current.current():
+            recording.trainer_ended()
+
     def cut(self) -> None:
         """End the step that an exception ended."""
-        recording = current.current()
-        if recording and recording.steps.is_explicit:
-            recording.steps.args["cut"] = True
-            self.step_ended()
+        self.mark()
+        if recording := current.current():
+            recording.cut_step(self._latest_ns)

@@ -45,12 +45,16 @@ class Machine:
     """Where sensors read, for which process, and where they note what they found; tests give it trees of their own."""
 
     pid: int
+    #: Name of the recording's run, by which processes elsewhere belong to the job.
+    run: str = ""
     #: Folder that stands for ``/``.
     root: Path = Path("/")
     clock: Callable[[], float] = time.monotonic
     left_out: LeftOut = field(default_factory=LeftOut)
     #: What sensors add to the facts of the recording.
     facts: dict[str, Any] = field(default_factory=dict)
+    #: Processes that were seen, and whether each has the run in its environment.
+    seen: dict[int, bool] = field(default_factory=dict)
 
     def text(self, path: str) -> str:
         """Content of a file such as ``proc/stat``. Raises OSError."""
@@ -80,6 +84,10 @@ class Rates:
         then, before = self._last.get(name, (now, count))
         self._last[name] = now, count
         return (count - before) / (now - then) if now > then and count >= before else None
+
+    def keep(self, names: set[str]) -> None:
+        """Forget all other counters."""
+        self._last = {name: last for name, last in self._last.items() if name in names}
 
     def sum_per_second(self, counts: Mapping[str, float]) -> float | None:
         """Sum of the rates of several counters; None if there is none."""

@@ -23,7 +23,9 @@ def shares(before: Sequence[int], now: Sequence[int]) -> tuple[float, float] | N
     Waiting for I/O is no use of a core. A counter that falls, which kernels show for idle and I/O wait, counts as
     unchanged.
     """
-    grown = [max(0, b - a) for a, b in zip(before[:_FIELDS], now[:_FIELDS], strict=True)]
+    grown = [b - a for a, b in zip(before[:_FIELDS], now[:_FIELDS], strict=True)]
+    if min(grown) < 0:
+        grown = [max(0, one) for one in grown]
     total = sum(grown)
     if not total:
         return None

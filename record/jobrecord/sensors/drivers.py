@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,9 @@ def sensors(settings: Settings, machine: Machine, environment: Mapping[str, str]
     if driver is None:
         machine.facts["gpu_reason"] = reason
         if settings.gpus != "auto" or _is_unmounted(machine):
-            print(f"record-job: no GPU is sampled: {reason}.", file=sys.stderr)
+            # Of a log that is full; everything else is sampled.
+            with contextlib.suppress(OSError):
+                print(f"record-job: no GPU is sampled: {reason}.", file=sys.stderr)
         return []
     devices = select(visible(settings.gpus, environment, driver.variables), driver.devices(), strict=False)
     machine.facts["gpus"] = [device.facts() for device in devices]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -113,12 +112,12 @@ class GPUs:
 
     def rows(self) -> Iterator[Row]:
         """Rows of each GPU."""
-        began_s = time.monotonic()
+        began_s = self._machine.clock()
         for device in self._devices:
             if self._answers(device):
                 yield from self._rows_of(device)
         cadence_s = max(self.every_s, self._interval_s)
-        if time.monotonic() - began_s > cadence_s / 2:
+        if self._machine.clock() - began_s > cadence_s / 2:
             self.every_s = 2 * cadence_s
             self._machine.facts["gpu_interval_ms"] = round(1000 * self.every_s)
 

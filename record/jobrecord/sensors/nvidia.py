@@ -207,7 +207,7 @@ class OtherUsers:
                 "shared GPUs", "process numbers of the machine are unknown in a container"
             )
             return
-        own = {process.pid for process in processes.tree(self._machine)}
+        own = {process.pid for process in processes.of_job(self._machine)}
         shared = self._machine.facts.setdefault("shared_gpus", {})
         for device in self._devices:
             if others := len(self._nvml.users(device) - own):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,10 @@ class Space:
 
     def __init__(self, out: Path, machine: Machine) -> None:
         self._machine = machine
-        self._folders = (out, Path.cwd(), Path("/dev/shm"))  # noqa: S108 - where loaders hand over batches
+        self._folders = [out, Path("/dev/shm")]  # noqa: S108 - where loaders hand over batches
+        # The job may have removed its working directory by now.
+        with contextlib.suppress(OSError):
+            self._folders.append(Path.cwd())
 
     def rows(self) -> Iterator[Row]:
         """Free bytes for this user."""

@@ -28,7 +28,9 @@ FILLS = {
     "u2": "used2",
     "u3": "used3",
     "l": "lost",
+    "l2": "lost2",
     "l3": "lost3",
+    "l4": "lost4",
     "f2": "rest2",
     "f3": "rest3",
     "n1": "line",
@@ -37,10 +39,12 @@ FILLS = {
     "band2": "line",
     "box-whole": "line",
     "box-loop": "used2",
+    **{f"h{i}": f"h{i}" for i in range(10)},
 }
 #: Class → token, dash, and width of a line.
 STROKES: dict[str, tuple[str, Any, float]] = {
     **{token: (token, dash, 1.5) for token, dash in theme.SERIES},
+    "s0": ("ink2", [5, 3], 1.5),
     "line": ("used", "solid", 1.5),
     "all": ("ink2", "solid", 1.5),
     "dots": ("ink2", [2, 3], 1),
@@ -121,11 +125,17 @@ class Canvas:
         return self._add(data, Quad(**look), series)
 
     def line(
-        self, style: str, places: npt.ArrayLike, values: npt.ArrayLike, *, series: str = ""
+        self,
+        style: str,
+        places: npt.ArrayLike,
+        values: npt.ArrayLike,
+        columns: Mapping[str, Any] | None = None,
+        *,
+        series: str = "",
     ) -> GlyphRenderer[Any]:
-        """A line through points, broken at NaN."""
+        """A line through points, broken at NaN; ``columns`` are for the tooltip."""
         self._marks.append(chart.line(style, self.x, self.y, places, values, series=series))
-        data = {"x": self.x.live(places), "y": np.asarray(values, np.float32)}
+        data = {"x": self.x.live(places), "y": np.asarray(values, np.float32), **(columns or {})}
         return self._add(data, Line(x="x", y="y", **stroke(style)), series)
 
     def outline(

@@ -8,6 +8,7 @@ in a box of 1000 × 100. Heights run downwards as in SVG.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -308,13 +309,18 @@ def _grid(y: Axis) -> Grid:
 def _axis(axis: Axis, **more: Any) -> LinearAxis:
     places = _places(axis)
     made = LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=places), **more))
-    # Plain text is never taken for a formula, as a string between $$ would be.
     made.major_label_overrides = {
-        place: PlainText(text=tick.label) for place, tick in zip(places, axis.ticks, strict=True)
+        place: _plain_text(tick.label) for place, tick in zip(places, axis.ticks, strict=True)
     }
     if axis.names:
         made.major_tick_line_color = None
     return made
+
+
+@lru_cache(maxsize=1000)
+def _plain_text(text: str) -> PlainText:
+    """Text that is never taken for a formula, as a string between $$ would be; Bokeh takes long to make one."""
+    return PlainText(text=text)
 
 
 def _x_axis(x: Axis, *, labels: bool, zoom: bool) -> LinearAxis:

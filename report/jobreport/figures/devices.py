@@ -126,6 +126,8 @@ class HeatMap(Struct, frozen=True, kw_only=True):
     height: int
     #: Where the phases of the job but the first begin.
     phases: tuple[int, ...]
+    #: Where traces of PyTorch's profiler begin and end.
+    profiled: tuple[int, ...]
 
     @property
     def units(self) -> float:
@@ -192,6 +194,7 @@ def heat_map(
         limit=grid.limit,
         height=height,
         phases=tuple(phase.start_us for phase in phases.phases[1:]),
+        profiled=tuple(us for span in phases.profiled for us in span),
     )
 
 
@@ -411,6 +414,7 @@ def shared_range(heat: HeatMap) -> Range1d:
 def _canvas(heat: HeatMap, y: Axis, shared: Range1d) -> Canvas:
     canvas = Canvas(heat.x, y, x_range=shared, zoom=True, left=theme.NAMES_PX)
     canvas.upright("dots", heat.phases)
+    canvas.upright("axis", heat.profiled)
     return canvas
 
 

@@ -13,7 +13,14 @@ from jobreport.errors import JobReportError
 from jobreport.figures import theme
 
 #: The data of live figures inside a section's HTML; what it holds is escaped, so no name can end it early.
-DATA = re.compile(r'<script type="application/json" class="jr-figures".*?</script>', re.DOTALL)
+_DATA = re.compile(r'<script type="application/json" class="jr-figures".*?</script>', re.DOTALL)
+#: Elements that only scripts need: the places of live figures, and hints on their use.
+_FOR_SCRIPTS = re.compile(r'<div class="live" id="[^"]*"></div>|<p class="hint"[^>]*>.*?</p>\n?', re.DOTALL)
+
+
+def without_scripts(html: str) -> str:
+    """HTML of a section without what only scripts need."""
+    return _FOR_SCRIPTS.sub("", _DATA.sub("", html))
 
 
 @cache

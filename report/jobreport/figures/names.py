@@ -33,7 +33,7 @@ def _width(character: str) -> float:
 
 
 #: Numbers of rows that ``drawing.css`` has a height for.
-_HEIGHTS = (1, 2, 4, 6, 8, 12, 16)
+_HEIGHTS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
 def rows_class(rows: int) -> str:

@@ -74,8 +74,9 @@ class TimeCanvas(Canvas):
         self._time, self._whole = time, whole
 
     def phases(self, phases: JobPhases) -> None:
-        """Dotted lines where phases of the job begin."""
+        """Dotted lines where phases of the job begin, and solid ones where traces of PyTorch's profiler begin and end."""
         self.upright("dots", [us for us in boundaries(phases) if self.x.start < us < self.x.end])
+        self.upright("axis", [us for span in phases.profiled for us in span])
 
     def band(self, style: str, low: Floats, high: Floats, *, series: str = "") -> tuple[str, str]:
         """The area between two values per column; returns the names of both columns."""

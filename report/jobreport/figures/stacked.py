@@ -1,4 +1,4 @@
-"""Bars of 100%, one below the other, each in parts."""
+"""Bars of at most 100%, one below the other, each in parts."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from jobreport.formats import escape_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobreport.figures.chart import Axis
+
 #: Half the height of a bar, in rows.
 HALF = 0.36
 
@@ -29,14 +31,22 @@ class Part(Struct, frozen=True, kw_only=True):
     #: Of each bar: percent, and a quantity in words.
     percents: tuple[float, ...]
     amounts: tuple[str, ...]
+    #: In the unit of the axis, if that is not percent.
+    lengths: tuple[float, ...] = ()
 
 
-def stacked(names: Sequence[str], parts: Sequence[Part], *, bar: str, amount: str) -> Figure:
-    """The first bar on top; ``bar`` and ``amount`` name both in a tooltip. One bar alone has no name."""
+def stacked(
+    names: Sequence[str], parts: Sequence[Part], *, bar: str, amount: str, x: Axis | None = None
+) -> Figure:
+    """The first bar on top; ``bar`` and ``amount`` name both in a tooltip. One bar alone has no name.
+
+    ``x`` is the axis of parts with lengths; without it, all bars are 100% long.
+    """
     several = len(names) > 1
-    x, y = upward(100, 4, unit="%"), downward([fitted(name) if several else "" for name in names])
+    x = x or upward(100, 4, unit="%")
+    y = downward([fitted(name) if several else "" for name in names])
     canvas = Canvas(x, y, left=theme.NAMES_PX if several else 0)
-    ends = np.cumsum([np.zeros(len(names)), *(part.percents for part in parts)], axis=0)
+    ends = np.cumsum([np.zeros(len(names)), *(part.lengths or part.percents for part in parts)], axis=0)
     middle = -0.5 - np.arange(len(names))
     escaped = [escape_name(name, 60) for name in names]
     drawn = [

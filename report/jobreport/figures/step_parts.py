@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,7 +74,7 @@ def step_names(last: LastSteps) -> list[str]:
 def last_steps(last: LastSteps, unit: Unit) -> Figure:
     """One bar per step: work at the bottom, waiting above it, time without events on top, hatched."""
     names = step_names(last)
-    every = 1 if len(names) <= 6 else 5
+    every = math.ceil(len(names) / 5)
     # Counted from the last one; an odd number of labels, so that the last one stays on a narrow screen.
     labeled = range(len(names) - 1, -1, -every)
     labeled = labeled if len(labeled) % 2 or len(labeled) < 4 else labeled[:-1]

@@ -179,10 +179,12 @@ def _draw_limits(canvas: Canvas, times: StepTimes, edges: FloatArray, unit: Unit
         near = inside[-1] - inside[0] <= times.histogram.width_us / unit.us
         canvas.upright("limit", inside[-1:] if near else inside)
         whose = f"{escape_name(mode.mode, 16)}: " if len(evaluated) > 1 else ""
-        text = f"{whose}mean + {times.stddev:g}σ = {limit_words(mode, unit)}"
-        left = (inside[-1] - edges[0]) / (edges[-1] - edges[0]) > 0.45
+        # Of two lines the words stand left of both, so that none crosses them; the table has the limits.
+        text = f"{whose}mean + {times.stddev:g}σ" + (f" = {limit_words(mode, unit)}" if near else "")
+        at = inside[-1] if near else inside[0]
+        left = (at - edges[0]) / (edges[-1] - edges[0]) > (0.45 if near else 0.25)
         anchor, gap = ("end", -0.4) if left else ("start", 0.4)
-        canvas.text([(inside[-1], canvas.y.end, text)], anchor=anchor, dx=gap, dy=1.0 + 1.3 * row)
+        canvas.text([(at, canvas.y.end, text)], anchor=anchor, dx=gap, dy=1.0 + 1.3 * row)
 
 
 # --- over time

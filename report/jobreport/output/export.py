@@ -11,7 +11,8 @@ from nbconvert.exporters.templateexporter import TemplateExporter
 
 from jobreport import assets
 from jobreport.errors import JobReportError
-from jobreport.figures.live import DATA, bokeh_script, figures_script
+from jobreport.figures.live import bokeh_script, figures_script, without_scripts
+from jobreport.output.files import REPORT, Product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,31 +21,33 @@ if TYPE_CHECKING:
 
 #: Cells with one of these tags are for readers of the notebook and leave no trace in the page.
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
-#: Elements that only scripts need: the places of live figures, and hints on their use.
-_FOR_SCRIPTS = re.compile(r'<div class="live" id="[^"]*"></div>|<p class="hint"[^>]*>.*?</p>\n?', re.DOTALL)
 #: A section without data: anchor, title, and reason; a section that failed does not match.
 _EMPTY = re.compile(r'<p class="[^"]* empty" id="([^"]+)"><b>(.+?)</b>: (.+?)</p>', re.DOTALL)
+#: A section that a page of this job does not have.
+_ABSENT = re.compile(r'<p class="[^"]* absent"')
 #: Anchor of the line on sections without data.
 NOTHING = "nothing-to-show"
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
-def render_html(notebook: NotebookNode, *, static: bool = False) -> str:
+def render_html(notebook: NotebookNode, *, static: bool = False, product: Product = REPORT) -> str:
     """The page, from the outputs of an executed notebook; ``static`` leaves all scripts out."""
     exporter = TemplateExporter(  # type: ignore[no-untyped-call]
         template_name="page",
         template_file="index.html.j2",
         extra_template_basedirs=[str(assets.templates())],
     )
-    html, _ = exporter.from_notebook_node(notebook, resources={"page": _page(notebook, static=static)})
+    html, _ = exporter.from_notebook_node(
+        notebook, resources={"page": _page(notebook, product, static=static)}
+    )
     return str(html)
 
 
-def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
+def _page(notebook: NotebookNode, product: Product, *, static: bool) -> dict[str, Any]:
     """Variables of the page's template."""
     pieces = dict(_pieces(notebook))
     if static:
-        pieces = {name: _FOR_SCRIPTS.sub("", DATA.sub("", html)) for name, html in pieces.items()}
+        pieces = {name: without_scripts(html) for name, html in pieces.items()}
     head = pieces.pop("head", None)
     if head is None:
         raise JobReportError("The notebook has no head of the report: it was not run to its end.")
@@ -56,9 +59,10 @@ def _page(notebook: NotebookNode, *, static: bool) -> dict[str, Any]:
     return {
         "title": notebook.metadata.get("title", "Training job report"),
         "head": head,
+        "data": product.files["json"],
         "pieces": _empty_as_one(list(pieces.values())),
         "symbols": assets.text("page/symbols.html").strip(),
-        "style": "".join(assets.text(name) for name in _STYLES),
+        "style": "".join(assets.text(name) for name in (*_STYLES, *product.styles)),
         "scripts": scripts,
         "policy": policy(scripts),
     }
@@ -102,7 +106,7 @@ def _pieces(notebook: NotebookNode) -> Iterator[tuple[str, str]]:
         if cell.cell_type != "code" or NOTEBOOK_ONLY & set(cell.metadata.get("tags", ())):
             continue
         html = [output.data["text/html"] for output in cell.outputs if "text/html" in output.get("data", {})]
-        if html:
+        if html and not _ABSENT.match(html[0].strip()):
             yield cell.id, "".join(html).strip()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import math
 import queue
 import sys
@@ -18,8 +19,9 @@ from papermill.exceptions import PapermillExecutionError
 
 from jobreport import assets
 from jobreport.errors import JobReportError
-from jobreport.figures.live import DATA
-from jobreport.output.files import FILES
+from jobreport.figures.live import without_scripts
+from jobreport.output.files import REPORT, Product
+from jobreport.output.images import with_images
 from jobreport.output.kernel import Kernel
 
 #: A kernel starts in about a second; a machine under heavy load may need much longer.
@@ -79,14 +81,14 @@ class _RunningKernel(AsyncKernelManager):
         self.running.stop()
 
 
-def run_notebook(report_json: bytes, kernel: Kernel | None = None) -> NotebookNode:
-    """The executed notebook of a report; without a running ``kernel``, one is started."""
-    notebook = nbformat.read(assets.notebooks() / "report.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+def run_notebook(data: bytes, kernel: Kernel | None = None, product: Product = REPORT) -> NotebookNode:
+    """The executed notebook of a report or comparison; without a running ``kernel``, one is started."""
+    notebook = nbformat.read(assets.notebooks() / product.files["ipynb"], as_version=4)  # type: ignore[no-untyped-call]
     # The cell that makes figures live is for readers of the notebook: run here, it would put BokehJS into the file.
     live = [(i, cell) for i, cell in enumerate(notebook.cells) if _LIVE in cell.metadata.get("tags", ())]
     notebook.cells = [cell for cell in notebook.cells if _LIVE not in cell.metadata.get("tags", ())]
     with kernel or Kernel() as running:
-        executed = _cleaned(_execute(notebook, report_json, running))
+        executed = _cleaned(_execute(notebook, product.files["json"], data, running))
     for i, cell in live:
         executed.cells.insert(i, cell)
     return executed
@@ -95,22 +97,25 @@ def run_notebook(report_json: bytes, kernel: Kernel | None = None) -> NotebookNo
 def to_text(notebook: NotebookNode) -> str:
     """Content of the notebook's file; equal notebooks give equal text.
 
-    The data of live figures is left out, which halves the file: the static figures remain, and running the cells
-    again restores the data.
+    Drawings become images, which viewers show that strip scripts and inline SVG; the text of the output says what they
+    show. Running the cells again makes the figures live.
     """
     written = copy.deepcopy(notebook)
     for cell in written.cells:
         for output in cell.get("outputs", ()):
-            if "text/html" in output.get("data", {}):
-                output.data["text/html"] = DATA.sub("", output.data["text/html"])
+            data = output.get("data", {})
+            if "text/html" in data:
+                data["text/html"], labels = with_images(without_scripts(data["text/html"]))
+                if labels:
+                    data["text/plain"] = html.unescape("\n".join(labels))
     return str(nbformat.writes(written))  # type: ignore[no-untyped-call]
 
 
-def _execute(notebook: NotebookNode, report_json: bytes, kernel: Kernel) -> NotebookNode:
+def _execute(notebook: NotebookNode, name: str, data: bytes, kernel: Kernel) -> NotebookNode:
     class Manager(_RunningKernel):  # papermill wants a class and makes the manager itself
         running = kernel
 
-    (kernel.work / FILES["json"]).write_bytes(report_json)
+    (kernel.work / name).write_bytes(data)
     try:
         executed: NotebookNode = papermill.execute_notebook(
             notebook,

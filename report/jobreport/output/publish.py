@@ -1,4 +1,4 @@
-"""The files of a report appear in its folder so that no interruption leaves a page next to other data.
+"""The files of a report, or of a comparison, appear in their folder so that no interruption leaves a page next to other data.
 
 All files are written next to their places first, as ``report.json.<random>.part``. Once all are complete, the files
 of an older report are removed, its page first; then each file is renamed into its place, ``report.json`` first and
@@ -12,9 +12,11 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from jobreport import document
 from jobreport.errors import JobReportError, UsageError
-from jobreport.output.files import FILES
+from jobreport.output.files import REPORT, Product
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules.text import escape_name
 
@@ -29,10 +31,10 @@ _PART = ".part"
 _RANDOM = "[0-9a-f]" * 8
 
 
-def check(folder: Path, names: Collection[str], *, force: bool) -> None:
+def check(folder: Path, names: Collection[str], *, force: bool, product: Product = REPORT) -> None:
     """Raise ``UsageError`` if files of these names cannot be written to the folder.
 
-    Files of an older report are replaced with ``force`` only, files of others never.
+    Files of an older product of the kind are replaced with ``force`` only, files of others never.
     """
     place = escape_name(str(folder), 200)
     existing = next(one for one in (folder, *folder.parents) if one.exists())
@@ -40,15 +42,15 @@ def check(folder: Path, names: Collection[str], *, force: bool) -> None:
         raise UsageError(f"{escape_name(str(existing), 200)} is a file. Choose another --out.")
     if not os.access(existing, os.W_OK):
         raise UsageError(f"Cannot write to {place}: permission denied. Choose another --out.")
-    older = report_files(folder)
+    older = own_files(folder, product)
     for name in sorted(older.union(names)):
         if os.path.lexists(folder / name) and (name not in older or (folder / name).is_dir()):
             raise UsageError(
-                f"{place} contains {name}, which make-report did not write. Choose another --out."
+                f"{place} contains {name}, which {product.maker} did not write. Choose another --out."
             )
     if older and not force:
         raise UsageError(
-            f"{place} already contains a report. Use --force to replace it, or choose another --out."
+            f"{place} already contains a {product.noun}. Use --force to replace it, or choose another --out."
         )
 
 
@@ -57,28 +59,44 @@ def rule_file(rule: str) -> str:
     return f"rules/{rule}.json" if rule in NAMES else f"rules/more/{rule}.json"
 
 
-def report_files(folder: Path) -> set[str]:
-    """Files of the report in the folder, of any version, relative to it; empty if there is none."""
+def own_files(folder: Path, product: Product = REPORT) -> set[str]:
+    """Files of the product in the folder, of any version, relative to it; empty if there is none."""
+    data = folder / product.files["json"]
     try:
-        rules = document.rule_names(folder / FILES["json"])
-    except JobReportError:
+        if product is not REPORT:
+            msgspec.json.decode(data.read_bytes(), type=_Comparison)
+            return set(product.files.values())
+        rules = document.rule_names(data)
+    except (JobReportError, OSError, ValueError, RecursionError):
         return set()
-    return {*FILES.values(), *map(rule_file, rules)}
+    return {*product.files.values(), *map(rule_file, rules)}
 
 
-def publish(folder: Path, files: Mapping[str, bytes], *, force: bool) -> None:
-    """Write the files, named relative to the folder, and remove those of an older report.
+class _Comparison(msgspec.Struct):
+    """What shows that a file is a comparison."""
+
+    schema_version: int
+    variants: list[msgspec.Raw]
+
+
+def publish(folder: Path, files: Mapping[str, bytes], *, force: bool, product: Product = REPORT) -> None:
+    """Write the files, named relative to the folder, and remove those of an older product of the kind.
 
     Raises ``UsageError`` as ``check`` does, and ``JobReportError`` if the files cannot be written.
     """
-    check(folder, files, force=force)  # again: another run may have been faster
-    older = report_files(folder)
+    check(folder, files, force=force, product=product)  # again: another run may have been faster
+    older = own_files(folder, product)
+
+    def page_first(name: str) -> int:
+        """Order of removal; the reverse is the order in which files appear."""
+        return {product.files["html"]: 0, product.files["json"]: 2}.get(name, 1)
+
     parts = {name: folder / f"{name}.{secrets.token_hex(4)}{_PART}" for name in files}
     try:
-        _write(parts, files, folder, unchanged=" The earlier report is unchanged." if older else "")
-        for name in sorted(older - {FILES["json"]}, key=_page_first):
+        _write(parts, files, folder, unchanged=f" The earlier {product.noun} is unchanged." if older else "")
+        for name in sorted(older - {product.files["json"]}, key=page_first):
             (folder / name).unlink(missing_ok=True)
-        for name in sorted(files, key=_page_first, reverse=True):
+        for name in sorted(files, key=page_first, reverse=True):
             parts[name].replace(folder / name)
     finally:
         for name in files:  # also those of runs that were killed
@@ -100,8 +118,3 @@ def _write(parts: Mapping[str, Path], files: Mapping[str, bytes], folder: Path, 
         reason = (error.strerror or str(error)).lower()
         place = escape_name(str(folder), 200)
         raise JobReportError(f"Cannot write to {place}: {reason}.{unchanged}") from error
-
-
-def _page_first(name: str) -> int:
-    """Order of removal; the reverse is the order in which files appear."""
-    return {FILES["html"]: 0, FILES["json"]: 2}.get(name, 1)

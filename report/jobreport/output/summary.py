@@ -6,16 +6,20 @@ import re
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.comparison import words
 from jobreport.document import Origin
+from jobreport.sentences import bad_end, goodput_sentence
 from jobrules.model import Severity, in_words
-from jobrules.text import NBSP, between, count, duration, escape_name
+from jobrules.text import NBSP, between, count, duration, escape_name, percent
 from jobrules.verdict.not_evaluated import by_reason
+from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
 from jobrules.verdict.time_use import used_sentence
 
 if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.model import Finding
     from jobrules.verdict.findings import Verdict
+    from jobrules.verdict.profiled import ProfiledTime
 
 #: Text fields of trackers hold at least this many characters.
 MAX_CHARACTERS = 10_000
@@ -48,6 +52,9 @@ def markdown(report: Report) -> str:
         f"**{escape(headline(report))}**",
         *_verdict(report.verdict),
         *_parts(report),
+        *([goodput_sentence(report.goodput)] if report.goodput else []),
+        *_cost(report),
+        *_profiled(report.verdict),
         f"{_ran(report)} on {_machines(report)}. Sources: {', '.join(report.job.sources)}.",
         *([f"Run {escape(run)}"] if (run := formats.reported_run(report.quality.runs)) else []),
     ]
@@ -81,7 +88,7 @@ def _verdict(verdict: Verdict) -> list[str]:
     advice = f"*{verdict.advice_head}:* {prose(' '.join(verdict.advice))}"
     lines = [f"{found}\n{advice}" if verdict.advice else found]
     if second:
-        lines.append(f"**Second cause: {prose(second.title)}.** {_amount(second, verdict)}")
+        lines.append(f"**Second cause: {prose(second.title)}.** {_amount(second, verdict)}".rstrip())
     groups = by_reason(verdict.not_evaluated)
     return [*lines, " ".join([f"**{verdict.how_many}.**", *(prose(group.brief) for group in groups)])]
 
@@ -91,14 +98,21 @@ def terminal(report: Report) -> list[str]:
     verdict = report.verdict
     main, advice = verdict.main_finding, verdict.advice
     lines = [headline(report), verdict.without_finding]
+    if verdict.use and verdict.profiled:
+        lines[0] += f" Traces: {profiled_headline(verdict.profiled)}"
     if main:
         amount = ", ".join(filter(None, formats.amount(main, verdict.use)))
         lines[1] = f"{verdict.main_head} ({main.severity}): {main.title}{f' ({amount})' if amount else ''}."
-    lines.append(f"{verdict.advice_head}: {advice[0]}" if advice else "")
+    # What to record is of no use without the way to record it.
+    known = advice[:1] if verdict.advice_head == "Try first" else advice
+    lines.append(f"{verdict.advice_head}: {' '.join(known)}" if known else "")
     lines.append(_more_findings([finding for finding in verdict.findings if finding is not main]))
     if groups := by_reason(verdict.not_evaluated):
-        not_checked = f"Not checked: {verdict.missing} of {count(verdict.rules, 'rule')}."
+        rules = f"{verdict.missing} of {count(verdict.rules, 'rule')}"
+        not_checked = f"Not checked: {rules}." if verdict.missing else f"{verdict.how_many}."
         lines.append(" ".join([not_checked, *(group.brief for group in groups)]))
+    if report.cost and report.cost.missing:
+        lines.append(words.no_cost(report.cost))
     if run := formats.reported_run(report.quality.runs):
         lines.append(f"Run {run}")
     return [_CODE.sub(r"\2", line) for line in lines if line]
@@ -126,18 +140,30 @@ def headline(report: Report) -> str:
             return unknown
         known = f"Median {found.device} utilization was {found.value}"
         return f"{known}, according to SageMaker Debugger. {unknown}"
+    if use is None and report.verdict.profiled:
+        return " ".join([profiled_headline(report.verdict.profiled), coverage(report.verdict.profiled)[0]])
     if use is None:
-        return "Utilization is unknown: neither GPU nor CPU samples were recorded over time."
+        unknown = f"Utilization is unknown: {report.verdict.without_samples}."
+        return " ".join(filter(None, [report.verdict.too_short, unknown]))
     sentences = [f"{formats.lost(use, report.phases)}."]
     if use.unknown or not formats.never_used(use, report.phases):
         sentences.insert(0, f"{used_sentence(use)}.")
+    if report.cost and (money := words.lost_money(report.cost)):
+        sentences.append(money)
     if use.unknown:
         sentences.append(f"Utilization of {count(use.unknown, 'more GPU')} is unknown.")
     if report.origin is Origin.DEBUGGER_RESULTS:
         sentences[0] = f"{sentences[0].removesuffix('.')}, according to SageMaker Debugger."
     if report.verdict.too_short:
         sentences.insert(0, report.verdict.too_short)
+    if end := bad_end(report):
+        sentences.insert(0, f"The job ended: {end}.")
     return " ".join(sentences)
+
+
+def profiled_headline(profiled: ProfiledTime) -> str:
+    """``59.4% of the profiled time of 1 GPU (0.99 s) was used for computing. 40.6% was lost, …``."""
+    return f"{percent(profiled.of('used'))} {profiled_used(profiled)}. {profiled_lost(profiled)}."
 
 
 def _ran(report: Report) -> str:
@@ -154,9 +180,40 @@ def _parts(report: Report) -> list[str]:
         return []
     lines = []
     for part in use.parts:
-        amount = f"{formats.part_hours(use, report.phases, part)}{NBSP}{use.noun}-h, {formats.percent(part.percent)}"
+        amount = (
+            f"{formats.part_hours(use, report.phases, part)}{NBSP}{use.unit}, {formats.percent(part.percent)}"
+        )
         lines.append(f"- {escape(part.label)}: {amount}")
     return [f"## Where the {use.noun} time went", "\n".join(lines)]
+
+
+def _cost(report: Report) -> list[str]:
+    """What the job cost, and by which price."""
+    if not report.cost:
+        return []
+    found = report.cost
+    if found.run is None:
+        return [escape(words.no_cost(found))]
+    price = words.price(found.run.per_hour, found.currency)
+    hours = f"{formats.number(found.run.nodes * found.run.hours, 3)}{NBSP}node-hours"
+    machine = f" of {formats.escape_name(found.machine, 40)}" if found.machine else ""
+    cost = words.money(found.run.cost, found.currency)
+    return [escape(f"The job cost {cost}: {hours}{machine} at {price} an hour. {words.origin(found)}")]
+
+
+def _profiled(verdict: Verdict) -> list[str]:
+    """How the profiled time was spent, a line per part, and how much of the job that is."""
+    profiled = verdict.profiled
+    if not profiled:
+        return []
+    lines = [
+        f"- {escape(part.label)}: {formats.number(part.seconds, profiled.digits)}{NBSP}GPU-s, {percent(part.percent)}"
+        for part in profiled.parts
+    ]
+    said = ([profiled_headline(profiled)] if verdict.use else []) + coverage(profiled)[
+        0 if verdict.use else 1 :
+    ]
+    return ["## Where the profiled time went", *([escape(" ".join(said))] if said else []), "\n".join(lines)]
 
 
 def _finding(finding: Finding, verdict: Verdict) -> str:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.remarks import SourceQuality
+    from jobrules.captures.collectives import Communication
     from jobrules.model import Panel, Profile
+    from jobrules.model.captures import Capture
 
 
 #: Bytes of text in a byte of gzip, for samples and traces.
@@ -63,6 +65,8 @@ class Found(Struct, frozen=True, kw_only=True):
     steps: Steps = field(default_factory=Steps)
     events: Events = field(default_factory=Events)
     profiles: tuple[Profile, ...] = ()
+    captures: tuple[Capture, ...] = ()
+    communication: tuple[Communication, ...] = ()
     #: What the profiler was configured to record, in words.
     recorded: tuple[str, ...] = ()
     #: Whether the files say that the job ended; None if they cannot say.

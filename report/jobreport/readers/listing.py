@@ -22,6 +22,8 @@ _GENERIC = re.compile(
 )
 _END_MARKER = "training_job_end.ts"
 _END_MARKER_FOLDERS = {"system", "framework"}
+#: What the processes of record-job leave for each other.
+_RECORDER_NOTES = re.compile(r"(?:.*/)?jobrecord/(?:[^/]+/.+|[^/]+\.json\.tmp)", re.DOTALL)
 
 
 def job_name(directory: Path) -> str:
@@ -81,6 +83,11 @@ def is_end_marker(file: SourceFile) -> bool:
     """True for the file, often empty, that marks the end of the job."""
     *folders, name = file.name.split("/")
     return name == _END_MARKER and (not folders[:-1] or folders[-1] in _END_MARKER_FOLDERS)
+
+
+def is_recorder_note(file: SourceFile) -> bool:
+    """True for a file that only record-job itself needs."""
+    return _RECORDER_NOTES.fullmatch(file.name) is not None
 
 
 def _size(entry: os.DirEntry[str]) -> int:

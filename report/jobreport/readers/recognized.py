@@ -38,9 +38,15 @@ _KINDS = {
         "recognized.tegrastats": r"\s*(?:[\d-]+ [\d:]+ )?RAM \d+/\d+MB",
         "recognized.rocm": r"(?:.*\n){0,9}?(?:=+ ROCm System Management Interface|device,.*(?:Graphics Package|GPU use))",
         "recognized.amd": r"(?:.*\n){0,9}?(?:GPU: \d+\n +\w+:\n|.*\bgfx_activity\b)",
-        "recognized.json_lines": r'\s*\{(?!.*"(?:query_time|Dimension|ph)").*"[^"]*(?:gpu|util|power)[^"]*".*\}\s*\n\s*\{',
+        "recognized.execution_trace": r'\s*\{\s*"schema"\s*:\s*"[^"]*"[\s\S]*?"nodes"\s*:\s*\[',
+        "recognized.memory": r"\s*\[\[(?:-?\d+(?:, *-?\d+){3}\]|\d{13,}, *\d{13,})"
+        r"|\ufffd[\x02-\x05][\s\S]{0,40}?(?:segments|device_traces)",
+        "recognized.json_table": r'\s*\{"[^"]*(?:gpu|util|power|time)[^"]*":\s*\{"0":',
+        "recognized.json": r'\s*(?:\[\s*)?\{(?![\s\S]*"(?:query_time|Dimension|ph)")[\s\S]*?"[^"]*(?:gpu|util|power)[^"]*"[\s\S]*?\}\s*,?\s*\{',
     }.items()
 }
+#: Recordings of Nsight Systems, whose bytes show nothing.
+_NSYS = (".nsys-rep", ".qdrep")
 _FAILURES = (
     "NVIDIA-SMI has failed",
     "Make sure that the latest NVIDIA driver",
@@ -62,7 +68,9 @@ class Recognized(Struct, frozen=True, kw_only=True):
 
 
 def recognized(file: SourceFile) -> Recognized | None:
-    """What a file is that cannot be read; ``None`` if its lines do not show it."""
+    """What a file is that cannot be read; ``None`` if neither its lines nor its name show it."""
+    if file.name.endswith(_NSYS):
+        return Recognized(code="recognized.nsys")
     try:
         beginning = next(text_files.chunks(file.path), b"")[:_BEGINNING]
         # The lines of a log are short; looking for the end of a long one might read all of the file.

@@ -17,12 +17,14 @@ from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.debugger_results.loop import loop_facts
 from jobreport.readers.grouping import groups_of, note_failure, read_groups
 from jobreport.readers.implausible_times import drop_implausible_times
-from jobreport.readers.listing import is_end_marker, job_name, listing
+from jobreport.readers.kineto.reader import Kineto
+from jobreport.readers.listing import is_end_marker, is_recorder_note, job_name, listing
 from jobreport.readers.machines import assign_logs
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.recognized import Recognized, recognized
+from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.runs import chosen_run
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
@@ -30,6 +32,7 @@ from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import RECORD, Quality, Remark
 from jobreport.tables.engine import LocalEngine
 from jobreport.tables.parts import JobInParts, Kept
+from jobrules.captures.across import joined
 from jobrules.model import JobInMemory, natural_sorted
 from jobrules.text import count, escape_name
 
@@ -48,7 +51,15 @@ if TYPE_CHECKING:
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
 #: Asked in this order. If two have the same metric of the same node, the first one's samples are used.
-READERS: tuple[Reader, ...] = (SystemSamples(), PythonProfiles(), ProfilerConfig(), Traces(), NvidiaSmi())
+READERS: tuple[Reader, ...] = (
+    SystemSamples(),
+    PythonProfiles(),
+    ProfilerConfig(),
+    RecorderFacts(),
+    Kineto(),
+    Traces(),
+    NvidiaSmi(),
+)
 
 #: Remarks in the message if nothing can be read, and the codes of those that go before all others.
 MAX_REASONS = 3
@@ -68,7 +79,7 @@ class Reading(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def has_results_alone(self) -> bool:
         """True if there are rule results and no records of the job itself."""
-        return self.debugger_results is not None and not self.job.kept
+        return self.debugger_results is not None and not self.job.kept and not self.job.captures
 
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[JobInMemory, Quality]:
@@ -122,7 +133,14 @@ def read_directory(
 
     sources = sources_of(pieces, tally)
     nodes = nodes_of(pieces, engine, tally)
-    if not nodes and not (results and results.documents):
+    captures, across_ranks = joined(
+        [capture for piece in pieces for capture in piece.found.captures],
+        [one for piece in pieces for one in piece.found.communication],
+    )
+    for capture in captures:
+        if capture.copy_of:
+            tally.note("kineto.copy", file=capture.file, name=capture.copy_of)
+    if not nodes and not captures and not (results and results.documents):
         known = [*sources, results.quality] if results else sources
         remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
         raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))
@@ -130,13 +148,16 @@ def read_directory(
     if nodes and results:
         facts = loop_facts(results)
         sources.append(_used_in_addition(results))
-    if files.unknown:
-        tally.note("directory.unknown", count=len(files.unknown), file=files.unknown[0].name)
+    scripts = {one.fields["name"] for of in sources for one in of.remarks if one.code == "nvidia_smi.script"}
+    if unknown := [file.name for file in files.unknown if escape_name(file.name, 200) not in scripts]:
+        tally.note("directory.unknown", count=len(unknown), file=unknown[0])
     job = JobInParts(
         name=name,
         engine=engine,
         kept=tuple(Kept(facts=nodes[node][0], handles=nodes[node][1]) for node in natural_sorted(set(nodes))),
         profiles=tuple(profile for piece in pieces for profile in piece.found.profiles),
+        captures=captures,
+        across_ranks=across_ranks,
         recorded=tuple(line for piece in pieces for line in piece.found.recorded),
         finished=_finished(pieces, has_end_marker=files.has_end_marker),
         loop_facts=facts,
@@ -163,6 +184,8 @@ def _matched(files: Sequence[SourceFile], logs: NvidiaSmi) -> _Files:
     for file in files:
         if is_end_marker(file):
             found.has_end_marker = True
+        elif is_recorder_note(file):
+            continue
         elif rule_results.matches_content(file):
             found.debugger_results.append(file)
         else:

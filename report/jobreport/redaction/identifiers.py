@@ -48,6 +48,19 @@ PROGRAM_NAMES = {
     ("LoaderSetup", "iterator"),
     ("Function", "name"),
     ("Remark", "name"),
+    ("FileSystem", "name"),
+    ("ProcessUse", "name"),
+    ("LeftOut", "sensor"),
+    ("Operators", "name"),
+    ("HostPart", "name"),
+    ("Kernels", "name"),
+    ("Kernels", "operators"),
+    ("StepLines", "names"),
+    ("Capture", "loader_names"),
+    ("CollectiveTable", "group"),
+    ("CollectiveTable", "dtype"),
+    ("StepLane", "name"),
+    ("DeviceCapture", "name"),
 }
 #: Kind of the names in other fields, by type and name.
 NAMES = {
@@ -59,12 +72,20 @@ NAMES = {
     ("Remark", "node"): "Node",
     ("LogFile", "file"): "File of the job",
     ("LogFile", "node"): "Node",
+    ("Recording", "node"): "Node",
+    ("Label", "value"): "Label",
     ("Function", "file"): "File of Python code",
+    ("Capture", "file"): "File of the job",
+    ("Capture", "copy_of"): "File of the job",
+    ("Capture", "host"): "Node",
+    ("AcrossRanks", "alone"): "File of the job",
 }
 #: Words in the names that frameworks and their profilers give: operators, kernels, event types, devices, settings.
 _WORDS = frozenset(Path(__file__).with_name("common_words.txt").read_text("ascii").split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\x00-\x7f]+")
-_MAX_DIGITS, _MAX_LENGTH = 5, 300
+_MAX_DIGITS, _MAX_LENGTH = 5, 600
+#: Ends the name of a kernel that the reader of traces cut, perhaps within a word.
+_CUT = "…"
 #: Names of nodes that are searched in sentences.
 _MAX_NODES = 64
 
@@ -74,10 +95,12 @@ def is_common(name: str) -> bool:
     """Whether a name consists of words of the frameworks, and so identifies nobody."""
     if len(name) > _MAX_LENGTH or not name.isprintable() or _ANY_FORM.search(name):
         return False
-    return all(
-        len(word) <= _MAX_DIGITS if word.isdecimal() else word.lower() in _WORDS
-        for word in _WORD.findall(name)
-    )
+    words = [word.lower() for word in _WORD.findall(name)]
+    if words[-1:] == [_CUT]:
+        words.pop()
+        if words and any(word.startswith(words[-1]) for word in _WORDS):
+            words.pop()
+    return all(len(word) <= _MAX_DIGITS if word.isdecimal() else word in _WORDS for word in words)
 
 
 class Identifier(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,9 @@ mode given as ``StepOutlier.mode`` is a name, too, and gets a placeholder that t
 from __future__ import annotations
 
 import dataclasses
+import errno
 import itertools
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,9 +22,10 @@ from msgspec.structs import replace
 from jobreport.readers.debugger_results.rule_results import decoded
 from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally
+from jobreport.redaction import captures
 from jobreport.redaction.identifiers import OPTION, is_common
 from jobreport.remarks import NAMES, Quality
-from jobrules.model import EventSource, Job, JobInMemory, natural_sorted
+from jobrules.model import EventSource, Job, JobInMemory, Metric, natural_sorted
 from jobrules.step_outlier import StepOutlier
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.registry import Reading
+    from jobreport.recordings import Recording
     from jobreport.remarks import Remark, SourceQuality
     from jobreport.settings import Settings
     from jobrules.model import Events, Function, Lane, PartFacts, Profile, Steps
@@ -43,6 +47,15 @@ _ANY_CASE, _INSIDE = ("cpu", "gpu"), ("Step", "GetNext", "Prefetch", "SingleProc
 _TOGETHER = ("device", "rank")
 #: Kind of the names in fields of the tables.
 _FIELDS = {"node": "node", "rank": "rank", "devices": "device", "iterator": "iterator"}
+#: Of devices that are none: mount points, and ranks or process numbers.
+_OTHER_DEVICES = {
+    Metric.FREE_SPACE: "mount",
+    Metric.PROCESS_CPU: "process",
+    Metric.PROCESS_MEMORY: "process",
+    Metric.PROCESS_THREADS: "process",
+}
+#: Messages of the system, which name nothing.
+_SYSTEM_MESSAGES = frozenset(map(os.strerror, errno.errorcode))
 #: End of the modes that StepOutlier checks. No name that is kept ends so.
 _CHOSEN = "chosen"
 #: Packages whose files and functions are public.
@@ -76,6 +89,7 @@ _TYPES = {
 }
 #: Digits of a process id.
 _MAX_PROCESS_DIGITS = 7
+_RECORDER = re.compile(r"jobrecord [0-9.]{1,20}")
 _NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,12})?|[0-9]{16}")
 
 
@@ -93,7 +107,8 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
     def of(cls, names: Iterable[tuple[str, str]], mode: str | None = None) -> Pseudonyms:
         """Make placeholders for names, given with their kinds, and for ``StepOutlier.mode``.
 
-        Kinds: node, device, rank, event (an event type or a mode), tensor, iterator, operator, file, function.
+        Kinds: node, device, mount, process, rank, event (an event type or a mode), tensor, iterator, operator, kernel,
+        group, type (of elements), stream, model (of a device), capture, file, function.
         """
         kinds: dict[str, set[str]] = {}
         for kind, name in names:
@@ -169,7 +184,42 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
             replace(self._struct(log), file=f"file-{number}")
             for number, log in enumerate(source.logs, start=1)
         )
-        return replace(source, remarks=self._remarks(source.remarks), logs=tuple(logs))
+        return replace(
+            source,
+            remarks=self._remarks(source.remarks),
+            logs=tuple(logs),
+            recordings=tuple(map(self._recording, source.recordings)),
+        )
+
+    def _recording(self, one: Recording) -> Recording:
+        """What record-job noted, without names: its texts are those of the system, or left out."""
+
+        def public(text: str) -> str:
+            return text if text in _SYSTEM_MESSAGES or is_common(text) else "…"
+
+        return replace(
+            one,
+            node=self("node", one.node),
+            recorder=one.recorder if _RECORDER.fullmatch(one.recorder) else "…",
+            gpus=tuple(replace(gpu, name=public(gpu.name)) for gpu in one.gpus),
+            gpu_reason=public(one.gpu_reason),
+            shared_gpus=tuple(
+                replace(gpu, device=self.names.get(("device", gpu.device), public(gpu.device)))
+                for gpu in one.shared_gpus
+            ),
+            left_out=tuple(
+                replace(left, sensor=public(left.sensor), reason=public(left.reason)) for left in one.left_out
+            ),
+            runs=tuple(replace(run, dropped_reason=public(run.dropped_reason)) for run in one.runs),
+            no_steps=public(one.no_steps),
+            less_written=tuple(
+                replace(less, rank=public(less.rank), written=public(less.written))
+                for less in one.less_written
+            ),
+            labels=tuple(
+                replace(label, key=public(label.key), value=public(label.value)) for label in one.labels
+            ),
+        )
 
     def _remarks(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
         """The remarks without places and names; those that differed in a name only become one."""
@@ -196,7 +246,7 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         return replace(
             one,
             **{
-                field: tuple(self(_FIELDS[field], name) for name in value)
+                field: tuple(self(_device_kind(one), name) for name in value)
                 if isinstance(value, tuple)
                 else self(_FIELDS[field], value)
                 for field, value in there.items()
@@ -238,13 +288,16 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
     job = reading.job
     of_nodes = job.each(_names_of)
     names = set[tuple[str, str]]().union(*of_nodes)
-    names |= {("node", log.node) for source in quality.sources for log in source.logs}
+    for source in quality.sources:
+        names |= {("node", log.node) for log in source.logs}
+        names |= {("node", one.node) for one in source.recordings}
     for profile in job.profiles:
         names |= {("node", profile.node), ("rank", profile.rank)}
         for function in profile.functions:
             if _library(function) is None:
                 names |= {("file", function.file), ("function", function.name)}
     names |= {("node", node) for node in _nodes_of(results)} if results else set()
+    names |= set(captures.names_in(job.captures, job.across_ranks))
     pseudonyms = Pseudonyms.of(names, mode)
     renamed = dataclasses.replace(
         job,
@@ -253,6 +306,8 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
             for one, own in zip(job.kept, of_nodes, strict=True)
         ),
         profiles=tuple(map(pseudonyms.profile, job.profiles)),
+        captures=captures.renamed(job.captures, pseudonyms),
+        across_ranks=job.across_ranks and captures.renamed_across(job.across_ranks, pseudonyms),
     )
     beside = _results(results, pseudonyms) if results else None
     changed = replace(reading, job=renamed, debugger_results=beside)
@@ -262,7 +317,7 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
 def _names_of(part: Job) -> set[tuple[str, str]]:
     """Every name in a part of a job, with its kind."""
     found = {("node", node) for node in part.nodes}
-    found |= {("device", device) for panel in part.panels for device in panel.devices}
+    found |= {(_device_kind(panel), device) for panel in part.panels for device in panel.devices}
     for lane in part.events.lanes:
         found |= {("rank", lane.rank), (_kind(lane), lane.event_type)}
     found |= {("operator", name) for name in part.events.names if not is_common(name)}
@@ -272,6 +327,12 @@ def _names_of(part: Job) -> set[tuple[str, str]]:
     return found
 
 
+def _device_kind(panel: Struct) -> str:
+    """Kind of the names in ``devices``."""
+    metric = getattr(panel, "metric", None)
+    return _OTHER_DEVICES.get(metric, "device") if isinstance(metric, Metric) else "device"
+
+
 def _kind(lane: Lane) -> str:
     return "tensor" if lane.source is EventSource.HOROVOD else "event"
 
@@ -279,7 +340,7 @@ def _kind(lane: Lane) -> str:
 def _stays(kind: str, name: str) -> bool:
     if kind == "rank":
         return not name or _is_process(name)
-    return kind != "node" and is_common(name)
+    return kind not in ("node", "capture") and is_common(name)
 
 
 def _placeholder(kind: str, name: str, number: int, others: dict[tuple[str, str], str]) -> str:

@@ -9,11 +9,19 @@ from jobreport import document
 from jobreport.sections.balance import balance
 from jobreport.sections.batch_size import batch_size
 from jobreport.sections.bottlenecks import cpu_bottlenecks, io_bottlenecks
+from jobreport.sections.captures.allocated_memory import allocated_memory
+from jobreport.sections.captures.communication import communication
+from jobreport.sections.captures.idle_time import idle_time
+from jobreport.sections.captures.kernels import kernels
+from jobreport.sections.captures.profiled_steps import profiled_steps
+from jobreport.sections.captures.profiled_time import profiled_time
 from jobreport.sections.close_ups import close_ups
+from jobreport.sections.cost import cost
 from jobreport.sections.data_loading import data_loading
 from jobreport.sections.devices import devices
 from jobreport.sections.fragment import Fragment
 from jobreport.sections.framework import framework
+from jobreport.sections.goodput import goodput
 from jobreport.sections.gpu_memory import gpu_memory
 from jobreport.sections.gpu_utilization import gpu_utilization
 from jobreport.sections.head import contents, head
@@ -34,24 +42,32 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Fragment",
+    "allocated_memory",
     "balance",
     "batch_size",
     "close_ups",
+    "communication",
     "contents",
+    "cost",
     "cpu_bottlenecks",
     "data_loading",
     "devices",
     "findings",
     "framework",
+    "goodput",
     "gpu_memory",
     "gpu_utilization",
     "head",
     "identifiers",
+    "idle_time",
     "io_bottlenecks",
+    "kernels",
     "live_figures",
     "nodes",
     "open_report",
     "power",
+    "profiled_steps",
+    "profiled_time",
     "profiles",
     "quality",
     "rules",

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         NodeLoading,
     )
     from jobrules.analyses.time_lines import Columns
+    from jobrules.model import Finding
+    from jobrules.verdict.findings import Verdict
 
 #: Sentences about nodes.
 MAX_SENTENCES = 4
@@ -38,6 +40,9 @@ MAX_SENTENCES = 4
 MAX_OPEN_ROWS = 16
 #: A fetch in parts of a step: training does not wait up to the first, and waits from the second on.
 NO_WAIT, WAIT = 0.05, 0.2
+
+#: The loaders of trainers that fetch and copy a batch at once.
+TRAINER = "Trainer"
 
 _KINDS = {
     "fetch": "Batch fetch",
@@ -70,8 +75,12 @@ def data_loading(report: Report) -> Fragment:
         "data_loading",
         heading=place,
         found=found,
-        sentences=[*_wait(found), *_against_range(found), *_settings_advice(found)],
-        fetch_caption=_fetch_caption(found.times[0].count, found.fetches) if found.fetches else "",
+        sentences=[
+            *_wait(found, report.verdict),
+            *_against_range(found, advised=_finding(report.verdict) is not None),
+            *_settings_advice(found),
+        ],
+        fetch_caption=_fetch_caption(found, found.fetches) if found.fetches else "",
         fetch_drawing=fetches.drawing if fetches else None,
         fetch_reading=_fetch_reading(found.fetches) if found.fetches else "",
         bins=_bins(found.fetches) if found.fetches else None,
@@ -105,12 +114,16 @@ def _fetch_per_step(found: DataLoading) -> float | None:
     return found.fetches.p50_s / found.step.p50_s
 
 
-def _wait(found: DataLoading) -> list[str]:
-    """Whether training waits for data, by the medians of fetches and steps."""
+def _wait(found: DataLoading, verdict: Verdict) -> list[str]:
+    """Whether training waits for data: as the verdict says, which knows how long, otherwise by the medians of all ranks."""
+    if finding := _finding(verdict):
+        return [f"{finding.title}."]
     part = _fetch_per_step(found)
     if part is None or found.fetches is None or found.step is None:
         return []
-    waits = "does not wait" if part <= NO_WAIT else "waits" if part >= WAIT else "waits briefly"
+    waits = "does not wait" if part <= NO_WAIT else "waits briefly"
+    if part >= WAIT:
+        waits = "waits"
     medians = found.fetches.p50_s, found.step.p50_s
     common = unit_for(max(medians))
     fetch, step = (_time(one, common if min(medians) >= 0.1 * common.factor else None) for one in medians)
@@ -118,12 +131,18 @@ def _wait(found: DataLoading) -> list[str]:
     return [f"Training {waits} for data: a batch fetch takes {fetch}, a {kind} {step} (medians)."]
 
 
-def _against_range(found: DataLoading) -> list[str]:
+def _finding(verdict: Verdict) -> Finding | None:
+    return next((finding for finding in verdict.findings if finding.key == "data-loading"), None)
+
+
+def _against_range(found: DataLoading, *, advised: bool) -> list[str]:
     """One sentence for all nodes of which the same is true, out of range first, then not evaluated."""
     ranked = sorted(found.nodes, key=lambda node: (node.answer in ("", ADEQUATE), node.answer == ""))
     by_sentence: dict[str, list[str]] = {}
     for node in ranked:
-        by_sentence.setdefault(_node_sentence(node, found), []).append(formats.escape_name(node.name, 40))
+        by_sentence.setdefault(_node_sentence(node, found, advised=advised), []).append(
+            formats.escape_name(node.name, 40)
+        )
     sentences = [_on_nodes(text, names, len(found.nodes)) for text, names in by_sentence.items()]
     rest = list(by_sentence.values())[MAX_SENTENCES:]
     more = found.nodes_left_out + sum(len(names) for names in rest)
@@ -139,14 +158,14 @@ def _on_nodes(sentence: str, names: list[str], total: int) -> str:
     return f"{where}: {sentence}"
 
 
-def _node_sentence(node: NodeLoading, found: DataLoading) -> str:
+def _node_sentence(node: NodeLoading, found: DataLoading, *, advised: bool) -> str:
     experimental = " Counting threads of TensorFlow's data pipeline is experimental." if node.pipeline else ""
     if node.loaders is None:
         return f"The number of active loader processes is unknown: {node.reason}."
     kind = "loader thread" if node.pipeline else "loader process"
     loaders = formats.count(node.loaders, kind, kind + ("s" if node.pipeline else "es"))
     setups = [one for one in found.setups if one.node == node.name]
-    consequence = _consequence(node, found) if node.answer else ""
+    consequence = _consequence(node, found, advised=advised) if node.answer else ""
     if setups and all(one.num_workers == 0 for one in setups):
         return f"No loader process: the training processes load their batches themselves{consequence}."
     if not node.cores:
@@ -161,15 +180,15 @@ def _node_sentence(node: NodeLoading, found: DataLoading) -> str:
     return f"{fact} {is_} {side} Dataloader's range of {limits}{consequence}.{experimental}"
 
 
-def _consequence(node: NodeLoading, found: DataLoading) -> str:
-    """What follows from the side of the range that a node is on."""
+def _consequence(node: NodeLoading, found: DataLoading, *, advised: bool) -> str:
+    """What follows from the side of the range that a node is on, unless a finding has advised it."""
     if node.answer == ADEQUATE:
         checks = formats.count(node.evaluated, "check")
         return f", but not in {node.violating} of {checks}" if node.violating else ""
     part = _fetch_per_step(found)
     if node.answer == TOO_FEW and part is not None and part <= NO_WAIT:
         return ", but training does not wait for data"
-    if node.pipeline:
+    if node.pipeline or advised:
         return ""
     return ". Raise `num_workers`" if node.answer == TOO_FEW else ". Lower `num_workers`"
 
@@ -194,8 +213,10 @@ def _settings_advice(found: DataLoading) -> list[str]:
     return advice
 
 
-def _fetch_caption(count: int, fetches: FetchTimes) -> str:
-    what = "the time a training process waited for its batch"
+def _fetch_caption(found: DataLoading, fetches: FetchTimes) -> str:
+    count, what = found.times[0].count, "the time a training process waited for its batch"
+    if any(one.iterator == TRAINER for one in found.setups):
+        what += " and copied it to its device"
     if count == 1:
         return f"The only batch fetch took {_time(fetches.p50_s)}: {what}."
     took = f"{_time(fetches.p50_s)} (median) and {_time(fetches.p95_s)} (p95)"

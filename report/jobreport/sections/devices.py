@@ -28,6 +28,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobreport.sections.parts.table import Table, node_cells, node_heads
+from jobreport.sections.parts.time_lines import profiled_mark
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 
@@ -183,6 +184,7 @@ def _reading(report: Report, heat: HeatMap) -> str:
     sentences.append("Each color is a step of 10%. Changes faster than a column are not visible.")
     if phases := _phases(report):
         sentences.append(f"Dotted: {phases}.")
+    sentences += profiled_mark(report)
     return " ".join(sentences)
 
 

@@ -115,7 +115,11 @@ def _lead(time: FrameworkTime) -> str:
         return f"{found} No backward pass was recorded, so it and the optimizer count as outside steps."
     if outside <= MUCH_OUTSIDE or _between(time):
         return found
-    suspects = ["data loading", *([] if _evaluates(time) else ["evaluation"]), "checkpoints"]
+    suspects = [
+        *([] if time.whole_steps else ["data loading"]),
+        *([] if _evaluates(time) else ["evaluation"]),
+        "checkpoints",
+    ]
     return f"{found} Check {formats.join_names(suspects)}."
 
 
@@ -157,7 +161,8 @@ def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str
 def _rank_name(time: FrameworkTime, index: int) -> str:
     one = time.ranks[index]
     several = len({other.node for other in time.ranks}) > 1
-    return f"{one.node} {one.rank}".strip() if several else one.rank or one.node
+    rank = f"rank {one.rank}" if one.rank else ""
+    return f"{one.node} {rank}".strip() if several else rank or one.node
 
 
 def _fills(time: FrameworkTime) -> list[str]:
@@ -201,7 +206,7 @@ def _ranks_caption(time: FrameworkTime) -> str:
         return f"{formats.every(count, 'rank')} spent {formats.spread(outside)} of their time outside steps."
     name = formats.escape_name(_rank_name(time, odd), 40)
     return (
-        f"Rank {name} spent {formats.percent(outside[odd])} of its time outside steps; "
+        f"{formats.percent(outside[odd])} of the time of {name} was outside steps; "
         f"the median of {formats.count(count, 'rank')} is {formats.percent(usual)}."
     )
 

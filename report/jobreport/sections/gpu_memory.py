@@ -16,7 +16,7 @@ from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, has_time_lines, heading
 from jobreport.sections.parts.panel import Panel
 from jobreport.sections.parts.table import Table, node_cells, node_heads
-from jobreport.sections.time_lines import AID, Block, TimeLines
+from jobreport.sections.parts.time_lines import AID, Block, TimeLines, profiled_mark
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.model import Metric
 
@@ -264,6 +264,7 @@ def _how_to_read(report: Report, found: MemoryUse) -> str:
         sentences.append("Triangle: a jump, at the time and height it reached.")
     if len(report.phases.phases) > 1:
         sentences.append(f"Dotted: start and end of the {found.loop}.")
+    sentences += profiled_mark(report)
     gaps = any(gap.node in {band.node for band in found.bands} for gap in report.phases.gaps)
     if gaps or any(None in band.mean for band in found.bands):
         sentences.append("Hatched: not measured.")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import SECTIONS
+from jobreport.sections.outline import OF_CAPTURES, SECTIONS
+from jobreport.sentences import bad_end
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -48,7 +49,11 @@ def contents(report: Report) -> Fragment:
         "rules": f"{triggered} of {report.verdict.rules} triggered" if judging else "",
     }
     entries = [("verdict", "", "Verdict"), ("findings", "", "Findings")]
-    entries += [(anchor, str(number), title) for number, (anchor, title) in enumerate(SECTIONS, start=1)]
+    entries += [
+        (anchor, str(number), title)
+        for number, (anchor, title) in enumerate(SECTIONS, start=1)
+        if report.captures or anchor not in OF_CAPTURES
+    ]
     return Fragment(name="contents", html=render("contents", entries=entries, notes=notes))
 
 
@@ -60,14 +65,16 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         ("Ran", _ran(job.start_us, job.end_us)),
         ("Duration", formats.duration(job.end_us - job.start_us)),
         ("Hardware", hardware(report)),
-        ("Sampling interval", _interval(report)),
+        *([("Sampling interval", _interval(report))] if job.nodes or not report.captures else []),
         ("Sources", ", ".join(job.sources) or "none"),
     ]
     if run := formats.reported_run(report.quality.runs):
         facts.insert(0, ("Run", run))
     if job.steps:
         facts.append(("Steps", formats.number(job.steps, 0)))
-    if job.finished is False:
+    if end := bad_end(report):
+        facts.append(("End", end))
+    elif job.finished is False:
         facts.append(("End", "not recorded: the job may have continued"))
     return facts
 
@@ -97,7 +104,8 @@ def hardware(report: Report) -> str:
     """``2 nodes × 4 GPUs, 8 cores each``; totals if the nodes differ."""
     nodes = report.job.nodes
     if not nodes:
-        return "not recorded"
+        devices = sum(len(capture.devices) for capture in report.captures or () if not capture.copy_of)
+        return formats.count(devices, "GPU") if devices else "not recorded"
     kinds = {(node.gpus, node.cores) for node in nodes}
     several = len(nodes) > 1
     gpus, cores = (sum(node.gpus for node in nodes), sum(node.cores for node in nodes))

@@ -16,7 +16,7 @@ from jobreport.figures.over_time import axis_of, curve
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
-from jobreport.sections.time_lines import AID, POWER, TimeLines
+from jobreport.sections.parts.time_lines import AID, POWER, TimeLines
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Severity
 

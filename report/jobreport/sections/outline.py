@@ -19,6 +19,7 @@ SECTIONS = (
     ("framework", "Framework time"),
     ("rules", "Rules"),
     ("steps", "Steps"),
+    ("goodput", "Goodput"),
     ("gpu-utilization", "GPU utilization"),
     ("balance", "Workload balance"),
     ("data-loading", "Data loading"),
@@ -29,13 +30,24 @@ SECTIONS = (
     ("nodes", "Nodes"),
     ("devices", "Devices over time"),
     ("close-ups", "Close-ups"),
+    ("profiled-time", "Profiled time"),
+    ("idle-time", "Idle time by cause"),
+    ("communication", "Communication"),
+    ("profiled-steps", "Profiled steps"),
+    ("kernels", "Kernels and operators"),
+    ("allocated-memory", "Allocated GPU memory"),
     ("profiles", "Python profiles"),
     ("power", "Power, temperature, and clocks"),
+    ("cost", "Cost and size"),
     ("quality", "Method and data quality"),
     ("identifiers", "Identifying information"),
 )
 #: The analysis of a section that does not have the name of the anchor (see ``pipeline``).
 ANALYSES = {"cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}
+#: Sections on traces of PyTorch's profiler; a page without such traces does not have them.
+OF_CAPTURES = frozenset(
+    {"profiled-time", "idle-time", "communication", "profiled-steps", "kernels", "allocated-memory"}
+)
 #: Anchors of the page.
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
 

@@ -14,7 +14,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.parts.table import Table, node_cells, node_heads
-from jobreport.sections.time_lines import AID, POWER, REASONS, TimeLines
+from jobreport.sections.parts.time_lines import AID, POWER, REASONS, TimeLines
 from jobrules.analyses.power import MAX_ROWS
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, as_far_as_recorded
 from jobrules.model import Metric
@@ -32,12 +32,14 @@ _KILO = 1000.0
 #: A smaller percentage would be printed as 0.0.
 _TINY = 0.05
 
+_ENERGIES = ("energy_wh", "counted_wh")
 #: Columns of the table: field, head, digits.
 _COLUMNS = (
     ("power_mean", "Mean power (W)", 1),
     ("power_max", "Highest power (W)", 1),
     ("power_limit", "Power limit (W)", 0),
     ("energy_wh", "Energy (Wh)", 1),
+    ("counted_wh", "Counted by the driver (Wh)", 1),
     ("temperature_mean", "Mean temperature (°C)", 1),
     ("temperature_max", "Highest temperature (°C)", 0),
     ("clock_busy", "Clock while busy (MHz)", 0),
@@ -215,9 +217,9 @@ def _or(words: Sequence[str]) -> str:
 
 
 def _energy(states: Sequence[GPUState]) -> tuple[float, str]:
-    """What energy is divided by, and the head of its column."""
-    most = max((state.energy_wh or 0.0 for state in states), default=0.0)
-    return (_KILO, "Energy (kWh)") if most >= _KILO else (1.0, "Energy (Wh)")
+    """What energy is divided by, and its unit."""
+    most = max((state.energy_wh or state.counted_wh or 0.0 for state in states), default=0.0)
+    return (_KILO, "kWh") if most >= _KILO else (1.0, "Wh")
 
 
 def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -> str:
@@ -232,7 +234,8 @@ def _note(columns: Sequence[tuple[str, str, int]], states: Sequence[GPUState]) -
 
 def _table(states: Sequence[GPUState], columns: Sequence[tuple[str, str, int]], *, several: bool) -> Table:
     unit, energy = _energy(states)
-    names = [energy if field == "energy_wh" else head for field, head, _ in columns]
+    heads = {"energy_wh": f"Energy ({energy})", "counted_wh": f"Counted by the driver ({energy})"}
+    names = [heads.get(field, head) for field, head, _ in columns]
     note = _note(columns, states)
     return Table(
         label="Power, temperature, and clocks per GPU",
@@ -251,7 +254,7 @@ def _table(states: Sequence[GPUState], columns: Sequence[tuple[str, str, int]], 
 
 
 def _cell(value: float | None, name: str, digits: int, energy: float) -> str:
-    if name == "energy_wh" and value is not None:
+    if name in _ENERGIES and value is not None:
         return formats.number(value / energy, 2 if energy == _KILO else digits)
     if value and value < _TINY and name in {slowdown.field for slowdown in _SLOWDOWNS}:
         return "under 0.1"

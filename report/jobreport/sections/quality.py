@@ -9,6 +9,7 @@ from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
+from jobreport.sections.parts.recordings import pause_reason, recorded
 from jobreport.sections.parts.table import Table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MAX_REMARKS = 50
 
 @error_boundary
 def quality(report: Report) -> Fragment:
-    """Input files and remarks, logs, sampling pauses, rule parameters, terms, and the command."""
+    """Input files and remarks, logs, recordings, sampling pauses, rule parameters, terms, and the command."""
     place = heading("quality", report)
     html = render(
         "quality",
@@ -35,6 +36,7 @@ def quality(report: Report) -> Fragment:
         remarks=_worded,
         max_remarks=MAX_REMARKS,
         logs=_logs(report, place.zone),
+        recorded=recorded(report),
         pauses=_pauses(report, place.zone),
         changed=_parameters(report, changed=True),
         default=_parameters(report, changed=False),
@@ -73,16 +75,19 @@ def _pauses(report: Report, zone: str) -> Table:
     with_day = formats.spans_days(report.job.start_us, report.job.end_us)
     longest = sorted(report.phases.gaps, key=lambda gap: gap.start_us - gap.end_us)[:MAX_PAUSES]
     left = len(report.phases.gaps) - len(longest)
+    reasons = {gap: pause_reason(report, gap.node, gap.start_us, gap.end_us) for gap in longest}
+    is_known = any(reasons.values())
     return Table(
         label="Sampling pauses",
         caption=f"Sampling pauses{f': the {MAX_PAUSES} longest, {left} more in report.json' if left else ''}.",
-        heads=(":Node", f"From ({zone})", f"To ({zone})", "Length"),
+        heads=(":Node", f"From ({zone})", f"To ({zone})", "Length", *[":Reason"] * is_known),
         rows=[
             (
                 formats.escape_name(gap.node, 40),
                 formats.column_time(gap.start_us, with_day=with_day),
                 formats.column_time(gap.end_us, with_day=with_day),
                 formats.duration(gap.end_us - gap.start_us),
+                *[reasons[gap] or "not recorded"] * is_known,
             )
             for gap in sorted(longest, key=lambda gap: (gap.start_us, gap.node))
         ],
@@ -118,6 +123,7 @@ def _terms(report: Report) -> list[tuple[str, str]]:
         ]
     return [
         *_terms_of_time(report),
+        *(TERMS_OF_CAPTURES if report.captures else ()),
         (
             "Not measured",
             f"Time without samples for over 60{formats.NBSP}s and over 10 sampling intervals. "
@@ -147,7 +153,7 @@ def _terms_of_time(report: Report) -> list[tuple[str, str]]:
     if not use:
         return []
     devices = formats.count(use.count, "GPU" if use.device == "GPU" else "core")
-    hours = f"{formats.number(use.hours, use.digits)}{formats.NBSP}{use.noun}-hours"
+    hours = f"{use.amount(use.hours)}{formats.NBSP}{use.units}"
     time = (f"{use.device} time", f"{devices} × {formats.duration(job.end_us - job.start_us)} = {hours}")
     used = "Utilization × time. A sample counts until the next one."
     if use.device != "GPU":
@@ -163,5 +169,51 @@ def _terms_of_time(report: Report) -> list[tuple[str, str]]:
     ]
 
 
+#: What the sections on traces of PyTorch's profiler count, and what they assume.
+TERMS_OF_CAPTURES = (
+    (
+        "Profiled time",
+        "From the first recorded kernel or copy of the steps to the end of the last one. Without steps: of the whole "
+        "trace. What was launched before recording began is not in the trace, so the time before is not judged.",
+    ),
+    (
+        "Computing, exposed",
+        "Each moment of a device counts once: computing, otherwise communication, otherwise copies, otherwise idle. "
+        "Communication and copies are exposed while nothing is computed.",
+    ),
+    (
+        "Causes of idle time",
+        "A gap ends with a kernel. If its launch began before the gap: between queued kernels (up to 10\u00a0µs), launch "
+        "latency (to 25\u00a0µs after the call), otherwise device wait. If it began within the gap, the host was late: data "
+        "loading, profiler, and memory allocation as recorded; synchronization up to the length of the blocking call "
+        "before the gap; otherwise host. The first 50\u00a0µs of the call are launch latency.",
+    ),
+    (
+        "Not explained",
+        "Device wait, and kernels without a recorded launch. Above 5% of the profiled time, events are missing and causes "
+        "of idle time are not evaluated.",
+    ),
+    (
+        "Own time",
+        "Of an operator: its time without the operators it calls; on the device, of kernels that it launched itself. "
+        "Of a step: its time without waiting for other ranks.",
+    ),
+    (
+        "Transfer, waiting",
+        "The shortest duration of a collective over its ranks is its transfer, the rest of each is waiting, and the rank "
+        "with the shortest arrived last. Assumed: all ranks end together, a kernel starts when its rank arrives, and the "
+        "last rank does not wait. Clocks of ranks are not compared.",
+    ),
+    (
+        "algbw, busbw",
+        "Bandwidth as nccl-tests counts it, from the size and the median transfer: of the collective, and of the links. With "
+        "one rank lower bounds, because its transfer includes waiting.",
+    ),
+    (
+        "SM efficiency, occupancy",
+        "The profiler's estimates: thread blocks per multiprocessor, at most 1 at a time, over the profiled time; and "
+        "achieved occupancy weighted by time.",
+    ),
+)
 _P95 = ("p95", "95% of the values are at or below it; p50 is the median.")
 _WHISKERS = ("Whiskers", "Farthest sample within 1.5 box heights.")

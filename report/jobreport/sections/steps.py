@@ -60,11 +60,12 @@ def steps(report: Report) -> Fragment:
         "time": _time(times, report, unit, with_day=with_day),
         "contrast": contrast(times),
     }
+    sentences = [_lead(times, unit), _on_device(times, unit), _left_out(times), _unmarked(times, report)]
     html = render(
         "steps",
         heading=place,
         times=times,
-        lead=_lead(times, unit),
+        lead=" ".join(filter(None, sentences)),
         **found,
         bins=_bins(times, unit),
         parts_of_last=parts_of_last(times.last, unit),
@@ -125,6 +126,35 @@ def _lead(times: StepTimes, unit: Unit) -> str:
     if left := len(times.modes[MAX_MODES:]) + times.modes_left:
         sentences.append(f"The table lists {formats.count(left, 'more mode')}.")
     return " ".join([*sentences, _slow_first_step(times, unit)]).strip()
+
+
+def _on_device(times: StepTimes, unit: Unit) -> str:
+    if not (device := times.device):
+        return ""
+    took = unit.range(device.p25_s * 1e6, device.p75_s * 1e6)
+    steps = formats.count(device.steps, "step")
+    return f"Measured on the GPU, the middle half of {steps} took {took}."
+
+
+def _left_out(times: StepTimes) -> str:
+    """How many steps are in no number of this section, and why."""
+    why = [
+        f"{formats.count(times.profiled, 'step')} under a profiler" if times.profiled else "",
+        f"{formats.count(times.cut, 'step')} recorded in part" if times.cut else "",
+    ]
+    left_out = " and ".join(filter(None, why))
+    is_ = "is" if times.profiled + times.cut == 1 else "are"
+    return f"{left_out} {is_} left out here and in rules." if left_out else ""
+
+
+def _unmarked(times: StepTimes, report: Report) -> str:
+    """What outliers may be, where the script says neither when it evaluates nor when it saves checkpoints."""
+    time = report.framework
+    if time is None or not time.whole_steps or not times.marked:
+        return ""
+    if len(times.modes) > 1 or any(one.name == "Checkpoint" for one in time.event_types):
+        return ""
+    return "The script marks neither evaluation nor checkpoints, so these are parts of steps."
 
 
 def _span(mode: StepMode, unit: Unit) -> str:

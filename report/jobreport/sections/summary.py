@@ -14,6 +14,7 @@ from jobreport.figures.summary import FILLS, Stretch, ring, stretch
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
+from jobreport.sections.parts.recordings import interruptions
 from jobrules.model import SECOND_US, Severity
 from jobrules.verdict.edges import START_UP
 
@@ -63,9 +64,10 @@ def summary(report: Report) -> Fragment:
         heading=heading("summary", report),
         job=job,
         phases=phases,
-        basis=_basis(report),
+        basis=" ".join(filter(None, [_basis(report), interruptions(report)])),
         caption=_caption(report),
         covers=covers,
+        traced=bool(report.captures),
         debugger=report.origin is Origin.DEBUGGER_RESULTS,
         wedges=ring(phases.phases) if several else (),
         fills=FILLS,

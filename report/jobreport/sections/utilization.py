@@ -14,7 +14,7 @@ from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_edges, heading
-from jobreport.sections.parts.table import PERCENT_SCALE, Table, range_bar
+from jobreport.sections.parts.table import PERCENT_SCALE, Table, node_cells, node_heads, range_bar
 from jobrules.measures.work_span import GLANCE_PERCENT
 from jobrules.model import Metric
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
 #: Nodes with a group of rows each; of more, the spread over nodes, and a group for each that differs.
 MAX_NODES = 4
+#: Rows of a table of processes or file systems that is not folded away.
+MAX_OPEN_ROWS = 16
+MIB, GIB = 1 << 20, 1 << 30
 #: Nodes in the folded table.
 MAX_FOLDED = 64
 #: In place of a bar.
@@ -36,7 +39,7 @@ NO_SCALE = Markup('<span class="m">no fixed scale</span>')
 
 @error_boundary
 def utilization(report: Report) -> Fragment:
-    """A sentence per kind of node, then the table."""
+    """A sentence per kind of node, then the tables: of nodes, processes, and file systems."""
     facts = {node.name: node for node in report.job.nodes}
     by_node: dict[str, list[UsageRow]] = {}
     for row in report.utilization:
@@ -57,6 +60,7 @@ def utilization(report: Report) -> Fragment:
             [(titles[name], by_node[name]) for name in folded[:MAX_FOLDED]], left, the_other=bool(opened)
         ),
     ]
+    tables += [_processes(report), _file_systems(report)]
     html = render(
         "utilization",
         heading=heading("utilization", report),
@@ -151,8 +155,67 @@ def _share_of_time(report: Report) -> list[str]:
     return [f"{use.device} utilization is {all_time} of all {use.noun} time{of_measured}.{uneven}"]
 
 
+def _processes(report: Report) -> Table | None:
+    """CPU, memory, and threads of each process of the job."""
+    if not (report.host and report.host.processes):
+        return None
+    found, several = report.host.processes, len({one.node for one in report.host.processes}) > 1
+    left = report.host.more_processes
+    more = f" Not shown: {formats.count(left, 'process', 'processes')} with less CPU time." if left else ""
+    return Table(
+        label="Processes of the job",
+        fold="processes of the job" if len(found) > MAX_OPEN_ROWS else "",
+        caption=f"Processes of the job: rank or process number; loader processes of a rank together.{more}",
+        heads=[
+            *node_heads(":Process", several=several),
+            *("Mean CPU (% of a core)", "Highest CPU (% of a core)", "Highest memory (MiB)", "Most threads"),
+        ],
+        rows=[
+            [
+                *node_cells(one.node, _process(one.name), several=several),
+                formats.known(one.cpu_mean),
+                formats.known(one.cpu_max),
+                formats.known(None if one.memory_max is None else one.memory_max / MIB, 0),
+                formats.known(one.threads_max, 0),
+            ]
+            for one in found
+        ],
+    )
+
+
+def _process(name: str) -> str:
+    """``loaders of 0`` for ``loaders-0``."""
+    loaders, _, rank = name.partition("-")
+    return f"loaders of {rank}" if loaders == "loaders" and rank else name
+
+
+def _file_systems(report: Report) -> Table | None:
+    """Free space of each file system that the job may fill."""
+    if not (report.host and report.host.file_systems):
+        return None
+    found = report.host.file_systems
+    several = len({one.node for one in found}) > 1
+    return Table(
+        label="Free space",
+        fold="free space" if len(found) > MAX_OPEN_ROWS else "",
+        caption="Free space of the file systems of the recording, the working directory, and shared memory.",
+        heads=[
+            *node_heads(":File system", several=several),
+            *("At the start (GiB)", "Lowest (GiB)", "At the end (GiB)"),
+        ],
+        rows=[
+            [
+                *([formats.escape_name(one.node, 32)] if several else []),
+                formats.escape_name(one.name, 60),
+                *(formats.number(value / GIB) for value in (one.first, one.lowest, one.last)),
+            ]
+            for one in found
+        ],
+    )
+
+
 #: Labels as printed: what a sum is of.
-_LABELS = {"Network": "Network, received and sent"}
+_LABELS = {"Network": "Network, received and sent", "RDMA": "RDMA, received and sent"}
 
 
 def _spreads(by_node: dict[str, list[UsageRow]], snapshots: str) -> Table:

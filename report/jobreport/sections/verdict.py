@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
+from jobreport.comparison import words
 from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
 from jobrules.model import Severity, Status, in_words
 from jobrules.verdict.not_evaluated import by_reason
+from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
     from jobrules.model import Finding
+    from jobrules.verdict.profiled import ProfiledTime
     from jobrules.verdict.time_use import TimeUse
 
 #: Classes that fill the parts of lost time by kind: shades of one color, the same in every report.
@@ -53,7 +56,9 @@ class Segment(Struct, frozen=True, kw_only=True):
     label: str
     at: float
     width: float
-    hours: str
+    amount: str
+    #: ``GPU-h``, or ``GPU-s`` of the profiled time.
+    unit: str
     percent: float
     #: Anchor of the finding that explains it; None if none does.
     link: str | None
@@ -65,6 +70,7 @@ def verdict(report: Report) -> Fragment:
     use = report.verdict.use
     first = report.verdict.main_finding
     cause, second = report.verdict.has_cause, report.verdict.second_cause
+    profiled = report.verdict.profiled or None
     hours, part = formats.amount(first, use) if first else ("", "")
     html = render(
         "verdict",
@@ -73,8 +79,16 @@ def verdict(report: Report) -> Fragment:
         median=formats.median(report.utilization),
         number=f"{use.of('used')[1]:.1f}" if use else "",
         lost=formats.lost(use, report.phases) if use else "",
+        money=words.lost_money(report.cost) if report.cost else "",
         segments=_segments(report, use) if use else (),
         bar_label=_bar_label(use) if use else "",
+        profiled=profiled,
+        profiled_number=f"{profiled.of('used'):.1f}" if profiled else "",
+        profiled_used=profiled_used(profiled) if profiled else "",
+        profiled_lost=profiled_lost(profiled) if profiled else "",
+        profiled_segments=_profiled_segments(report, profiled) if profiled else (),
+        profiled_label=_profiled_label(profiled) if profiled else "",
+        coverage=coverage(profiled) if profiled else (),
         first=first,
         verdict=report.verdict,
         advice=report.verdict.advice,
@@ -120,7 +134,7 @@ def findings(report: Report) -> Fragment:
 
 def _is_evaluated(report: Report) -> bool:
     """Whether any rule was evaluated; that none was is said under "Not checked"."""
-    return len(report.verdict.not_evaluated) < report.verdict.rules
+    return report.verdict.missing < report.verdict.rules
 
 
 def anchors(findings: Sequence[Finding]) -> dict[str, str]:
@@ -144,25 +158,27 @@ def _anchors(findings: Sequence[Finding]) -> list[str]:
     return result
 
 
+def gpu_fill(key: str, role: str) -> str:
+    """Class of a part of the GPU time."""
+    return {"used": "u", "unknown": "x"}.get(role) or LOST_FILLS.get(key, CAUSE_FILL)
+
+
 def _segments(report: Report, use: TimeUse) -> list[Segment]:
     """The parts of the bar; a part without width keeps its line in the legend."""
     links = anchors(report.verdict.findings)
     segments, at = [], 0.0
     for part in use.parts:
-        fill = {"used": "u", "unknown": "x"}.get(part.role)
-        if fill is None:
-            fill = (
-                LOST_FILLS.get(part.key, CAUSE_FILL)
-                if use.device == "GPU"
-                else FREE_FILLS.get(part.key, "n1")
-            )
+        fill = gpu_fill(part.key, part.role)
+        if use.device != "GPU" and part.role == "lost":
+            fill = FREE_FILLS.get(part.key, "n1")
         segments.append(
             Segment(
                 fill=fill,
                 label=part.label,
                 at=round(at, 1),
                 width=part.percent,
-                hours=formats.part_hours(use, report.phases, part),
+                amount=formats.part_hours(use, report.phases, part),
+                unit=use.unit,
                 percent=part.percent,
                 link=links.get(part.finding) if part.finding else None,
             )
@@ -171,9 +187,36 @@ def _segments(report: Report, use: TimeUse) -> list[Segment]:
     return segments
 
 
+def _profiled_segments(report: Report, profiled: ProfiledTime) -> list[Segment]:
+    """The parts of the bar of the profiled time."""
+    links = anchors(report.verdict.findings)
+    fills = {"used": "u", "unknown": "x", "other": "l4"}
+    segments, at = [], 0.0
+    for part in profiled.parts:
+        segments.append(
+            Segment(
+                fill=fills.get(part.key, CAUSE_FILL),
+                label=part.label,
+                at=round(at, 1),
+                width=part.percent,
+                amount=formats.number(part.seconds, profiled.digits),
+                unit="GPU-s",
+                percent=part.percent,
+                link=links.get(part.finding),
+            )
+        )
+        at += part.percent
+    return segments
+
+
+def _profiled_label(profiled: ProfiledTime) -> str:
+    parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in profiled.parts)
+    return f"{formats.number(profiled.gpu_s, profiled.digits)} profiled GPU-seconds: {parts}"
+
+
 def _bar_label(use: TimeUse) -> str:
     parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in use.parts)
-    return f"{formats.number(use.hours, use.digits)} {use.noun}-hours: {parts}"
+    return f"{use.amount(use.hours)} {use.units}: {parts}"
 
 
 def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:

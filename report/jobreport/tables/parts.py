@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from jobreport.tables.engine import Engine, Handle
     from jobrules.model import Frame, LoopFacts, Profile
+    from jobrules.model.captures import AcrossRanks, Capture
 
 #: Functions of these packages run where the parts lie, all others here: other processes lack a user's own rule.
 _OURS = ("jobrules.", "jobreport.")
@@ -44,6 +45,8 @@ class JobInParts(Job):
     #: The nodes, in natural order of the names.
     kept: tuple[Kept, ...]
     profiles: tuple[Profile, ...] = ()
+    captures: tuple[Capture, ...] = ()
+    across_ranks: AcrossRanks | None = None
     recorded: tuple[str, ...] = ()
     finished: bool | None = None
     loop_facts: LoopFacts | None = None

@@ -491,16 +491,16 @@ def _ran_on_node(events: Events, found: Snapshots) -> dict[str, FloatArray]:
     ran = {}
     for name, rows in rows_by_lane(events, _class_of).items():
         one = time_of(events, rows)
-        if len(one.start_us):
-            recorded = one.start_us[:1], one.end_us[-1:]
-            both = [(one.shared_us(some), some.overlap_us(*recorded)[0]) for some in times]
+        if len(one.start):
+            recorded = one.start[:1], one.end[-1:]
+            both = [(one.shared(some), some.overlap(*recorded)[0]) for some in times]
             ran[name] = np.array(both, np.float64)
     return ran
 
 
 def _class_of(lane: Lane) -> str | None:
     """The event type; lives of processes have no class."""
-    return None if kind_of(lane) is Kind.LIFETIME else event_type_of(lane)
+    return None if kind_of(lane) in (Kind.LIFETIME, Kind.DEVICE_STEP) else event_type_of(lane)
 
 
 def _times(found: Snapshots) -> tuple[Intervals, Intervals]:

@@ -340,7 +340,7 @@ class _Lane(Struct, frozen=True, kw_only=True, eq=False):
 
     def summary(self, whole_us: int) -> CloseUpLane:
         """What is said of a lane whose bars are an event each."""
-        covered_us = union(self.start_us, self.end_us).total_us
+        covered_us = union(self.start_us, self.end_us).total
         return CloseUpLane(
             rank=self.rank,
             event_type=self.event_type,

@@ -222,7 +222,8 @@ def _of_node(
         times["worker"] = loading.workers.duration_us
         times["set-up"] = loading.set_up.duration_us
         if len(loading.fetches):
-            steps = {mode: part.steps.duration_us[rows] for mode, rows in rows_by_mode(part.steps).items()}
+            compared = part.steps.comparable
+            steps = {mode: compared.duration_us[rows] for mode, rows in rows_by_mode(compared).items()}
     return _Node(
         loading=_node_loading(
             part, node, loading, rule, answers.get(node) or DeviceStatus.of(node, why_none, 0, 0)

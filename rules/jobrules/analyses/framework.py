@@ -117,6 +117,8 @@ class FrameworkTime(Struct, frozen=True, kw_only=True):
     last_step: int | None
     #: Whether a forward pass was recorded but no backward pass: then steps end with the forward pass.
     forward_only: bool
+    #: Whether steps hold everything but evaluation and checkpoints, such as data loading.
+    whole_steps: bool = False
     #: Forward and backward pass, the longer first; empty if one of them was not recorded.
     passes: tuple[Slice, ...] = ()
     #: Seconds of the job in which any of ``general`` ran; and its event types, the largest share first.
@@ -164,7 +166,8 @@ def framework(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
     last = [one["last_step"] for one in profiled if "last_step" in one]
     # Event types with numbers of their own; the rest is one.
     kept = tuple(general)[:MOST_OPERATORS]
-    nodes = job.each(_of_node, kept)
+    nodes = job.each(_of_node, kept, frozenset(general))
+    whole = any(one.whole for one in nodes)
     passes = _passes([one.passes_us for one in nodes], general)
     forward = any(name.startswith("Forward") for name in general)
     kinds, ranks = _ranks([rank for one in nodes for rank in one.ranks])
@@ -180,7 +183,8 @@ def framework(details: Mapping[str, Any], job: Job) -> FrameworkTime | None:
         horovod=_slices(largest_first(dict(sorted(added(one.horovod for one in nodes).items())))),
         first_step=min(first, default=None),
         last_step=max(last, default=None),
-        forward_only=forward and not passes,
+        forward_only=forward and not passes and not whole,
+        whole_steps=whole,
         passes=_slices(passes),
         general_s=basis.get("general", {}).get("seconds"),
         event_types=_event_types(kept, [one.recorded for one in nodes], general),
@@ -242,32 +246,34 @@ class _Node(Struct, frozen=True, kw_only=True):
     passes_us: list[int]
     #: By activity; all of them, so that the shares are of the whole.
     horovod: dict[str, int]
-    #: By position in the kept event types, with the rest after the last one: one entry per rank.
-    recorded: dict[int, list[_Recorded]]
+    #: By event type, the empty name for those that are not kept and lasted some time: one entry per rank.
+    recorded: dict[str, list[_Recorded]]
     ranks: list[RankSteps]
+    whole: bool
 
 
-def _of_node(part: Job, kept: Sequence[str]) -> _Node:
+def _of_node(part: Job, kept: Sequence[str], lasting: frozenset[str]) -> _Node:
     events = part.events
     return _Node(
         passes_us=[
             int(events.duration_us[rows_of(events, kind)].sum()) for kind in (Kind.FORWARD, Kind.BACKWARD)
         ],
         horovod=times_by_name(events.where(rows_of(events, Kind.HOROVOD))),
-        recorded=_recorded(part, kept),
+        recorded=_recorded(part, lasting.difference(kept)),
         ranks=rank_steps(part),
+        whole=part.steps.whole,
     )
 
 
-def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
+def _recorded(part: Job, rest: frozenset[str]) -> dict[str, list[_Recorded]]:
     """The events of each type and rank, as in ``_Node``."""
-    number = {name: i for i, name in enumerate(kept)}
 
-    def type_and_rank(lane: Lane) -> tuple[int, str] | None:
-        return (number.get(lane.event_type, len(kept)), lane.rank) if kind_of(lane) is Kind.GENERAL else None
+    def type_and_rank(lane: Lane) -> tuple[str, str] | None:
+        name = "" if lane.event_type in rest else lane.event_type
+        return (name, lane.rank) if kind_of(lane) is Kind.GENERAL else None
 
     between = {rank: _Between.of(part.steps, rows) for rank, rows in rows_by_rank(part.steps).items()}
-    found: dict[int, list[_Recorded]] = {}
+    found: dict[str, list[_Recorded]] = {}
     for (event_type, rank), rows in rows_by_lane(part.events, type_and_rank).items():
         recorded = _Recorded.of(
             part.events.start_us[rows], part.events.end_us[rows], between.get(rank, _NEVER)
@@ -277,18 +283,21 @@ def _recorded(part: Job, kept: Sequence[str]) -> dict[int, list[_Recorded]]:
 
 
 def _event_types(
-    kept: Sequence[str], nodes: Sequence[Mapping[int, list[_Recorded]]], general: Mapping[str, int]
+    kept: Sequence[str], nodes: Sequence[Mapping[str, list[_Recorded]]], general: Mapping[str, int]
 ) -> tuple[EventTypeTime, ...]:
-    """Times of the kept event types, and of the rest as one."""
-    found: dict[int, list[_Recorded]] = {}
+    """Times of the kept event types, of some of those that mark moments, and of the rest as one."""
+    found: dict[str, list[_Recorded]] = {}
     for one in nodes:
-        for i, ranks in one.items():
-            found.setdefault(i, []).extend(ranks)
-    times = [_event_type_time(name, 1, found[i], general[name]) for i, name in enumerate(kept) if i in found]
+        for name, ranks in one.items():
+            found.setdefault(name, []).extend(ranks)
+    moments = sorted(name for name in found if name and name not in general)
+    named = [*(name for name in kept if name in found), *moments[:MOST_OPERATORS]]
+    times = [_event_type_time(name, 1, found[name], general.get(name, 0)) for name in named]
     times.sort(key=lambda one: (one.percent is None, -(one.percent or 0), -one.seconds))
-    if len(kept) in found:
-        rest = [name for name in general if name not in kept]
-        times.append(_event_type_time("", len(rest), found[len(kept)], sum(general[name] for name in rest)))
+    others = [*(name for name in general if name not in kept), *moments[MOST_OPERATORS:]]
+    if others:
+        ranks = [one for name in ("", *moments[MOST_OPERATORS:]) for one in found.get(name, [])]
+        times.append(_event_type_time("", len(others), ranks, sum(general.get(name, 0) for name in others)))
     return tuple(times)
 
 
@@ -316,7 +325,7 @@ class _Between(Struct, frozen=True, kw_only=True, eq=False):
         start_us, end_us = np.clip(start_us, self.start_us, None), np.clip(end_us, None, self.end_us)
         some = end_us > start_us
         start_us, end_us = start_us[some], end_us[some]
-        return int((end_us - start_us - self.steps.overlap_us(start_us, end_us)).sum())
+        return int((end_us - start_us - self.steps.overlap(start_us, end_us)).sum())
 
 
 #: Of a rank without steps.
@@ -348,10 +357,10 @@ class _Recorded(Struct, frozen=True, kw_only=True):
             events=len(start_us),
             first_us=int(first),
             last_us=int(last),
-            ran_us=ran.total_us,
+            ran_us=ran.total,
             steps=int(np.diff(np.searchsorted(between.begun_us, (first, last)))[0]),
             outside_us=between.outside_us(np.array([first]), np.array([last])),
-            ran_outside_us=between.outside_us(ran.start_us, ran.end_us),
+            ran_outside_us=between.outside_us(ran.start, ran.end),
         )
 
 

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 #: GPUs that are kept.
 MAX_ROWS = 256
 
+_HOUR_S = 3600
+
 #: What is measured of a GPU besides its use.
 STATES = (
     Metric.GPU_POWER,
+    Metric.GPU_ENERGY,
     Metric.GPU_TEMPERATURE,
     Metric.GPU_CLOCK,
     Metric.GPU_THERMAL_SLOWDOWN,
@@ -47,6 +50,8 @@ class GPUState(Struct, frozen=True, kw_only=True):
     #: Watt-hours of the time that was measured, and that time in percent of the job.
     energy_wh: float | None = None
     energy_percent: float | None = None
+    #: Watt-hours by the driver's counter, from its first to its last sample.
+    counted_wh: float | None = None
     #: Degrees Celsius.
     temperature_mean: float | None = None
     temperature_max: float | None = None
@@ -90,6 +95,7 @@ def _of_node(part: Job, clocks: Clocks) -> Iterator[GPUState]:
             node=node,
             device=gpu.device,
             **_power(gpu),
+            **_counted(gpu),
             **_temperature(gpu),
             **_clock(gpu),
             **_slowdowns(gpu),
@@ -138,6 +144,15 @@ def _power(gpu: GPU) -> dict[str, float | None]:
         "energy_wh": round(float(power.values @ power.weight_us) / HOUR_US, 3),
         "energy_percent": round(100 * measured_us / (end_us - start_us), 1) if end_us > start_us else None,
     }
+
+
+def _counted(gpu: GPU) -> dict[str, float]:
+    """Growth of the driver's counter of energy; one that falls was reset, and counts from 0."""
+    _, joules = gpu.series(Metric.GPU_ENERGY)
+    if len(joules) < 2:
+        return {}
+    step = np.diff(joules)
+    return {"counted_wh": round(float(np.where(step < 0, joules[1:], step).sum()) / _HOUR_S, 3)}
 
 
 def _temperature(gpu: GPU) -> dict[str, float]:

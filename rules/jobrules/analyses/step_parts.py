@@ -144,7 +144,7 @@ class Series(Struct, frozen=True, kw_only=True, eq=False):
 
 
 #: Steps and lifetimes of processes, which contain all other events.
-_CONTAINERS = {Kind.STEP, Kind.LIFETIME}
+_CONTAINERS = {Kind.STEP, Kind.LIFETIME, Kind.DEVICE_STEP}
 _DEVICES = {Kind.CPU: "CPU", Kind.GPU: "GPU"}
 #: Cells of a dense table of sums by lane and name.
 _CELLS = 1 << 20
@@ -210,18 +210,18 @@ def amounts(
         start, end = (np.concatenate([getattr(one, name) for one, _ in mine]) for name in _ENDS)
         slow = np.concatenate([slow for _, slow in mine])
         for own in groups:
-            seen = joined(list(own.values())).overlap_us(start, end) > 0
+            seen = joined(list(own.values())).overlap(start, end) > 0
             outliers = union(start[seen & slow], end[seen & slow])
             every = union(start[seen], end[seen])
             steps = (
-                every.total_us - outliers.total_us,
-                outliers.total_us,
+                every.total - outliers.total,
+                outliers.total,
                 int(np.count_nonzero(seen & ~slow)),
                 int(np.count_nonzero(seen & slow)),
             )
             for name, busy in own.items():
-                at_outliers = outliers.shared_us(busy)
-                found = (every.shared_us(busy) - at_outliers, at_outliers, *steps)
+                at_outliers = outliers.shared(busy)
+                found = (every.shared(busy) - at_outliers, at_outliers, *steps)
                 sums[name] = tuple(map(add, sums.get(name, _NONE), found))
     return sums
 
@@ -290,10 +290,10 @@ def _running(
             yield rank, [group for group in groups if group]
 
 
-def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
+def last_steps(events: Events, series: Sequence[Series], starts_us: IntArray) -> LastSteps:
     """The parts of the last 30 steps of a rank, of the mode that took most of its time.
 
-    ``series`` are all of the rank, ``events`` those of its node.
+    ``series`` are all of the rank, ``starts_us`` ascend and are of all its steps, ``events`` those of its node.
 
     A bar lasts from the start of a step to the next start of any step of the rank at or after its
     end; the last bar to the end of its step. Each moment counts once, for the first of these classes
@@ -304,7 +304,7 @@ def last_steps(events: Events, series: Sequence[Series]) -> LastSteps:
     main = max(series, key=lambda one: int(one.lasted_us.sum()))
     rows = np.argsort(main.start_us, kind="stable")[-LAST_STEPS:]
     start, end = main.start_us[rows], main.end_us[rows]
-    stop = _ends_of_bars(start, end, np.sort(np.concatenate([one.start_us for one in series])))
+    stop = _ends_of_bars(start, end, starts_us)
     by_class = rows_by_lane(events, lambda lane: _class_of(lane, main.rank))
     parts = _parts_by_event(events, by_class, start, stop)
     by_event = bool(parts)
@@ -394,7 +394,7 @@ def _parts_by_event(
         near = rows[(events.end_us[rows] > start.min()) & (events.start_us[rows] < stop.max())]
         if len(near):
             ran[name] = time_of(events, near)
-    others = sorted((name for name in ran if name not in _ROLES), key=lambda name: ran[name].total_us)
+    others = sorted((name for name in ran if name not in _ROLES), key=lambda name: ran[name].total)
     # Only the largest event types can get a class of their own; the others come first, as one.
     small, large = others[:-MAX_OTHERS], others[-MAX_OTHERS:]
     if small:
@@ -404,7 +404,7 @@ def _parts_by_event(
     parts = []
     for name in [*(name for name in _ROLES if name in ran), *large]:
         covered = joined([covered, ran[name]])
-        by_now = covered.overlap_us(start, stop)
+        by_now = covered.overlap(start, stop)
         parts.append(_Part(name=name, role=_ROLES.get(name, "other"), time_us=by_now - before))
         before = by_now
     few = _few([part for part in parts if part.time_us.any()])

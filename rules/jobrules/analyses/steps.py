@@ -22,9 +22,10 @@ from jobrules.analyses.step_parts import (
     seconds,
 )
 from jobrules.analyses.time_lines import Columns
-from jobrules.measures.rows import rows_by_mode
+from jobrules.measures.framework_time import Kind, rows_of
+from jobrules.measures.rows import rows_by_mode, rows_by_rank
 from jobrules.measures.value_counts import Counted
-from jobrules.model import SECOND_US, ByNode
+from jobrules.model import SECOND_US, ByNode, StepMark
 from jobrules.step_outlier import PATIENCE, limits_of
 
 if TYPE_CHECKING:
@@ -101,6 +102,15 @@ class StepMode(Struct, frozen=True, kw_only=True):
     above_two_medians: int
 
 
+class DeviceSteps(Struct, frozen=True, kw_only=True):
+    """Steps as the GPU sees them, over all ranks; quartiles in seconds."""
+
+    steps: int
+    p25_s: float
+    median_s: float
+    p75_s: float
+
+
 class StepBins(Struct, frozen=True, kw_only=True):
     """A series of the histogram: of one rank, or of a mode if ``rank`` is empty; both empty for the rest."""
 
@@ -174,8 +184,12 @@ class StepTimeline(Struct, frozen=True, kw_only=True):
 class StepTimes(Struct, frozen=True, kw_only=True):
     """Durations of the recorded steps."""
 
-    #: Recorded steps over all ranks.
+    #: Steps over all ranks, without those that are left out: under a profiler, and recorded in part.
     count: int
+    profiled: int = 0
+    cut: int = 0
+    #: None if they were not recorded.
+    device: DeviceSteps | None = None
     #: Standard deviations above the mean of its rank and mode beyond which a step is an outlier.
     stddev: float
     #: Definition of the outliers in time line and comparison: ``rule``; ``median`` (longer than twice the
@@ -223,7 +237,10 @@ def steps(job: Job, rule: StepOutlier) -> StepTimes | None:
     )
     framed = job.each(_framed, frame, limits_us)
     return StepTimes(
-        count=job.step_count,
+        count=sum(one.row.steps for one in series),
+        profiled=sum(node.profiled for node in nodes),
+        cut=sum(node.cut for node in nodes),
+        device=_device_steps(Counted.joined([node.on_device for node in nodes])),
         stddev=float(rule.stddev),
         marked=marked,
         marks=sum(one.marks(marked) for one in series),
@@ -264,17 +281,27 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     series: list[_Series]
     #: Durations by mode.
     lasted: dict[str, Counted]
+    #: Steps that are left out, as in ``StepTimes``.
+    profiled: int
+    cut: int
+    #: Durations of steps as the GPU sees them.
+    on_device: Counted
     has_events: bool
     #: As ``class_times`` has them.
     classes: dict[tuple[str, str], dict[Class, int]]
 
 
 def _of_node(part: Job, rule: StepOutlier) -> _Node:
+    compared = part.steps.comparable
+    left_out = part.steps.mark if len(compared) < len(part.steps) else compared.mark[:0]
     return _Node(
-        series=[_series(one, rule) for one in Series.all_of(part.steps)],
+        series=[_series(one, rule) for one in Series.all_of(compared)],
         lasted={
-            mode: Counted.of(part.steps.duration_us[rows]) for mode, rows in rows_by_mode(part.steps).items()
+            mode: Counted.of(compared.duration_us[rows]) for mode, rows in rows_by_mode(compared).items()
         },
+        profiled=int(np.count_nonzero(left_out == StepMark.PROFILED)),
+        cut=int(np.count_nonzero(left_out == StepMark.CUT)),
+        on_device=Counted.of(part.events.duration_us[rows_of(part.events, Kind.DEVICE_STEP)]),
         has_events=has_parts(part.events),
         classes=class_times(part.events),
     )
@@ -305,6 +332,13 @@ def _series(one: Series, rule: StepOutlier) -> _Series:
         above_two_medians=int(np.count_nonzero(lasted > MEDIANS * median)),
     )
     return _Series(row=row, rule_us=limit_us, median_us=median)
+
+
+def _device_steps(lasted: Counted) -> DeviceSteps | None:
+    if not len(lasted):
+        return None
+    p25, p50, p75 = lasted.quantiles(0.25, 0.5, 0.75)
+    return DeviceSteps(steps=len(lasted), p25_s=seconds(p25), median_s=seconds(p50), p75_s=seconds(p75))
 
 
 class _Mode(Struct, frozen=True, kw_only=True, eq=False):
@@ -436,7 +470,7 @@ class _Framed(Struct, frozen=True, kw_only=True, eq=False):
 def _framed(part: Job, frame: _Frame, limits_us: ByNode[dict[Names, float]]) -> _Framed:
     """``limits_us`` has the duration above which the steps of a series are marked, for series with such steps."""
     marked_us = limits_us.get(part.nodes[0], {})
-    series = Series.all_of(part.steps)
+    series = Series.all_of(part.steps.comparable)
     by_name: dict[str, list[Series]] = {}
     for one in series:
         by_name.setdefault(frame.drawn_as[one.mode], []).append(one)
@@ -445,7 +479,9 @@ def _framed(part: Job, frame: _Frame, limits_us: ByNode[dict[Names, float]]) -> 
         counts={one.names: _counts(one, frame.bins) for one in series},
         extremes={name: _extremes(several, frame.columns, marked_us) for name, several in by_name.items()},
         amounts=amounts(part.events, series, marked_us, frame.classes),
-        last=last_steps(part.events, of_last) if of_last else None,
+        last=last_steps(part.events, of_last, part.steps.start_us[rows_by_rank(part.steps)[frame.last[1]]])
+        if of_last
+        else None,
     )
 
 

@@ -78,10 +78,17 @@ _WHOLE = ("B", "B/s", "MHz")
 
 _DRAWN = (
     Metric.GPU_UTILIZATION,
+    Metric.GPU_SM_ACTIVITY,
+    Metric.GPU_TENSOR_ACTIVITY,
     Metric.CPU_UTILIZATION,
+    Metric.CONTAINER_CPU_THROTTLED,
+    Metric.CPU_PRESSURE,
     Metric.GPU_MEMORY_ACTIVITY,
+    Metric.GPU_DRAM_ACTIVITY,
     Metric.IO_WAIT,
+    Metric.IO_PRESSURE,
     Metric.HOST_MEMORY,
+    Metric.MEMORY_PRESSURE,
     Metric.NETWORK_RECEIVE,
     Metric.NETWORK_TRANSMIT,
     Metric.GPU_MEMORY_USED,

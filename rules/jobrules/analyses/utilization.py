@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.node_totals import ALGORITHM, summed
+from jobrules.measures.node_totals import ALGORITHM, RDMA, summed
 from jobrules.model import FloatArray, Job, Metric
 
 
@@ -16,7 +16,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
 
     node: str
     label: str
-    #: ``%``, ``B`` or ``B/s``.
+    #: ``%``, ``B``, ``B/s``, ``1/s``, or ``cores``.
     unit: str
     #: Snapshots; like the other fields with a default, None if the source does not give it.
     n: int | None = None
@@ -47,18 +47,37 @@ def _row(node: str, label: str, unit: str, values: FloatArray) -> UsageRow:
 
 
 def utilization(job: Job) -> tuple[UsageRow, ...]:
-    """The utilization table: per node GPU, CPU, busiest core, I/O wait, memory, and network."""
+    """The utilization table: what is sampled per node, as far as its distribution says something."""
     return tuple(job.gathered(_usage_rows))
 
 
 _LISTED = (
     Metric.GPU_UTILIZATION,
+    Metric.GPU_SM_ACTIVITY,
+    Metric.GPU_TENSOR_ACTIVITY,
     Metric.CPU_UTILIZATION,
+    Metric.JOB_CPU,
+    Metric.CONTAINER_CPU,
+    Metric.CONTAINER_CPU_LIMIT,
+    Metric.CONTAINER_CPU_THROTTLED,
+    Metric.MACHINE_CPU,
+    Metric.CPU_PRESSURE,
     Metric.IO_WAIT,
+    Metric.IO_PRESSURE,
+    Metric.DISK_READ,
+    Metric.DISK_WRITE,
+    Metric.DISK_OPERATIONS,
     Metric.HOST_MEMORY,
+    Metric.HOST_MEMORY_USED,
+    Metric.HOST_MEMORY_TOTAL,
+    Metric.SWAP_USED,
+    Metric.MEMORY_PRESSURE,
     Metric.GPU_MEMORY_ACTIVITY,
+    Metric.GPU_DRAM_ACTIVITY,
     Metric.GPU_MEMORY_USED,
 )
+#: Sums of what is received and sent.
+_TRAFFIC = {"Network": ALGORITHM, "RDMA": RDMA}
 
 
 def _usage_rows(part: Job) -> Iterator[UsageRow]:
@@ -71,6 +90,6 @@ def _usage_rows(part: Job) -> Iterator[UsageRow]:
         if metric is Metric.CPU_UTILIZATION and len(panel.devices) > 1:
             busiest = np.asarray(np.nanmax(panel.values, axis=1))
             yield _row(node, "CPU, busiest core", metric.unit, busiest)
-    network = summed(part, node, ALGORITHM)
-    if network:
-        yield _row(node, "Network", Metric.NETWORK_RECEIVE.unit, network[1])
+    for label, metrics in _TRAFFIC.items():
+        if traffic := summed(part, node, metrics):
+            yield _row(node, label, metrics[0].unit, traffic[1])

@@ -9,16 +9,17 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.core_use import SATURATED_PERCENT, SLOWED_GPU, CoreUse
+from jobrules.measures.crowding import core_shares
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.intervals import Intervals, union
-from jobrules.measures.rows import rows_by_lane, rows_by_rank
+from jobrules.measures.rows import rows_by_lane, rows_by_rank, series_of
 from jobrules.measures.sample_weights import around_us
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
 
 if TYPE_CHECKING:
     from jobrules.measures.work import Work
-    from jobrules.model import LoopFacts, Profile
+    from jobrules.model import LoopFacts, Profile, Steps
     from jobrules.model.claims import Claim, Samples
 
 #: Between fetches farther apart than this, nothing was recorded.
@@ -44,27 +45,45 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
     recorded: Intervals
     #: Fetches of any process.
     fetched: Intervals
-    #: Waits outside of steps, or in them if ``in_steps``, summed over the training processes and divided by their number, in microseconds.
-    waited_us: float
+    #: Waits of each training process, outside of steps, or in them if ``in_steps``, in microseconds.
+    waited_by_rank_us: dict[str, int]
     #: True if steps hold their fetches.
     in_steps: bool
-    #: Median fetch and step, in microseconds; None without steps.
+    #: Medians of the process that waited most: of its fetches, and of its steps of the mode with most time, in
+    #: microseconds; None without steps.
     fetch_us: float
     step_us: float | None
     #: Loader processes that the loaders were set up with, per training process; None if not known.
     num_workers: int | None
     #: Training processes.
     processes: int
-    #: Cores of the node, and their mean utilization in the work; 0 and None if they were not sampled.
+    #: Cores of the node, and their mean utilization in the work, by the job alone where others use a relevant part; 0 and
+    #: None if they were not sampled.
     cores: int
     cpu_percent: float | None
+    has_gpus: bool
     #: True if a core waits for I/O during most fetches.
     of_io: bool
 
     @property
+    def slowest(self) -> str:
+        """The training process that waited most: all others wait for it, since each step needs all of them."""
+        return max(self.waited_by_rank_us, key=self.waited_by_rank_us.__getitem__)
+
+    @property
+    def waited_us(self) -> int:
+        """The waits of that process, in microseconds."""
+        return self.waited_by_rank_us[self.slowest]
+
+    @property
+    def part(self) -> float:
+        """The same as a share of the recorded time."""
+        return self.waited_us / max(1, self.recorded.total)
+
+    @property
     def relevant(self) -> bool:
         """True if training waited for a relevant part of the recorded time."""
-        return self.waited_us >= RELEVANT_PART * max(1, self.recorded.total_us)
+        return self.part >= RELEVANT_PART
 
     @classmethod
     def of(cls, part: Job, work: Work) -> Waits | None:
@@ -80,42 +99,55 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
             return None
         start_us, stop_us = np.maximum(fetches.start_us, begin_us), np.minimum(fetches.end_us, end_us)
         bridged = union(start_us, stop_us + BRIDGED_US)
-        recorded = Intervals(start_us=bridged.start_us, end_us=bridged.end_us - BRIDGED_US)
+        recorded = Intervals(start=bridged.start, end=bridged.end - BRIDGED_US)
         stepped = {
             rank: union(part.steps.start_us[rows], part.steps.end_us[rows])
             for rank, rows in rows_by_rank(part.steps).items()
         }
-        by_rank = {
-            rank: union(start_us[rows], stop_us[rows])
-            for rank, rows in rows_by_lane(fetches, lambda lane: lane.rank).items()
-        }
-        fetched_us = sum(one.total_us for one in by_rank.values())
-        inside_us = sum(one.shared_us(stepped[rank]) for rank, one in by_rank.items() if rank in stepped)
-        steps_us = max((one.shared_us(recorded) for one in stepped.values()), default=0)
+        rows_of = rows_by_lane(fetches, lambda lane: lane.rank)
+        by_rank = {rank: union(start_us[rows], stop_us[rows]) for rank, rows in rows_of.items()}
+        fetched_us = sum(one.total for one in by_rank.values())
+        inside_us = sum(one.shared(stepped[rank]) for rank, one in by_rank.items() if rank in stepped)
+        steps_us = max((one.shared(recorded) for one in stepped.values()), default=0)
         # Steps of nearly all of the time hold their fetches.
-        in_steps = 2 * inside_us > fetched_us and steps_us > STEPS_PART * recorded.total_us
+        in_steps = part.steps.whole or (2 * inside_us > fetched_us and steps_us > STEPS_PART * recorded.total)
         workers = [one.num_workers for one in loading.loaders if (one.num_workers or 0) >= 0]
         known = [n for n in workers if n is not None]
         if not known and any("SingleProcess" in name for name in fetches.names):
             known = [0]
+        waited_by_rank_us = {
+            rank: one.total - (0 if in_steps or rank not in stepped else one.shared(stepped[rank]))
+            for rank, one in by_rank.items()
+        }
+        slowest = max(waited_by_rank_us, key=waited_by_rank_us.__getitem__)
         cpu, io_wait = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.IO_WAIT)
         inside = work.holds(cpu.time_us, node) if cpu else None
         fetched = union(start_us, stop_us)
         return cls(
             recorded=recorded,
             fetched=fetched,
-            waited_us=(fetched_us - (0 if in_steps else inside_us)) / len(by_rank),
+            waited_by_rank_us=waited_by_rank_us,
             in_steps=in_steps,
-            fetch_us=float(np.median(fetches.duration_us)),
-            step_us=float(np.median(part.steps.duration_us)) if len(part.steps) else None,
+            fetch_us=float(np.median(fetches.duration_us[rows_of[slowest]])),
+            step_us=_median_step_us(part.steps.comparable, slowest),
             num_workers=max(known) if known else None,
             processes=len(by_rank),
             cores=len(cpu.devices) if cpu else 0,
-            cpu_percent=float(cpu.mean[inside].mean())
-            if cpu and inside is not None and inside.any()
-            else None,
+            cpu_percent=_own_percent(part)
+            or (float(cpu.mean[inside].mean()) if cpu and inside is not None and inside.any() else None),
+            has_gpus=part.panel(node, Metric.GPU_UTILIZATION) is not None,
             of_io=io_wait is not None and _waits_for_io(io_wait, fetched),
         )
+
+
+def _own_percent(part: Job) -> float | None:
+    """What the job's processes use of the cores, if others use a relevant part of them."""
+    return next((100 * one.by_job / one.cores for one in core_shares(part) if one.others_matter), None)
+
+
+def _median_step_us(steps: Steps, rank: str) -> float | None:
+    modes = [steps.duration_us[rows] for (_, own, _), rows in series_of(steps).items() if own == rank]
+    return float(np.median(max(modes, key=np.sum))) if modes else None
 
 
 def _waits_for_io(io_wait: Panel, fetched: Intervals) -> bool:
@@ -188,7 +220,7 @@ def _claimed_before(gpus: Sequence[Samples], waits: Waits) -> float:
     claimed = [
         np.minimum(
             np.where(gpu.in_work, gpu.lost_us - gpu.left_us, 0.0),
-            waits.fetched.overlap_us(*around_us(gpu.time_us, gpu.weight_us)) / 2,
+            waits.fetched.overlap(*around_us(gpu.time_us, gpu.weight_us)) / 2,
         ).sum()
         for gpu in gpus
     ]
@@ -253,7 +285,7 @@ def _in_steps(part: Job, panel: Panel, weight_us: FloatArray) -> BoolArray:
     steps = part.steps
     start_us, end_us = around_us(panel.time_us, weight_us)
     inside = [
-        union(steps.start_us[rows], steps.end_us[rows]).overlap_us(start_us, end_us)
+        union(steps.start_us[rows], steps.end_us[rows]).overlap(start_us, end_us)
         for rows in rows_by_rank(steps).values()
     ]
     if not inside:

@@ -43,6 +43,8 @@ class Kind(Enum):
     GENERAL = auto()
     #: Lives of loader processes, which would drown what happens in them.
     LIFETIME = auto()
+    #: Steps once more, as the GPU sees them.
+    DEVICE_STEP = auto()
     HOROVOD = auto()
 
 
@@ -56,6 +58,7 @@ _TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
     (Kind.FORWARD, lambda lane: lane.event_type == "Forward-SubModuleInternal"),
     (Kind.BACKWARD, lambda lane: lane.event_type == "Backward-SubModuleInternal"),
     (Kind.LIFETIME, lambda lane: lane.event_type == WORKER),
+    (Kind.DEVICE_STEP, lambda lane: lane.event_type == "Device step"),
     (Kind.GENERAL, lambda _: True),
 )
 
@@ -227,7 +230,7 @@ def weights_by_lane(events: Events, moments: Callable[[Lane], Intervals | None])
     """(n,) how long each event overlaps the moments of its lane, 0 where there are none."""
     weight = np.zeros(len(events), np.int64)
     for one, rows in rows_by_lane(events, moments).items():
-        weight[rows] = one.overlap_us(events.start_us[rows], events.end_us[rows])
+        weight[rows] = one.overlap(events.start_us[rows], events.end_us[rows])
     return weight
 
 

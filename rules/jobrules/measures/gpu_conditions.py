@@ -109,7 +109,7 @@ class ConditionTime(Struct, frozen=True, kw_only=True):
         holds = part > 0
         # Rounded up, so that neighboring samples touch.
         found = union(time_us[holds], time_us[holds] + np.ceil(weight_us[holds]).astype(np.int64))
-        spans = list(zip(found.start_us.tolist(), found.end_us.tolist(), strict=True))
+        spans = list(zip(found.start.tolist(), found.end.tolist(), strict=True))
         return cls(
             name=gpu.name,
             label=escape_name(f"{gpu.node} {gpu.device}", 40),

@@ -17,60 +17,77 @@ _LONG_AGO = np.iinfo(np.int64).min
 
 
 class Intervals(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """Disjoint intervals ``[start, end)``, ascending; none is empty and no two touch."""
+    """Disjoint intervals ``[start, end)`` of one unit, ascending; none is empty and no two touch."""
 
-    start_us: IntArray
-    end_us: IntArray
+    start: IntArray
+    end: IntArray
 
     @property
-    def total_us(self) -> int:
+    def total(self) -> int:
         """Length of all together."""
-        return int((self.end_us - self.start_us).sum())
+        return int((self.end - self.start).sum())
 
-    def overlap_us(self, start_us: IntArray, end_us: IntArray) -> IntArray:
+    def overlap(self, start: IntArray, end: IntArray) -> IntArray:
         """(n,) how much of each given interval lies inside; the given ones may come in any order."""
-        return self._before(end_us) - self._before(start_us)
+        return self._before(end) - self._before(start)
 
-    def shared_us(self, other: Intervals) -> int:
+    def shared(self, other: Intervals) -> int:
         """How long both hold."""
-        few, many = sorted((self, other), key=lambda one: len(one.start_us))
-        return int(many.overlap_us(few.start_us, few.end_us).sum())
+        few, many = sorted((self, other), key=lambda one: len(one.start))
+        return int(many.overlap(few.start, few.end).sum())
 
-    def holds(self, time_us: IntArray) -> BoolArray:
+    def holds(self, time: IntArray) -> BoolArray:
         """(n,) which moments lie inside; a start does, an end does not."""
-        return np.asarray(time_us < self._ends[self._begun(time_us)])
+        return np.asarray(time < self._ends[self._begun(time)])
 
-    def _begun(self, time_us: IntArray) -> IntArray:
+    def _begun(self, time: IntArray) -> IntArray:
         """(n,) how many intervals have begun by each moment."""
-        return np.searchsorted(self.start_us, time_us, side="right").astype(np.int64)
+        return np.searchsorted(self.start, time, side="right").astype(np.int64)
 
     @cached_property
     def _ends(self) -> IntArray:
         """End of the last of the first 0, 1, 2, … intervals."""
-        return np.append(_LONG_AGO, self.end_us)
+        return np.append(_LONG_AGO, self.end)
 
     @cached_property
     def _sums(self) -> IntArray:
         """Length of the first 0, 1, 2, … intervals."""
-        return np.append(0, np.cumsum(self.end_us - self.start_us))
+        return np.append(0, np.cumsum(self.end - self.start))
 
-    def _before(self, time_us: IntArray) -> IntArray:
+    def _before(self, time: IntArray) -> IntArray:
         """(n,) how much lies before each moment: all that has begun, without what is still to come."""
-        begun = self._begun(time_us)
+        begun = self._begun(time)
         last_end = self._ends[begun]
-        return np.asarray(self._sums[begun] - np.where(last_end > time_us, last_end - time_us, 0))
+        return np.asarray(self._sums[begun] - np.where(last_end > time, last_end - time, 0))
 
 
-def union(start_us: IntArray, end_us: IntArray) -> Intervals:
+def union(start: IntArray, end: IntArray) -> Intervals:
     """The union of intervals in any order: touching ones become one, empty ones vanish."""
-    some = end_us > start_us
-    start_us, end_us = start_us[some], end_us[some]
-    order = np.argsort(start_us, kind="stable")
-    start_us, reach = start_us[order], np.maximum.accumulate(end_us[order])
-    separate = start_us[1:] > reach[:-1]
-    first, last = np.ones(len(start_us), np.bool_), np.ones(len(start_us), np.bool_)
+    some = end > start
+    start, end = start[some], end[some]
+    order = np.argsort(start, kind="stable")
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    separate = start[1:] > reach[:-1]
+    first, last = np.ones(len(start), np.bool_), np.ones(len(start), np.bool_)
     first[1:], last[:-1] = separate, separate
-    return Intervals(start_us=start_us[first], end_us=reach[last])
+    return Intervals(start=start[first], end=reach[last])
+
+
+def intersection(one: Intervals, other: Intervals) -> Intervals:
+    """The time in which both hold."""
+    return _where_cut(one, other, inside=True)
+
+
+def difference(one: Intervals, other: Intervals) -> Intervals:
+    """The time in which ``one`` holds and ``other`` does not."""
+    return _where_cut(one, other, inside=False)
+
+
+def _where_cut(one: Intervals, other: Intervals, *, inside: bool) -> Intervals:
+    cuts = np.sort(np.concatenate([one.start, one.end, other.start, other.end]))
+    begin, end = cuts[:-1], cuts[1:]
+    kept = one.holds(begin) & (other.holds(begin) == inside)
+    return union(begin[kept], end[kept])
 
 
 def time_of(table: Events | Steps, rows: IntArray) -> Intervals:
@@ -82,6 +99,11 @@ def joined(several: Sequence[Intervals]) -> Intervals:
     """The union of unions; at least one must be given."""
     if len(several) == 1:
         return several[0]
-    return union(
-        np.concatenate([one.start_us for one in several]), np.concatenate([one.end_us for one in several])
-    )
+    return union(np.concatenate([one.start for one in several]), np.concatenate([one.end for one in several]))
+
+
+def outside(found: Intervals, start: int, end: int) -> Intervals:
+    """The time from start to end that lies in none of the intervals."""
+    starts = np.clip(np.append(start, found.end), start, end)
+    ends = np.clip(np.append(found.start, end), start, end)
+    return union(starts, ends)

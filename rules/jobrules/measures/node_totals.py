@@ -12,6 +12,8 @@ from jobrules.model import FloatArray, IntArray, Job, Metric
 ALGORITHM = (Metric.NETWORK_RECEIVE, Metric.NETWORK_TRANSMIT)
 
 PLATFORM = (Metric.PLATFORM_RECEIVE, Metric.PLATFORM_TRANSMIT)
+#: Past the network interfaces.
+RDMA = (Metric.RDMA_RECEIVE, Metric.RDMA_TRANSMIT)
 
 
 def summed(job: Job, node: str, metrics: Sequence[Metric]) -> tuple[IntArray, FloatArray] | None:

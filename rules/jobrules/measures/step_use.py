@@ -56,11 +56,11 @@ def step_use(part: Job, work: Work) -> Iterator[StepUse]:
     if not len(part.steps):
         return
     steps = union(part.steps.start_us, part.steps.end_us)
-    bridged = union(steps.start_us, steps.end_us + BRIDGED_US)
+    bridged = union(steps.start, steps.end + BRIDGED_US)
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
         weight_us = sample_weights(panel.time_us, *work.clocks.span_us(panel.node)).weight_us
         recorded = work.holds(panel.time_us, panel.node)
-        recorded &= bridged.holds(panel.time_us) & (panel.time_us < steps.end_us[-1])
+        recorded &= bridged.holds(panel.time_us) & (panel.time_us < steps.end[-1])
         before_us, after_us = around_us(panel.time_us, weight_us)
         ways = [
             _split(panel.values[recorded], steps, begin_us[recorded], end_us[recorded])
@@ -73,7 +73,7 @@ def _split(values: FloatArray, steps: Intervals, begin_us: IntArray, end_us: Int
     """From samples of (n,) times and (n, devices) values."""
     known = ~np.isnan(values)
     gpus, lost = known.sum(axis=1), np.where(known, 1 - values / 100, 0.0).sum(axis=1)
-    inside_us = steps.overlap_us(begin_us, end_us)
+    inside_us = steps.overlap(begin_us, end_us)
     between_us = end_us - begin_us - inside_us
     return StepUse(
         inside_us=float(inside_us @ gpus),

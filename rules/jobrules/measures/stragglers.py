@@ -114,7 +114,7 @@ def _held_back(
                 yield (
                     times,
                     float(np.average(values[rows], weights=np.maximum(weight_us[rows], 1))),
-                    float(times.total_us),
+                    float(times.total),
                 )
 
 

@@ -20,13 +20,14 @@ from jobrules.model.metric import Metric, Quantity
 from jobrules.model.panel import Panel
 from jobrules.model.profiles import Function, Profile
 from jobrules.model.result import DeviceStatus, Reason, ReasonKind, RuleResult, Status
-from jobrules.model.steps import Steps, StepSeries
+from jobrules.model.steps import StepMark, Steps, StepSeries
 from jobrules.model.types import (
     SECOND_US,
     BoolArray,
     CodeArray,
     FloatArray,
     IntArray,
+    MarkArray,
     StrArray,
     natural_key,
     natural_sorted,
@@ -55,6 +56,7 @@ __all__ = [
     "Lane",
     "Loader",
     "LoopFacts",
+    "MarkArray",
     "Measure",
     "Metric",
     "Note",
@@ -68,6 +70,7 @@ __all__ = [
     "RuleResult",
     "Severity",
     "Status",
+    "StepMark",
     "StepSeries",
     "Steps",
     "StrArray",

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 import numpy as np
 from msgspec import Struct
 
+from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.model.events import Events
 from jobrules.model.loop_facts import LoopFacts
 from jobrules.model.metric import Metric
@@ -81,8 +82,9 @@ class PartFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> frozenset[str]:
-        """GPUs with samples of any metric."""
-        return frozenset(device for panel in self.panels if panel.metric.of_gpus for device in panel.devices)
+        """GPUs with samples of any metric; of one that is divided (MIG), its instances."""
+        found = {device for panel in self.panels if panel.metric.of_gpus for device in panel.devices}
+        return frozenset(found - {device.partition("-mig")[0] for device in found if "-mig" in device})
 
     @property
     def samples_us(self) -> tuple[int, int] | None:
@@ -136,6 +138,10 @@ class Job(Protocol):
     name: str
     #: Sorted by node, rank and start.
     profiles: tuple[Profile, ...]
+    #: Traces of PyTorch's profiler, sorted by rank and time; no part of the tables. And what their ranks have in common;
+    #: None with fewer than two ranks.
+    captures: tuple[Capture, ...] = ()
+    across_ranks: AcrossRanks | None = None
     #: Settings of the profiler in words, a line each; empty if no file has them.
     recorded: tuple[str, ...]
     #: Whether the job reported its end; None if its source has no way to do so.
@@ -256,16 +262,26 @@ class Job(Protocol):
         return span_of(part.events_us for part in self.facts)
 
     @cached_property
+    def captures_us(self) -> tuple[int, int] | None:
+        """Start of the first capture and end of the last one whose clock counts from the epoch; None without any."""
+        return span_of(one.span_us for one in self.captures)
+
+    @cached_property
     def span_us(self) -> tuple[int, int]:
         """Times of the first and the last record of the whole job; (0, 0) without records."""
         if self.frame:
             return self.frame.span_us
-        return span_of((self.samples_us, self.steps_us, self.events_us)) or (0, 0)
+        return span_of((self.samples_us, self.steps_us, self.events_us)) or self.captures_us or (0, 0)
 
     @property
     def interval_us(self) -> float:
-        """Median sampling interval of all panels; 0 without samples."""
-        return float(np.median([p.interval_us for part in self.facts for p in part.panels] or [0]))
+        """Sampling interval of the median snapshot, over all panels; 0 without samples."""
+        known = sorted((p.interval_us, p.snapshots) for part in self.facts for p in part.panels)
+        if not known:
+            return 0.0
+        intervals, snapshots = zip(*known, strict=True)
+        so_far = np.cumsum(snapshots)
+        return float(intervals[int(np.searchsorted(so_far, so_far[-1] / 2))])
 
     @property
     def covers_time(self) -> bool:
@@ -327,6 +343,8 @@ class JobInMemory(Job):
     steps: Steps = Steps()
     events: Events = Events()
     profiles: tuple[Profile, ...] = ()
+    captures: tuple[Capture, ...] = ()
+    across_ranks: AcrossRanks | None = None
     recorded: tuple[str, ...] = ()
     finished: bool | None = None
     loop_facts: LoopFacts | None = None

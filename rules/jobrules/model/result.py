@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from jobrules.model.finding import Finding, Measure
 from jobrules.model.types import SECOND_US
-from jobrules.text import capitalized, count, duration, number
+from jobrules.text import capitalized, count, duration, number, took
 
 
 class Status(StrEnum):
@@ -58,7 +58,10 @@ class Reason(Struct, frozen=True, kw_only=True):
         """Needed and recorded: ``15 min of samples`` and ``14 min 59 s``, ``101 steps`` and ``32``."""
         if self.kind is ReasonKind.TOO_SHORT:
             # Rounded down: 14 min 59.9 s are not 15 min.
-            needed, have = (duration(seconds // 1 * SECOND_US) for seconds in (self.needed, self.have))
+            unit_us, in_words = (SECOND_US, duration) if self.needed >= 1 else (1000, took)
+            needed, have = (
+                in_words(seconds * SECOND_US // unit_us * unit_us) for seconds in (self.needed, self.have)
+            )
             return f"{needed} of {self.what}", have
         return f"{number(int(self.needed))} {self.what}", number(int(self.have))
 

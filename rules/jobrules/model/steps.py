@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -10,11 +11,31 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from jobrules.model.types import BoolArray, CodeArray, IntArray, StrArray, _no_codes, _no_ints, natural_key
+from jobrules.model.types import (
+    BoolArray,
+    CodeArray,
+    IntArray,
+    MarkArray,
+    StrArray,
+    _no_codes,
+    _no_ints,
+    _no_marks,
+    natural_key,
+)
 
 #: Node, training process (its rank, or its process id on the node), and mode of steps: ``TRAIN``, ``EVAL``,
 #: ``PREDICT``, or ``GLOBAL``.
 StepSeries: TypeAlias = tuple[str, str, str]
+
+
+class StepMark(IntEnum):
+    """Why the duration of a step says nothing about others."""
+
+    NONE = 0
+    #: A profiler was at work.
+    PROFILED = 1
+    #: Recorded in part: an exception ended it, or the recording began in it.
+    CUT = 2
 
 
 class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -28,8 +49,12 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     number: IntArray = field(default_factory=_no_ints)
     start_us: IntArray = field(default_factory=_no_ints)
     end_us: IntArray = field(default_factory=_no_ints)
+    #: (n,) ``StepMark``.
+    mark: MarkArray = field(default_factory=_no_marks)
     #: Whether the source writes the numbers as text: ``"5"``.
     numbers_as_text: bool = True
+    #: Whether each step lasts from the end of the one before, so that it holds its batch fetch and its backward pass.
+    whole: bool = False
 
     def __len__(self) -> int:
         return len(self.start_us)
@@ -38,6 +63,12 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def duration_us(self) -> IntArray:
         """(n,) duration of each step."""
         return self.end_us - self.start_us
+
+    @cached_property
+    def comparable(self) -> Steps:
+        """Steps without a mark, whose durations can be compared; all if each has one."""
+        unmarked = self.mark == StepMark.NONE
+        return self.where(unmarked) if unmarked.any() and not unmarked.all() else self
 
     @cached_property
     def node(self) -> StrArray:
@@ -85,22 +116,27 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             [np.array([place[one] for one in table.series], np.int32)[table.code] for table in tables]
         )
         order = np.lexsort((columns["end_us"], columns["start_us"]))
-        as_text = any(table.numbers_as_text for table in tables)
-        found = cls(series=tuple(every), numbers_as_text=as_text)
+        found = cls(
+            series=tuple(every),
+            numbers_as_text=any(table.numbers_as_text for table in tables),
+            whole=any(table.whole for table in tables),
+        )
         return replace(found, **{name: column[order] for name, column in columns.items()})
 
     @classmethod
-    def of(cls, names: Sequence[StepSeries], code: CodeArray | IntArray, **columns: IntArray) -> Steps:
-        """Steps of series in any order, repeated or empty; ``code`` is the position in ``names``."""
+    def of(
+        cls, names: Sequence[StepSeries], code: CodeArray | IntArray, **columns: IntArray | MarkArray
+    ) -> Steps:
+        """Steps of series in any order, repeated or empty; ``code`` is the position in ``names``. No mark is none."""
         used = set(np.flatnonzero(np.bincount(code, minlength=len(names))).tolist())
         series = sorted({names[i] for i in used}, key=_series_key)
         place = {one: i for i, one in enumerate(series)}
         moved = np.array([place.get(one, -1) for one in names], np.int32)
         found = cls(series=tuple(series), code=moved[code] if len(code) else _no_codes())
-        return replace(found, **columns)
+        return replace(found, **{"mark": np.zeros(len(code), np.int8), **columns})
 
 
-_STEP_COLUMNS = ("code", "number", "start_us", "end_us")
+_STEP_COLUMNS = ("code", "number", "start_us", "end_us", "mark")
 
 
 def _moved(kept: Sequence[int], steps: Steps) -> CodeArray:

@@ -13,6 +13,9 @@ IntArray = npt.NDArray[np.int64]
 #: Numbers into a short list of names.
 CodeArray = npt.NDArray[np.int32]
 
+#: Members of a small enumeration.
+MarkArray = npt.NDArray[np.int8]
+
 FloatArray = npt.NDArray[np.float64]
 
 BoolArray = npt.NDArray[np.bool_]
@@ -28,6 +31,10 @@ def _no_ints() -> IntArray:
 
 def _no_codes() -> CodeArray:
     return np.empty(0, np.int32)
+
+
+def _no_marks() -> MarkArray:
+    return np.empty(0, np.int8)
 
 
 def span_of(spans: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from jobrules.capture_rules.shares import NO_GPU_ACTIVITY, PROFILED_TIME
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
@@ -16,31 +17,60 @@ from jobrules.measures.work import Work
 from jobrules.model import Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
 from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
-from jobrules.text import capitalized, join_names, share
+from jobrules.text import capitalized, join_names, percent, share
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
 from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
-from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many
-from jobrules.verdict.observations import NOT_MEASURED, clock_offsets, disjoint_times, late_first_step, pauses
+from jobrules.verdict.loop_parts import loop_findings
+from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many, how_to_record
+from jobrules.verdict.observations import (
+    CROWDED,
+    NOT_MEASURED,
+    clock_offsets,
+    disjoint_times,
+    late_first_step,
+    memory_kills,
+    nearly_full,
+    other_processes,
+    pauses,
+)
 from jobrules.verdict.phases import JobPhases
+from jobrules.verdict.profiled import (
+    LONGER_TRACE,
+    ProfiledTime,
+    in_order,
+    profiled_time,
+    too_little_profiled,
+    with_parts,
+    with_place,
+)
 from jobrules.verdict.story import (
     CRITICAL_SHARE,
     SEVERITIES,
     UNEXPLAINED_LOSS,
+    WARNING_SHARE,
     Account,
     Checks,
     Story,
+    join_explained,
     story_of,
 )
 from jobrules.verdict.time_use import TimeUse, time_use
 
 #: Keys that no rule's cause may have.
 RESERVED = frozenset(
-    {NEVER, START_UP, WIND_DOWN, *UNEXPLAINED, UNEXPLAINED_LOSS, NOT_MEASURED, "used", "unmeasured"}
+    {NEVER, START_UP, WIND_DOWN, *UNEXPLAINED, UNEXPLAINED_LOSS, NOT_MEASURED, CROWDED, "used", "unmeasured"}
 )
 
 #: Steps that take more of the time than this, with GPUs used for less, hold what GPUs wait for.
 LONG_STEPS, IDLE_STEPS = 0.8, 0.1
 STEPS_HOLD = "Steps take most of the time while the GPUs idle: they hold what the GPUs wait for"
+
+_WHOLE_TRACE = (
+    "Traces with all events, to see why GPUs idled: record `ProfilerActivity.CPU`, too, and remove no event."
+)
+
+#: Place of lost time without a cause among findings of one severity: after causes.
+_UNEXPLAINED = 1
 
 #: Recordings named where nothing was found, those first that would explain most.
 MAX_RECORD_NEXT = 3
@@ -60,6 +90,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     explains: dict[str, float] = {}
     #: What there is too little of, if the job cannot be judged: ``41 s of GPU work``.
     too_little: str = ""
+    #: How the time in traces of PyTorch's profiler was spent; left out if too little was profiled.
+    profiled: ProfiledTime | UnsetType = UNSET
 
     @property
     def main_finding(self) -> Finding | None:
@@ -67,8 +99,10 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return next(iter(self.findings), None)
 
     def is_cause(self, finding: Finding) -> bool:
-        """True if a finding is a cause of lost time: it explains a part of the bar."""
-        return finding.key != UNEXPLAINED_LOSS and _explains(finding, self.use)
+        """True if a finding is a cause of lost time: it explains a part of the bar, which is that of traces if nothing else
+        is known.
+        """
+        return finding.key != UNEXPLAINED_LOSS and _explains(finding, self.use or self.profiled)
 
     @property
     def has_cause(self) -> bool:
@@ -93,7 +127,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def main_head(self) -> str:
         """What the main finding is called."""
-        if self.main_finding and self.main_finding.key == UNEXPLAINED_LOSS:
+        if (
+            self.main_finding
+            and self.main_finding.key == UNEXPLAINED_LOSS
+            and not self.main_finding.because_of
+        ):
             return "No cause found"
         return "Main cause" if self.has_cause else "Main finding"
 
@@ -104,16 +142,19 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The advice of the main finding; without findings but with time that was lost or not sampled, what to record."""
+        """The advice of the main finding; without findings, what to record to see lost time, or anything at all."""
         if self.main_finding:
             return self.main_finding.advice
+        if not self.use and self.too_little:
+            return (LONGER_TRACE,)
         lost = self.use is None or (self.use.device == "GPU" and self.use.of("lost")[0] > 0)
         missing = next((g for g in by_reason(self.not_evaluated) if g.head == NOT_RECORDED), None)
-        if not (lost and missing):
+        if not missing or not (lost or self.missing == self.rules):
             return ()
-        first = missing.lacks[:MAX_RECORD_NEXT]
-        named = capitalized(join_names([lack.brief for lack in first]))
-        return (f"{named}, to see what was not checked.",)
+        first = [lack.brief for lack in missing.lacks[:MAX_RECORD_NEXT]]
+        if self._not_explained:
+            return (_WHOLE_TRACE, f"{capitalized(join_names(first))}, to see what was not checked.")
+        return (f"{capitalized(join_names(first))}, to see what was not checked.", *how_to_record(first))
 
     @property
     def too_short(self) -> str:
@@ -129,29 +170,76 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if missing == self.rules:
             return f"{evaluated}."
         look = "it looks" if missing == 1 else "they look"
-        return (
-            f"No problem found. {evaluated}, so what {look} for is not ruled out."
-            if missing
-            else "No problem found."
-        )
+        found = f"No cause found for {self._not_explained}." if self._not_explained else "No problem found."
+        return f"{found} {evaluated}, so what {look} for is not ruled out." if missing else found
+
+    @property
+    def _not_explained(self) -> str:
+        """What traces alone leave open: ``40.0% of the profiled time``; empty if it is little."""
+        unknown = self.profiled.of("unknown") if self.profiled and not self.use else 0.0
+        return f"{percent(unknown)} {PROFILED_TIME}" if unknown >= 100 * WARNING_SHARE else ""
+
+    @property
+    def without_samples(self) -> str:
+        """Why utilization is not known: ``neither GPU nor CPU samples were recorded over time``."""
+        missing = "neither GPU nor CPU samples were recorded over time"
+        has_traces = any(one.reason == NO_GPU_ACTIVITY for one in self.not_evaluated)
+        return f"{missing}, and the traces hold no GPU activity" if has_traces else missing
 
 
 def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases: JobPhases) -> Verdict:
     """The verdict on a job, from the results of its rules during its work and from its phases."""
-    checks: Checks = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
+    checks: Checks = [
+        (rule, with_place(job, rule, result))
+        for rule, result in zip(rules, results, strict=True)
+        if rule.can_trigger
+    ]
     if not (job.gpu_count and job.covers_time and Clocks.of(job).length_us):
         use = time_use(job)
         checks, causes = _causes_of_rules(job, checks)
         findings = [
+            *other_processes(job),
             *_without_gpus(job, checks),
             *(_in_loop(job, cause) for cause, _ in causes if cause.of_loop),
+            *loop_findings(job),
             *_about_samples(job, phases, use, 0.0),
         ]
-        return sorted_verdict(checks, findings, use)
+        return _with_profiled(sorted_verdict(checks, join_explained(findings), use), job, checks)
     story = story_of(account_of(job, checks))
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
     samples = _about_samples(job, phases, story.use, unmeasured_us)
-    return verdict_of(story, samples)
+    return _with_profiled(verdict_of(story, samples), job, checks)
+
+
+def _with_profiled(verdict: Verdict, job: Job, checks: Checks) -> Verdict:
+    """With the bar of the profiled time; findings on a part of it come before others of their severity.
+
+    They are no causes of the whole job, and may be those of a loss that nothing else explains.
+    """
+    profiled = profiled_time(job, verdict.findings)
+    if profiled is None:
+        return verdict if verdict.use else replace(verdict, too_little=too_little_profiled(job))
+    is_of_job = profiled.placed != "outside"
+    of_traces = {one.key for one in verdict.findings if is_of_job and _explains(one, profiled)}
+
+    def place(finding: Finding) -> tuple[int, int, bool, float]:
+        severity, kind, share = _rank(finding)
+        is_of_traces = finding.key in of_traces
+        return severity, min(kind, _UNEXPLAINED) if is_of_traces else kind, not is_of_traces, share
+
+    findings = sorted(with_parts(verdict.findings, profiled, checks), key=place)
+    shown = next(
+        (one for one in findings if one.key in of_traces and one.severity is not Severity.INFO), None
+    )
+    if shown and profiled.is_typical is not False:
+        findings = [_shown_by(shown, one) if one.key == UNEXPLAINED_LOSS else one for one in findings]
+    return replace(verdict, profiled=in_order(profiled, findings), findings=tuple(findings))
+
+
+def _shown_by(cause: Finding, loss: Finding) -> Finding:
+    """Lost time without a cause in the samples, with the cause that the traces show of their stretch."""
+    title = f"{loss.title.partition(',')[0]}; the traces show a cause: {cause.seen_as}"
+    return replace(loss, title=title, advice=cause.advice, because_of=(cause.key,))
 
 
 def verdict_of(story: Story, others: Sequence[Finding] = ()) -> Verdict:
@@ -198,6 +286,7 @@ def account_of(job: Job, checks: Checks) -> Account:
         nodes=nodes,
         owners=owners,
         recorded=_recorded(job, cores, steps),
+        profiled=bool(job.captures),
         notes=(*loop_notes(job.loop_facts), *_step_notes(steps), *_core_notes(cores)),
         unknown_gpus=job.gpus_unknown,
     )
@@ -230,14 +319,24 @@ def _with_failed_claims(checks: Checks, nodes: Sequence[NodeTime], owners: Mappi
 
 
 def _about_samples(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: float) -> list[Finding]:
-    return [*pauses(job, phases, use, unmeasured_us), *clock_offsets(job), *disjoint_times(job)]
+    return [
+        *pauses(job, phases, use, unmeasured_us),
+        *clock_offsets(job),
+        *disjoint_times(job),
+        *memory_kills(job),
+        *nearly_full(job),
+    ]
 
 
 def _rank(finding: Finding) -> tuple[int, int, float]:
-    """Worst first; then causes of lost time, lost time without a cause, the rest, and time that was not measured."""
+    """Worst first; then causes of lost time, lost time without a cause, the rest, and time that was not measured.
+
+    Other processes on the job's cores come before all: what they take makes the times of the job longer.
+    """
     kind = 0 if finding.gpu_s is not None else 2
     if finding.key in (UNEXPLAINED_LOSS, NOT_MEASURED):
-        kind = 1 if finding.key == UNEXPLAINED_LOSS else 3
+        kind = _UNEXPLAINED if finding.key == UNEXPLAINED_LOSS else 3
+    kind = -1 if finding.key == CROWDED else kind
     return SEVERITIES.index(finding.severity), kind, -(finding.share or 0)
 
 
@@ -318,6 +417,7 @@ def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
 
 def _in_loop(job: Job, cause: Cause) -> Finding:
     """The finding on a cause that took a share of the training loop, without an amount of GPU time."""
+    start_us, end_us = job.steps_us or job.span_us
     nothing = Claimed(
         gpu_s=0.0,
         share=0.0,
@@ -325,8 +425,8 @@ def _in_loop(job: Job, cause: Cause) -> Finding:
         nodes=tuple(job.nodes),
         snapshots=0,
         of_snapshots=0,
-        start_us=0,
-        end_us=0,
+        start_us=start_us,
+        end_us=end_us,
     )
     return replace(
         cause.finding(nothing),
@@ -336,5 +436,7 @@ def _in_loop(job: Job, cause: Cause) -> Finding:
     )
 
 
-def _explains(finding: Finding, use: TimeUse | None) -> bool:
-    return use is not None and any(part.finding == finding.key for part in use.parts if part.role == "lost")
+def _explains(finding: Finding, use: TimeUse | ProfiledTime | UnsetType | None) -> bool:
+    return isinstance(use, TimeUse | ProfiledTime) and any(
+        part.finding == finding.key for part in use.parts if part.role == "lost"
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from jobrules.capture_rules.shares import NO_GPU_ACTIVITY
 from jobrules.model import Reason, ReasonKind, Status
 from jobrules.text import NBSP, count, number
 
@@ -66,9 +67,12 @@ class ReasonGroup(Struct, frozen=True, kw_only=True):
 
 
 #: Recordings that explain lost time, the most telling first.
-SETTLES = ("GPU utilization", "CPU utilization", "loader events", "steps", "I/O wait")
+SETTLES = (NO_GPU_ACTIVITY.what, "GPU utilization", "CPU utilization", "loader events", "steps", "I/O wait")
 
 NOT_RECORDED = "Not recorded"
+
+#: What only the training script can record.
+_FROM_SCRIPT = frozenset({"steps", "loader events", "data loading"})
 
 #: More rules are counted in short texts.
 MAX_BRIEF_RULES = 2
@@ -120,6 +124,15 @@ def _lack(reason: Reason, rules: tuple[str, ...]) -> Lack:
         case ReasonKind.ERROR:
             return Lack(rules=rules, after=f" ({reason.what})")
     return Lack(before=f"{reason} (", rules=rules, after=")")
+
+
+def how_to_record(missing: Iterable[str]) -> tuple[str, ...]:
+    """The sentence on how the training script records what is missing; nothing if it need not."""
+    if _FROM_SCRIPT.isdisjoint(missing):
+        return ()
+    return (
+        "`jobrecord.start()` and `jobrecord.data(loader)` in the training script record steps and data loading.",
+    )
 
 
 def how_many(not_evaluated: int, rules: int) -> str:

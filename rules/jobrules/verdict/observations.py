@@ -1,23 +1,53 @@
-"""Findings that no rule reports: start and end of the job, sampling pauses, clocks and times that do not fit."""
+"""Findings that no rule reports: a late start, sampling pauses, clocks and times that do not fit, lack of memory or space."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
 from jobrules.measures.clock_offsets import Clocks, offsets
+from jobrules.measures.crowding import CROWDED_ADVICE, core_shares
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, Finding, HowMuch, Job, Note, Severity, When, Where, natural_sorted
+from jobrules.model import (
+    SECOND_US,
+    Finding,
+    HowMuch,
+    Job,
+    Metric,
+    Note,
+    Severity,
+    When,
+    Where,
+    natural_sorted,
+)
 from jobrules.text import between, count, duration, escape_name, percent
 from jobrules.verdict.edges import START_ADVICE
 from jobrules.verdict.phases import JobPhases
 from jobrules.verdict.time_use import TimeUse
 
-#: Key of a finding that others refer to.
-NOT_MEASURED = "not-measured"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Keys of findings that others refer to.
+NOT_MEASURED, CROWDED = "not-measured", "other-processes"
 
 #: A start-up that is a warning: this share of the job, and at least so long.
 LONG_START_SHARE, LONG_START_US = 0.2, 5 * 60 * SECOND_US
 
 #: Less GPU time without samples is no finding, in percent.
 RELEVANT_PERCENT = 5.0
+
+_MIB = 1 << 20
+#: Other processes that use this share of the cores are critical.
+CROWDED_SHARE = 0.5
+#: A file system with less free space is nearly full.
+MIN_FREE_MIB = 1024.0
+#: In memory, and often small: 64 MiB in a container. It is nearly full if this part of it, or more, is in use.
+SHARED_MEMORY, MAX_USED_PART = "/dev/shm", 0.5  # noqa: S108 - a name
+#: File systems that the evidence names.
+_MAX_NAMED = 4
 
 
 def late_first_step(job: Job, *, started: bool) -> list[Finding]:
@@ -139,3 +169,123 @@ def clock_offsets(job: Job) -> list[Finding]:
             section="nodes",
         )
     ]
+
+
+def other_processes(job: Job) -> list[Finding]:
+    """Other processes that take CPU time from the job, on the node where they take most."""
+    crowded = [one for one in job.gathered(core_shares) if one.crowded]
+    if not crowded:
+        return []
+    worst = max(crowded, key=lambda one: (one.by_all - one.by_job) / one.cores)
+    part = (worst.by_all - worst.by_job) / worst.cores
+    pressure = [] if worst.pressure is None else [HowMuch(Metric.CPU_PRESSURE.label, worst.pressure, "%")]
+    return [
+        Finding(
+            key=CROWDED,
+            severity=Severity.CRITICAL if part >= CROWDED_SHARE else Severity.WARNING,
+            title=str(worst),
+            evidence=(Where(tuple(one.node for one in crowded)), *pressure),
+            advice=CROWDED_ADVICE,
+            rules=(),
+            section="utilization",
+            share=part,
+            share_of="of CPU time",
+        )
+    ]
+
+
+class _Kills(Struct, frozen=True, kw_only=True):
+    """Kills for lack of memory on a node."""
+
+    node: str
+    count: int
+    #: The last sample before the first kill, and the first one after the last.
+    first_us: int
+    last_us: int
+
+
+def memory_kills(job: Job) -> list[Finding]:
+    """Processes that the kernel killed because the container, or the node, was out of memory."""
+    found = job.gathered(_kills)
+    if not found:
+        return []
+    killed = sum(kills.count for kills in found)
+    start_us, end_us = min(kills.first_us for kills in found), max(kills.last_us for kills in found)
+    return [
+        Finding(
+            key="memory-kills",
+            severity=Severity.WARNING,
+            title=f"The kernel killed {count(killed, 'process', 'processes')} for lack of memory",
+            evidence=(Where(tuple(kills.node for kills in found)), When(start_us, end_us)),
+            advice=(
+                "Use fewer loader processes or shorter prefetch queues, or load less data into memory.",
+                "Or raise the memory limit of the container.",
+            ),
+            rules=(),
+            section="utilization",
+            start_us=start_us,
+            end_us=end_us,
+        )
+    ]
+
+
+def _kills(part: Job) -> Iterator[_Kills]:
+    for panel in part.panels_of(Metric.OOM_KILLS):
+        growth = np.maximum(0, np.diff(panel.values[:, 0]))
+        (grew,) = np.nonzero(growth)
+        if len(grew):
+            yield _Kills(
+                node=panel.node,
+                count=int(growth.sum()),
+                first_us=int(panel.time_us[grew[0]]),
+                last_us=int(panel.time_us[grew[-1] + 1]),
+            )
+
+
+class _Full(Struct, frozen=True, kw_only=True):
+    """A file system that was nearly full."""
+
+    node: str
+    mount: str
+    mib: float
+    at_us: int
+
+
+def nearly_full(job: Job) -> list[Finding]:
+    """File systems that the job may fill, with little free space."""
+    found = sorted(job.gathered(_full), key=lambda one: one.mib)
+    if not found:
+        return []
+    mounts = {one.mount for one in found}
+    return [
+        Finding(
+            key="nearly-full",
+            severity=Severity.INFO,
+            title=f"{count(len(mounts), 'file system')} had less than {MIN_FREE_MIB / 1024:g} GiB of free space",
+            evidence=(
+                Where(natural_sorted({one.node for one in found})),
+                When(min(one.at_us for one in found), max(one.at_us for one in found)),
+                *(HowMuch("Lowest free space", one.mib, "MiB", of=one.mount) for one in found[:_MAX_NAMED]),
+            ),
+            advice=(
+                "Free space, or write checkpoints to another file system.",
+                "For /dev/shm, in which loader processes hand over batches, start the container with more shared memory.",
+            ),
+            rules=(),
+            section="utilization",
+        )
+    ]
+
+
+def _full(part: Job) -> Iterator[_Full]:
+    for panel in part.panels_of(Metric.FREE_SPACE):
+        for column, mount in enumerate(panel.devices):
+            time_us, free = panel.series(column)
+            lowest = int(free.argmin())
+            limit = MIN_FREE_MIB * _MIB
+            if mount == SHARED_MEMORY:
+                limit = min(limit, (1 - MAX_USED_PART) * free.max())
+            if free[lowest] < limit:
+                yield _Full(
+                    node=panel.node, mount=mount, mib=float(free[lowest]) / _MIB, at_us=int(time_us[lowest])
+                )

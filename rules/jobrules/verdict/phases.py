@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
 from msgspec import Struct
 
+from jobrules.measures.intervals import union
 from jobrules.measures.sample_weights import Gap, gaps
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.measures.work import Work
@@ -55,6 +57,8 @@ class JobPhases(Struct, frozen=True, kw_only=True):
     #: The gaps by node, the longest in all first; and the times in which none of several nodes was sampled.
     missing: tuple[Missing, ...] = ()
     interrupted: Missing | None = None
+    #: When traces of PyTorch's profiler were recorded.
+    profiled: tuple[tuple[int, int], ...] = ()
 
 
 _LABELS = {
@@ -97,7 +101,15 @@ def job_phases(job: Job) -> JobPhases:
         last_work_us=work.gpu_us[1] if work and work.gpu_us else None,
         missing=missing(found, (start_us, end_us)),
         interrupted=interrupted(found, sampled, (start_us, end_us)),
+        profiled=_profiled(job),
     )
+
+
+def _profiled(job: Job) -> tuple[tuple[int, int], ...]:
+    """The time of all captures whose clocks are known, within the job."""
+    spans = [span for one in job.captures if (span := one.span_us)]
+    held = union(*np.clip(np.array(spans, np.int64).reshape(-1, 2).T, *job.span_us))
+    return tuple(zip(held.start.tolist(), held.end.tolist(), strict=True))
 
 
 def missing(found: Sequence[Gap], span_us: tuple[int, int]) -> tuple[Missing, ...]:

@@ -19,6 +19,7 @@ from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, count, duration, escape_name, join_names
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, claimed
 from jobrules.verdict.edges import START_UP, WIND_DOWN
+from jobrules.verdict.not_evaluated import how_to_record
 from jobrules.verdict.time_use import LABELS, TimeUse, in_parts
 
 #: Share of the job's GPU time from which a finding is a warning, and from which it is critical.
@@ -72,6 +73,8 @@ class Account(Struct, frozen=True, kw_only=True):
     recorded: dict[str, bool]
     #: Sentences, without their periods, on what limits the account.
     notes: tuple[str, ...] = ()
+    #: Whether there are traces of a part of the job.
+    profiled: bool = False
     #: GPUs whose utilization was not recorded.
     unknown_gpus: int = 0
 
@@ -239,8 +242,10 @@ def _claims(story: Story, key: str) -> bool:
 def _record_next(story: Story) -> tuple[str, ...]:
     absent = [what for what, known in story.account.recorded.items() if not known]
     if absent:
-        return (f"{capitalized(join_names(absent))}, to see what the GPU waits for.",)
-    return ("A profile of a few steps: it shows what the GPU waits for.",)
+        named = capitalized(join_names(absent))
+        return (f"{named}, to see what the GPU waits for.", *how_to_record(absent))
+    steps = "other steps" if story.account.profiled else "a few steps"
+    return (f"A profile of {steps}: it shows what the GPU waits for.",)
 
 
 def _join_chain(story: Story) -> Story:
@@ -324,6 +329,12 @@ def _join_explained(story: Story) -> Story:
     while pair := _explained(story.findings):
         story = _joined(story, *pair)
     return story
+
+
+def join_explained(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The same of findings without an account of GPU time."""
+    nothing = Account(checks=(), work=None, length_us=0, causes=(), nodes=(), owners={}, recorded={})
+    return _join_explained(Story(account=nothing, claims={}, findings=tuple(findings))).findings
 
 
 def _explained(findings: Sequence[Finding]) -> tuple[Finding, Finding] | None:

@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.crowding import MIN_JOB_CORES, core_shares
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Job, Metric
 from jobrules.text import NBSP, apportion, digits_for, number, percent
 from jobrules.verdict.accounting import DeviceTime, spent_per_node
+
+#: Names of the units of device time in sentences and tables, by their number in an hour; the first one of which there is
+#: enough is printed.
+_UNITS = {1: ("hours", "h"), 60: ("minutes", "min"), 3600: ("seconds", "s")}
+MIN_AMOUNT = 0.1
+
+
+def per_hour(hours: float) -> int:
+    """How many of the printed unit are an hour."""
+    return next((n for n in _UNITS if n * hours >= MIN_AMOUNT), max(_UNITS))
+
 
 #: Names of lost time without a cause, by the key of the part.
 LABELS = {
@@ -29,7 +42,7 @@ class Part(Struct, frozen=True, kw_only=True):
     label: str
     #: ``used``, ``lost`` or ``unknown``: decides the color.
     role: str
-    #: Device-hours, rounded so that the parts add up to the printed total.
+    #: Device-hours, rounded in the printed unit so that the parts add up to the printed total.
     hours: float
     #: Rounded so that the parts add up to 100.0.
     percent: float
@@ -57,7 +70,7 @@ class TimeUse(Struct, frozen=True, kw_only=True):
     count: int
     #: Device-hours from the first to the last record of the job, rounded as the parts are.
     hours: float
-    #: Digits after the point that ``hours`` are rounded to.
+    #: Digits after the point of the printed amounts.
     digits: int
     #: Used; lost by cause, the largest first; lost and unexplained; not measured.
     parts: tuple[Part, ...]
@@ -65,6 +78,8 @@ class TimeUse(Struct, frozen=True, kw_only=True):
     roles: tuple[RoleSum, ...]
     #: More GPUs, with samples but without utilization: they are in no part.
     unknown: int | UnsetType = UNSET
+    #: Percent of CPU time that the job's own processes used, where others used a relevant part.
+    by_job: float | UnsetType = UNSET
 
     @classmethod
     def of_parts(
@@ -80,7 +95,7 @@ class TimeUse(Struct, frozen=True, kw_only=True):
         roles = tuple(
             RoleSum(
                 role=role,
-                hours=round(sum(p.hours for p in parts if p.role == role), digits),
+                hours=round(sum(p.hours for p in parts if p.role == role), 9),
                 percent=round(sum(p.percent for p in parts if p.role == role), 1),
             )
             for role in dict.fromkeys(p.role for p in parts)
@@ -104,6 +119,27 @@ class TimeUse(Struct, frozen=True, kw_only=True):
         return "GPU" if self.device == "GPU" else "core"
 
     @property
+    def unit(self) -> str:
+        """``GPU-h`` or ``core-min``, for tables."""
+        return f"{self.noun}-{_UNITS[per_hour(self.hours)][1]}"
+
+    @property
+    def units(self) -> str:
+        """``GPU-hours`` or ``core-minutes``, for sentences."""
+        return f"{self.noun}-{_UNITS[per_hour(self.hours)][0]}"
+
+    def amount(self, hours: float) -> str:
+        """Device-hours in the printed unit, without its name; what is not nothing is not printed as 0."""
+        value = per_hour(self.hours) * hours
+        small = hours and not round(value, self.digits)
+        return f"under {10**-self.digits:g}" if small else number(value, self.digits)
+
+    @property
+    def of_job(self) -> str:
+        """``, 25.0% by the job's processes``; empty if others used little, or nobody knows."""
+        return f", {percent(self.by_job)} by the job's processes" if self.by_job is not UNSET else ""
+
+    @property
     def lost_word(self) -> str:
         """What unused time is called: a GPU's is lost, a core's is free."""
         return "lost" if self.device == "GPU" else "free"
@@ -122,7 +158,15 @@ def time_use(job: Job) -> TimeUse | None:
     labels = LABELS if device == "GPU" else _CPU_LABELS
     devices = [device for node in spent_per_node(job, metric=metric) for device in node.devices]
     unknown = (job.gpus_unknown if device == "GPU" else 0) or UNSET
-    return in_parts(device, devices, labels, Clocks.of(job).length_us if job.covers_time else 0, unknown)
+    use = in_parts(device, devices, labels, Clocks.of(job).length_us if job.covers_time else 0, unknown)
+    shares = job.gathered(core_shares) if device == "CPU" else []
+    if use is None or len(shares) < len(job.nodes) or not any(one.others_matter for one in shares):
+        return use
+    # A recorder next to the job, as in a Slurm step of its own, does not see the job's processes.
+    if min(one.by_job for one in shares) < MIN_JOB_CORES:
+        return use
+    cores = sum(one.cores for one in shares)
+    return replace(use, by_job=round(100 * sum(one.by_job for one in shares) / cores, 1))
 
 
 def in_parts(
@@ -142,25 +186,26 @@ def in_parts(
     sums = {"used": sum(one.used for one in spent)}
     sums |= {key: sum(one.lost.get(key, 0.0) for one in spent) for key in labels}
     sums["unmeasured"] = sum(one.unmeasured for one in spent)
-    digits = digits_for(total_hours)
-    whole = round(total_hours, digits)
-    hours = _rounded(tuple(sums.values()), whole, digits)
+    scale = per_hour(total_hours)
+    digits = digits_for(scale * total_hours)
+    whole = round(scale * total_hours, digits)
+    amounts = _rounded(tuple(sums.values()), whole, digits)
     percents = _rounded(tuple(sums.values()), 100.0, 1)
     return TimeUse.of_parts(
         device=device,
         count=len(spent),
-        hours=whole,
+        hours=whole / scale,
         digits=digits,
         parts=tuple(
             Part(
                 key=key,
                 label=labels.get(key) or _OTHER_LABELS[key],
                 role=_ROLES.get(key, "lost"),
-                hours=h,
+                hours=amount / scale,
                 percent=p,
             )
-            for key, h, p in zip(sums, hours, percents, strict=True)
-            if h or p or key == "used"
+            for key, amount, p in zip(sums, amounts, percents, strict=True)
+            if amount or p or key == "used"
         ),
         unknown=unknown,
     )
@@ -186,17 +231,16 @@ _CPU_LABELS = {
 
 
 def used_sentence(use: TimeUse) -> str:
-    """``27.3% of GPU time was used``."""
-    return f"{percent(use.of('used')[1])} of {use.time} was used"
+    """``27.3% of GPU time was used``, ``99.6% of CPU time was used, 25.0% by the job's processes``."""
+    return f"{percent(use.of('used')[1])} of {use.time} was used{use.of_job}"
 
 
 def lost_sentence(use: TimeUse) -> str:
     """``0.364 of 0.500 GPU-hours were lost, 0.309 of them while the CPU was saturated``."""
 
-    def hours(value: float) -> str:
-        return number(value, use.digits)
-
-    sentence = f"{hours(use.of('lost')[0])} of {hours(use.hours)}{NBSP}{use.noun}-hours were {use.lost_word}"
+    sentence = (
+        f"{use.amount(use.of('lost')[0])} of {use.amount(use.hours)}{NBSP}{use.units} were {use.lost_word}"
+    )
     causes = [part for part in use.parts if part.when and part.hours]
     named: dict[str, float] = {}
     for part in causes:
@@ -207,7 +251,7 @@ def lost_sentence(use: TimeUse) -> str:
         named["without a known cause"] = unexplained
     if named:
         when = max(named, key=named.__getitem__)
-        sentence += f", {hours(named[when])} of them {when}"
+        sentence += f", {use.amount(named[when])} of them {when}"
     if unmeasured := use.of("unknown")[0]:
-        sentence += f"{';' if named else ','} {hours(unmeasured)} were not measured"
+        sentence += f"{';' if named else ','} {use.amount(unmeasured)} were not measured"
     return sentence

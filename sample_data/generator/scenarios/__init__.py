@@ -22,7 +22,9 @@ from generator.scenarios import (
     memory_full,
     memory_jump,
     memory_leak,
+    oversized,
     power_capped,
+    right_sized,
     slow_clock,
     slow_start,
     small_batch,
@@ -61,4 +63,6 @@ SCENARIOS: dict[str, Scenario] = {
     "slow-clock": slow_clock.SCENARIO,
     "power-capped": power_capped.SCENARIO,
     "memory-errors": memory_errors.SCENARIO,
+    "oversized": oversized.SCENARIO,
+    "right-sized": right_sized.SCENARIO,
 }

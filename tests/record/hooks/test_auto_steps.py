@@ -24,6 +24,8 @@ TRAIN = "from torch.optim.optimizer import Optimizer\nfor _ in range(7): Optimiz
         (["python", "-I", "train.py"], False),
         (["/usr/bin/python3", "-uE", "train.py"], False),
         (["python", "-S", "-c", "0"], False),
+        # ``--pid``.
+        ([], False),
     ],
 )
 def test_python_that_ignores_the_environment_is_named(command: list[str], is_possible: bool) -> None:
@@ -53,3 +55,4 @@ def test_script_without_the_recorder_is_recorded_without_steps(tmp_path: Path) -
 
     assert (run.returncode, run.stdout) == (0, "trained\n")
     assert "--steps auto: not possible: python -I" in run.stderr
+    assert facts(tmp_path / "job")["auto_steps"].startswith("not possible: python -I ignores")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import jobrecord
-from jobrecord.hooks import trainers
+from jobrecord.hooks import recording, trainers
 from tests.record.hooks.written import Event, events, steps
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -77,6 +77,7 @@ def test_order_of_events_in_hugging_face(out: Path, callbacks: Any, clock: Clock
             call("prediction_step", EVALUATE)
             call("evaluate", OTHER)
             call("save", SAVE)
+    call("train_end", OTHER)
     jobrecord.stop()
 
     assert milliseconds(events(out, "DataLoaderIter")) == [FETCH] * 3
@@ -91,6 +92,31 @@ def test_order_of_events_in_hugging_face(out: Path, callbacks: Any, clock: Clock
         2,
         True,
     )
+
+
+@pytest.mark.parametrize("trains_again", [True, False])
+def test_step_that_an_exception_ended_in_hugging_face(
+    out: Path, callbacks: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch, trains_again: bool
+) -> None:
+    monkeypatch.setattr(recording, "now", lambda: clock.ns)
+    callback = callbacks("huggingface", "transformers", "TrainerCallback").JobRecorderCallback()
+
+    def call(event: str, after_ms: int = 0) -> None:
+        clock.advance(after_ms)
+        getattr(callback, f"on_{event}")(None, SimpleNamespace(global_step=0), None)
+
+    call("train_begin")
+    for event in ("step_begin", "step_end", "step_begin"):
+        call(event, COMPUTE)
+    clock.advance(OTHER)
+    if trains_again:
+        for event in ("train_begin", "step_begin", "step_end", "train_end"):
+            call(event, COMPUTE * (event == "step_end"))
+    jobrecord.stop()
+
+    again = [COMPUTE] * trains_again
+    assert milliseconds(steps(out)) == [2 * COMPUTE, COMPUTE + OTHER, *again]
+    assert ["cut" in event.args for event in steps(out)] == [False, True, *[False for _ in again]]
 
 
 def test_order_of_events_in_lightning(out: Path, callbacks: Any, clock: Clock) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,11 +23,11 @@ from tests.record.hooks import fake_torch
 from tests.record.hooks.written import events, hook_facts, steps, trace_files
 
 
-def test_import_is_fast_and_imports_nothing_of_the_training() -> None:
+def test_import_takes_few_modules_and_none_of_the_training() -> None:
     code = (
-        "import sys, time; began = time.process_time(); import jobrecord; took = time.process_time() - began\n"
+        "import sys; before = set(sys.modules); import jobrecord; new = set(sys.modules) - before\n"
         "assert not {'torch', 'psutil', 'pynvml', 'jobrecord.hooks'} & set(sys.modules), sorted(sys.modules)\n"
-        "assert took < 0.03, took"
+        "assert len(new) < 50, sorted(new)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
@@ -94,6 +96,46 @@ def test_evaluation_and_prediction_are_steps_of_their_own(out: Path) -> None:
     assert steps(out)[1].start_us >= steps(out, "PREDICT")[0].end_us
 
 
+def test_loaders_can_be_copied_and_sent_to_other_processes(out: Path) -> None:
+    jobrecord.start()
+    loader = jobrecord.data([[1], [2]])
+    copied, deep, sent = copy.copy(loader), copy.deepcopy(loader), pickle.loads(pickle.dumps(loader))
+    deep[0].append(3)
+
+    assert [list(copied), deep, sent] == [[[1], [2]], [[1, 3], [2]], [[1], [2]]]
+    fetches = iter(loader)
+    next(fetches)
+    assert [*pickle.loads(pickle.dumps(fetches))] == [[2]]
+    jobrecord.stop()
+    # Only the shallow copy is recorded.
+    assert len(events(out, "DataLoaderIter")) == 3
+
+
+def test_an_iterator_stays_one(out: Path) -> None:
+    jobrecord.start()
+    batches = jobrecord.data(iter([1, 2]))
+
+    assert (next(batches), list(batches)) == (1, [2])
+    jobrecord.stop()
+    assert len(events(out, "DataLoaderIter")) == 2
+
+
+def test_evaluation_without_data_is_one_step(out: Path) -> None:
+    jobrecord.start()
+    jobrecord.step()
+    for _ in range(2):
+        with jobrecord.eval(), jobrecord.phase("Evaluation"):
+            pass
+    jobrecord.step()
+    jobrecord.stop()
+
+    evaluations = steps(out, "EVAL")
+    assert [event.step for event in evaluations] == [0, 1]
+    for step, phase in zip(evaluations, events(out, "Evaluation"), strict=True):
+        assert step.start_us <= phase.start_us <= phase.end_us <= step.end_us
+    assert steps(out)[1].start_us >= evaluations[1].end_us
+
+
 def test_start_twice_warns_and_a_nested_record_is_a_phase(
     out: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +160,8 @@ def test_defects_of_the_script_show_at_once(out: Path, call: str, wrong: Any) ->
     jobrecord.start()
     with pytest.raises(TypeError, match=f"{call}\\(\\) needs"):
         getattr(jobrecord, call)(wrong)
+    with pytest.raises(TypeError, match=r"phase\(\) needs"), jobrecord.phase(cast("str", 5)):
+        pass
 
 
 def test_size_of_a_batch_is_a_whole_number(out: Path) -> None:
@@ -242,7 +286,7 @@ def test_fork_is_inert_and_may_record_itself(out: Path, monkeypatch: pytest.Monk
 
 def test_killed_process_loses_a_second_at_most(out: Path) -> None:
     code = (
-        "import os, time, jobrecord; jobrecord.start(); end = time.monotonic() + 2.5\n"
+        "import os, time, jobrecord; jobrecord.start(); end = time.monotonic() + 1.5\n"
         "for i in range(10**9):\n"
         "    time.sleep(0.01); jobrecord.step()\n"
         "    if time.monotonic() > end: print(i + 1, flush=True); os.kill(os.getpid(), 9)\n"
@@ -253,7 +297,7 @@ def test_killed_process_loses_a_second_at_most(out: Path) -> None:
     assert run.returncode == -signal.SIGKILL
     done = int(run.stdout)
     recorded = [event.step for event in steps(out)]
-    assert recorded == list(range(len(recorded)))
+    assert recorded == list(range(len(recorded))) != []
     assert done - len(recorded) <= 110
 
 
@@ -297,16 +341,17 @@ def _functions(folder: Path) -> list[Any]:
 
 
 def test_recorder_without_record_job_samples_and_lets_later_processes_know(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("RUN", "DIR", "NODE"):
         monkeypatch.delenv(f"JOBRECORD_{name}", raising=False)
     with jobrecord.record(tmp_path / "job") as recording:
         assert os.environ["JOBRECORD_DIR"] == str(tmp_path / "job")
         for _ in range(30):
-            time.sleep(0.05)
+            time.sleep(0.01)
             recording.step()
     assert "JOBRECORD_RUN" not in os.environ
+    assert capsys.readouterr().err == f"jobrecord: next: make-report --job-dir {tmp_path / 'job'}\n"
     assert len(steps(tmp_path / "job")) == 30
     (file,) = tmp_path.glob("job/jobrecord/*.json")
     known = json.loads(file.read_text())

@@ -39,9 +39,12 @@ class Driver:
     def rows(self, seconds: float = 1.0) -> dict[tuple[str, str], float]:
         """Rows of all sensors, then `seconds` pass."""
         found = {(row.name, row.dimension): row.value for one in self.sensors for row in self._of(one)}
+        self.advance(seconds)
+        return found
+
+    def advance(self, seconds: float) -> None:
         assert isinstance(self.machine.clock, Clock)
         self.machine.clock.now_s += seconds
-        return found
 
     def _of(self, sensor: Any) -> Any:
         return [] if type(sensor).__name__ == "OtherUsers" else list(sensor.rows())
@@ -172,6 +175,7 @@ def test_a_call_that_takes_long_makes_the_pause_longer(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     driver = Driver(monkeypatch, tmp_path, gpu(utilization=[{"sleep": 0.4, "value": [1, 1]}]))
+    monkeypatch.setattr("time.sleep", driver.advance)
     (tick, *_) = driver.sensors
 
     [*tick.rows()]

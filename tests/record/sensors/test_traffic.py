@@ -10,6 +10,7 @@ from jobrecord.sensors.containers import Container
 from jobrecord.sensors.disks import Disks
 from jobrecord.sensors.network import RDMA, Interfaces
 from jobrecord.sensors.pressure import Pressure
+from jobrecord.sensors.space import Space
 from tests.record.sensors.trees import machine, read, read_later
 
 
@@ -91,6 +92,19 @@ def test_rdma_counts_in_words_of_four_bytes(tmp_path: Path) -> None:
     assert rates["network", "ReceiveBytesPerSecond", "RDMA"] == 500.0
     assert rates["network", "TransmitBytesPerSecond", "RDMA"] == 100.0
     assert read(RDMA(machine(tmp_path / "none"))) == {}
+
+
+def test_free_space_where_the_job_removed_its_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    rows = read(Space(tmp_path, machine(tmp_path)))
+
+    assert {dimension for _, _, dimension in rows} == {"FreeBytes"}
 
 
 def pressure(total_us: int) -> str:

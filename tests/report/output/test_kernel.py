@@ -30,7 +30,8 @@ from jobreport.output import kernel
 
 with kernel.started() as running:
     print(running.work, flush=True)
-    time.sleep(100)
+    while True:  # a signal just before a long sleep would wait for its end
+        time.sleep(0.1)
 """
 
 
@@ -47,7 +48,7 @@ def living(text: str) -> list[int]:
     return found
 
 
-def in_time(wanted: Callable[[], bool], seconds: float = 30) -> bool:
+def in_time(wanted: Callable[[], bool], seconds: float = 60) -> bool:
     end = time.monotonic() + seconds
     while not wanted() and time.monotonic() < end:
         time.sleep(0.05)
@@ -92,7 +93,7 @@ def test_one_of_an_interrupted_run_leaves_no_process_and_no_folder(later: float,
         assert in_time(lambda: living(str(folder)) != [])
         time.sleep(later)  # while it starts, and when it answers
         process.send_signal(signal.SIGINT)
-        printed = process.communicate(timeout=30)[1]
+        printed = process.communicate(timeout=60)[1]
 
     assert printed.rstrip().endswith("KeyboardInterrupt")
     assert printed.count("Traceback") == 1  # the kernel has none of its own

@@ -20,9 +20,8 @@ from tests.paths import ROOT
 def test_it_is_small(gpu_notebook: NotebookNode) -> None:
     text = notebook.to_text(gpu_notebook)
 
-    assert len(text.encode()) <= 350_000
+    assert len(text.encode()) <= 500_000
     assert "jr-figures" not in text
-    assert text.count("plot still") > 20
 
 
 def test_it_tells_nothing_of_the_machine(gpu_notebook: NotebookNode, gpu_folder: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from jobreport.document import Report
 from jobreport.output import summary
 from jobreport.remarks import Quality, SourceQuality
 from jobrules import RULES
-from jobrules.model import Job, Metric, Severity, Status
+from jobrules.model import Job, JobInMemory, Metric, Severity, Status
 from jobrules.rule import not_recorded, reason_short, run_rules
 from jobrules.verdict.not_evaluated import NotEvaluated
+from tests.captured_jobs import job_of, training
 from tests.copies import replace
 from tests.jobs import make_job, make_panel
 from tests.paths import CORPUS, SAMPLES, needs_corpus
@@ -64,6 +66,32 @@ def test_every_rule_that_was_not_evaluated_is_named_on_page_ticket_and_terminal(
     assert none == "No rule was evaluated."
     assert record == "Record next: GPU power, to see what was not checked."
     assert last.replace("\u00a0", " ") == f"Not checked: 3 of 3 rules. {brief}"
+
+
+def test_a_job_whose_script_recorded_nothing_says_how_to_record_steps() -> None:
+    _, none, record, _ = summary.terminal(report := report_of(make_job(cpu=[50.0] * 100)))
+
+    assert none == "No rule was evaluated."
+    assert record == (
+        "Record next: Loader events and steps, to see what was not checked. jobrecord.start() and "
+        "jobrecord.data(loader) in the training script record steps and data loading."
+    )
+    how = "`jobrecord.start()` and `jobrecord.data(loader)` in the training script record steps and data loading."
+    assert report.verdict.advice[1] == how
+
+
+def test_rules_that_do_not_apply_are_not_missing() -> None:
+    report = report_of(make_job(cpu=[50.0] * 100))
+    verdict = report.verdict
+    absent = tuple(one for one in verdict.not_evaluated if not one.applies)
+    report = replace(report, verdict=replace(verdict, not_evaluated=absent))
+
+    *_, last = summary.terminal(report)
+
+    assert (
+        last.replace("\u00a0", " ")
+        == "All 3 rules were evaluated. Not applicable: no GPU was sampled, no PyTorch trace was found."
+    )
 
 
 def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
@@ -229,3 +257,25 @@ def test_a_ticket_and_a_terminal_begin_with_what_matters(job: Path) -> None:
             assert verdict.advice_head in text
             assert verdict.advice[0].replace("`", "") in text
     assert JARGON.findall(top + "\n".join(lines)) == []
+
+
+def test_page_ticket_and_terminal_say_the_same_of_the_profiled_time(tmp_path: Path) -> None:
+    traces = job_of(tmp_path, training("data loading", 0.4))
+    assert isinstance(LOW, JobInMemory)
+    alone, both = report_of(traces), report_of(dataclasses.replace(LOW, captures=traces.captures))
+
+    for report, whole in (
+        (alone, "Only traces were recorded"),
+        (both, "The traces cover 0.5 s of 12 min 30 s"),
+    ):
+        texts = (read(sections.verdict(report)).text, summary.markdown(report).replace("\\", ""))
+        for text in (one.replace("\u00a0", " ") for one in texts):
+            assert "of the profiled time of 1 GPU (0.5 s) was used for computing" in text
+            assert "40.0% was lost, 40.0% while the training loop fetched the next batch." in text
+            assert whole in text
+            assert "Lost: waiting for data" in text
+            assert "0.200 GPU-s, 40.0%" in text
+    assert "60.0% of the profiled time" in summary.terminal(alone)[0]
+    first, *_ = summary.terminal(both)
+    assert first.startswith("20.0% of GPU time was used.")
+    assert "Traces: 60.0% of the profiled time" in first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -24,6 +25,18 @@ from tests.report.readers.nvidia_smi.forms import FAILED, FORMS, ONE, outcome, q
 BY_NAME = {form.name: form for form in FORMS}
 TEGRA = "03-14-2025 09:21:17 RAM 2871/7772MB (lfb 445x4MB) CPU [12%@1190] GR3D_FREQ 85%\n"
 
+#: What profilers leave behind in addition to traces, by name, and the codes of the remarks.
+OF_PROFILERS = {
+    "et.json": (
+        b'{\n  "schema": "1.1.1-chakra.0.0.4", "pid": 7,\n  "nodes": [\n{"id": 1}]}',
+        "execution_trace",
+    ),
+    "memory.raw.json": (b"[[-1, 1, 37888, 7], [-1, 1, 512, 7]]", "memory"),
+    "memory.json": (b"[[1696966048083248105, 1696966048083248106], [[0, 1], [0, 2]]]", "memory"),
+    "snapshot.pickle": (pickle.dumps({"segments": [], "device_traces": []}), "memory"),
+    "report1.nsys-rep": (bytes(range(256)), "nsys"),
+}
+
 
 def refusal(directory: Path) -> str:
     with pytest.raises(NothingReadableError) as error:
@@ -39,7 +52,7 @@ def codes_next_to_a_log(directory: Path) -> list[tuple[str, str | None]]:
 
 def test_every_kind_is_the_form_of_a_log(tmp_path: Path) -> None:
     kinds = {code for code in REMARKS if code.startswith("recognized.")}
-    found = {"recognized.archive"}
+    found = {"recognized.archive", *(f"recognized.{code}" for _, code in OF_PROFILERS.values())}
     for form in FORMS:
         if form.truth == ():
             folder = tmp_path / form.name
@@ -49,7 +62,7 @@ def test_every_kind_is_the_form_of_a_log(tmp_path: Path) -> None:
     assert kinds <= found
 
 
-@pytest.mark.parametrize("name", ["wandb", "json-lines"])
+@pytest.mark.parametrize("name", ["wandb", "json-lines", "json-array", "json-table"])
 def test_the_command_in_a_refusal_makes_a_log_that_is_read(name: str, tmp_path: Path) -> None:
     form = BY_NAME[name]
     (command,) = re.findall(r"with: (.* gpu\.csv)", outcome(form, tmp_path).refusal)
@@ -60,7 +73,7 @@ def test_the_command_in_a_refusal_makes_a_log_that_is_read(name: str, tmp_path: 
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
 
     (tmp_path / file).unlink()
-    options = {"columns": column_names("timestamp,index,utilization.gpu")} if name == "json-lines" else {}
+    options = {"columns": column_names("timestamp,index,utilization.gpu")} if "json" in name else {}
     job = read_directory(tmp_path, strict=True, **options).job  # type: ignore[arg-type]
     assert sorted(panel.values.shape for panel in job.panels) == [(60, 2)]
 
@@ -73,6 +86,14 @@ def test_what_is_not_read_is_listed_next_to_what_is(tmp_path: Path) -> None:
         ("file.empty", "empty.csv"),
         ("directory.unknown", "notes.txt"),
     ]
+
+
+@pytest.mark.parametrize("name", OF_PROFILERS)
+def test_other_files_of_profilers_are_named(name: str, tmp_path: Path) -> None:
+    content, code = OF_PROFILERS[name]
+    (tmp_path / name).write_bytes(content)
+
+    assert codes_next_to_a_log(tmp_path) == [(f"recognized.{code}", name)]
 
 
 @pytest.mark.parametrize(
@@ -163,6 +184,7 @@ def test_names_and_texts_of_a_refusal_are_escaped(tmp_path: Path) -> None:
         ("x" * 100_000 + "\n") * 20,
         "\n" * 1_000_000,
         "GPU 1: " + "(UUID:" * 100_000,
+        '{"schema": "1", ' + '"nodes" ' * 100_000,
     ],
 )
 def test_hostile_beginnings_cost_no_time(text: str, tmp_path: Path) -> None:

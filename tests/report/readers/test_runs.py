@@ -158,7 +158,7 @@ def test_a_run_that_is_not_there_is_wrong_usage(number: int, runs: str, tmp_path
         read_directory(tmp_path, run=number)
 
 
-@pytest.mark.parametrize("redact", [False, True])
+@pytest.mark.parametrize("redact", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_page_summary_and_terminal_say_which_run(redact: bool, tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from fuzz import hostile
 from jobreport import pipeline
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.registry import Reading
@@ -71,6 +72,9 @@ MARKS = {
         "parameter",
         "worker",
         "unread",
+        "facts",
+        "process",
+        "mount",
     ]
 }
 HOSTS = (f"{MARKS['host']}-2", f"{MARKS['host']}-10")
@@ -87,6 +91,8 @@ def files() -> dict[str, str | bytes]:
             lines += [sample(5 + i % 7, at=at, name=f"gpu{d}", node=host) for d in range(2)]
             lines.append(sample(i % 3, at=at, name=f"gpu-{m['device']}", node=host))
             lines.append(sample(97, at=at, name="cpu0", kind="cpu", dimension="CPUUtilization", node=host))
+        lines.append(sample(1e9, name=m["process"], kind="process", dimension="ResidentBytes", node=host))
+        lines.append(sample(1e6, name=f"/mnt/{m['mount']}", kind="disk", dimension="FreeBytes", node=host))
         lines += [sample(1, name=m["sensor"], kind=m["sensor"], node=host), f'{{"{m["key"]}": broken']
         made[f"{m['folder']}/{T0}.{host}.json"] = "\n".join(lines)
         rows = [base(T0 * 1_000_000)]
@@ -142,6 +148,7 @@ def files() -> dict[str, str | bytes]:
             }
         }
     )
+    made |= hostile.facts([f"zz{m['facts']}"])
     made[f"{m['file']}.unread"] = m["unread"]
     made[f"system/incremental/2023111422/{T0}.{m['stray']}.json"] = ""
     return made
@@ -443,7 +450,9 @@ def test_libraries_stay_and_the_users_own_code_does_not(
         "aten::_convolution", "Step:ModeKeys.TRAIN", "Backward(post-forward)", "gpu_functions-dev:0", "gpu15",
         "_MultiProcessingDataLoaderIter::GetNext", "volta_sgemm_128x64_tn", "Memcpy HtoD (Pinned -> Device)",
         "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>>", "I/O", "step_details",
-        "gradient_tape/sequential_1/dense_2/MatMul:MatMul",
+        "gradient_tape/sequential_1/dense_2/MatMul:MatMul", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclWorkElem)",
+        "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64>>", "nvjet_hsh_128x256_64x4_2x1_v_bz_coopA_TNT",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::lau…",
     ],
 )  # fmt: skip
 def test_names_of_frameworks_are_common(name: str) -> None:
@@ -462,7 +471,8 @@ def test_names_of_frameworks_are_common(name: str) -> None:
         "10.0.0.1",
         "step 4182-7364-5091",
         "gpu-10-37-214-9",
-        "step " * 99,
+        "step " * 199,
+        "void at::native::elementwise_kernel<4, acm…",
     ],
 )
 def test_names_of_machines_people_and_projects_are_not(name: str) -> None:

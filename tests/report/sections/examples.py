@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
+from msgspec import UNSET
+
+from jobreport.comparison.one_job import job_cost
 from jobreport.document import SCHEMA_VERSION, JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.remarks import Quality, Remark, SourceQuality
 from jobrules.analyses.framework import FrameworkTime, Operator, Operators, Slice
@@ -21,7 +24,7 @@ from jobrules.verdict.not_evaluated import NotEvaluated
 from jobrules.verdict.phases import JobPhases, Phase, missing
 from jobrules.verdict.time_use import Part, TimeUse
 from tests.copies import replace
-from tests.report.sections import example_close_ups, example_nodes
+from tests.report.sections import example_captures, example_close_ups, example_cost, example_nodes
 from tests.report.sections.example_balance import balance
 from tests.report.sections.example_bottlenecks import stalls
 from tests.report.sections.example_data_loading import data_loading, memory_use
@@ -245,6 +248,7 @@ def phases(basis: str, *parts: tuple[str, str, int, int, float], **facts: Any) -
     )
 
 
+@cache
 def gpu_job() -> Report:
     """One node, eight GPUs, an hour; rules triggered, passed, not evaluated, and failed, and a summary."""
     node, count = "algo-1", 600
@@ -254,7 +258,7 @@ def gpu_job() -> Report:
     def gpu(x: float) -> float:
         return 0.0 if x < 0.083 else 45 + 30 * math.sin(60 * x)
 
-    return report(
+    found = report(
         "resnet50",
         NodeFacts(name=node, gpus=8, cores=32, interval_s=0.5, first_us=start, last_us=end),
         end=end,
@@ -392,9 +396,12 @@ def gpu_job() -> Report:
             ),
             remarks=(Remark(code="directory.unknown", count=2, place="notes.txt"),),
         ),
+        goodput=example_cost.goodput(),
     )
+    return replace(found, cost=job_cost(found, example_cost.pricing()))
 
 
+@cache
 def hostile_job() -> Report:
     """Two nodes with names that want to be markup, a gap on one of them, no steps."""
     first, second, count = HOSTILE, FORMULA + ENTITY, 240
@@ -405,7 +412,7 @@ def hostile_job() -> Report:
     def holed(x: float) -> float | None:
         return None if 0.25 <= x < 0.375 else 50 + 20 * math.sin(40 * x)
 
-    return report(
+    found = report(
         HOSTILE + "\u202e" + "x" * 300,
         NodeFacts(name=first, gpus=2, cores=8, interval_s=1.0, first_us=start, last_us=end),
         NodeFacts(name=second, gpus=2, cores=16, interval_s=0.5, first_us=start, last_us=end),
@@ -485,6 +492,8 @@ def hostile_job() -> Report:
         balance=balance(HOSTILE),
         close_ups=example_close_ups.chosen(HOSTILE),
         profiles=example_close_ups.profiles(HOSTILE),
+        captures=example_captures.ranks(3, HOSTILE)[0],
+        across_ranks=example_captures.ranks(3, HOSTILE)[1],
         data_loading=data_loading(HOSTILE),
         gpu_memory=memory_use(second, HOSTILE, count, range(60, 90)),
         bottlenecks=stalls(HOSTILE, (first, second), count),
@@ -494,8 +503,10 @@ def hostile_job() -> Report:
             remarks=(Remark(code="file.unreadable", count=1, place=HOSTILE, fields={"error": HOSTILE}),),
         ),
     )
+    return replace(found, cost=job_cost(found, example_cost.pricing(HOSTILE + "\u202e", "\u202e" + HOSTILE)))
 
 
+@cache
 def cpu_job() -> Report:
     """One node without a GPU; one rule passed, no finding."""
     node, count = "algo-1", 100
@@ -514,6 +525,7 @@ def cpu_job() -> Report:
     )
 
 
+@cache
 def single_sample() -> Report:
     """A job with a single snapshot: no duration, nothing to draw, None wherever it is allowed."""
     lacks = NotEvaluated(rule="A", status=Status.NOT_EVALUATED, reason=NO_STEPS)
@@ -529,11 +541,13 @@ def single_sample() -> Report:
     )
 
 
+@cache
 def empty_job() -> Report:
     """A job with nothing but a name."""
     return report("nothing", job={"sources": ()})
 
 
+@cache
 def idle_job() -> Report:
     """GPUs that never worked."""
     base = gpu_job()
@@ -570,6 +584,7 @@ def idle_job() -> Report:
         utilization=(replace(usage("algo-1", "GPU", 0.0), max=0.0), usage("algo-1", "CPU", 30.0)),
         time_lines=(line("algo-1", "gpu_utilization", "GPU", 1, 600, lambda x: 0.0),),
         boxes=tuple(replace(box("algo-1", f"gpu{i}", 0.0), below_10=1.0, **idle) for i in range(8)),
+        cost=UNSET,
     )
 
 
@@ -577,6 +592,7 @@ def _steady(value: float, _: float) -> float:
     return value
 
 
+@cache
 def many_nodes(nodes: int = 16, gpus: int = 8) -> Report:
     """More nodes than are drawn one by one; node-07 and the three after it differ from the others."""
     base = gpu_job()
@@ -602,6 +618,12 @@ def many_nodes(nodes: int = 16, gpus: int = 8) -> Report:
     )
 
 
+def captures() -> Report:
+    """A job of nothing but traces of four ranks."""
+    found, across = example_captures.ranks()
+    return replace(empty_job(), captures=found, across_ranks=across)
+
+
 ALL: dict[str, Callable[[], Report]] = {
     "gpu": gpu_job,
     "hostile": hostile_job,
@@ -610,4 +632,5 @@ ALL: dict[str, Callable[[], Report]] = {
     "empty": empty_job,
     "idle": idle_job,
     "many": many_nodes,
+    "captures": captures,
 }

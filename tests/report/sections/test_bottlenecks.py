@@ -62,7 +62,7 @@ def test_the_lead_has_number_share_threshold_and_definition() -> None:
         "2,000 of 3,600 snapshots of the whole job (55.6%; threshold 50%) are bottlenecks: "
         "a GPU below 10% while a core of its node is above 90%."
     ) in text
-    assert "Figure 10.1. 2,000 of 2,400 snapshots with an idle GPU (83.3%) are bottlenecks." in text
+    assert "Figure 11.1. 2,000 of 2,400 snapshots with an idle GPU (83.3%) are bottlenecks." in text
     assert "Inferred from simultaneous samples." in text
     assert "Inferred" not in with_result(Status.PASSED, 500)
 
@@ -72,7 +72,7 @@ def test_without_a_result_the_rule_is_named_first_and_nothing_is_compared() -> N
     not_selected = text_of(cpu_page())
 
     assert "CPUBottleneck was not evaluated: only 892 of 1,001 samples. 2,000 of 3,600" in not_evaluated
-    assert "Figure 10.2. First bottleneck 08:00:01, last 08:59:00." in not_evaluated
+    assert "Figure 11.2. First bottleneck 08:00:01, last 08:59:00." in not_evaluated
     assert "CPU bottlenecks CPUBottleneck was not selected" in not_selected
     for text in (not_evaluated, not_selected):
         assert "threshold 50%" not in text

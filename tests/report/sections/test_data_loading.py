@@ -13,6 +13,7 @@ from jobreport import sections
 from jobreport.document import Origin, Report
 from jobreport.figures import data_loading as figures
 from jobrules.analyses.data_loading import DataLoading, FetchTimes, LoaderSetup, StepTime
+from jobrules.model import Finding, Severity
 from tests.copies import replace
 from tests.report.sections import example_data_loading, examples
 from tests.report.sections.example_data_loading import node_loading
@@ -210,6 +211,27 @@ def test_the_wait_for_data_leads(fetch_s: float, sentence: str, advised: bool) -
     assert 0 < text.index(sentence) < text.index("1 loader process for 8 cores")
     assert ("Raise num_workers" in text) == advised
     assert "(medians)" not in text_of(EXAMPLE)
+
+
+def test_the_section_agrees_with_the_verdict_on_waits() -> None:
+    step = StepTime(mode="TRAIN", count=120, p50_s=0.69)
+    found = replace(EXAMPLE, fetches=replace(fetches(), p50_s=0.01), step=step)
+    report = replace(examples.gpu_job(), data_loading=found)
+    waits = Finding(
+        key="data-loading",
+        severity=Severity.CRITICAL,
+        title="Training waits for data on rank 1: a batch fetch takes 0.2 s (medians)",
+        evidence=(),
+        advice=(),
+        rules=(),
+        section="data-loading",
+    )
+
+    page = sections.data_loading(replace(report, verdict=replace(report.verdict, findings=(waits,))))
+
+    text = Page.of(page.html).text
+    assert "Training waits for data on rank 1: a batch fetch takes 0.2 s (medians). 1 loader process" in text
+    assert "Raise" not in text
 
 
 def test_a_number_of_loader_processes_that_never_changes_is_a_sentence() -> None:

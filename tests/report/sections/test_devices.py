@@ -116,7 +116,7 @@ def test_the_caption_takes_its_shares_from_the_samples() -> None:
     calm = text(read(sections.devices(with_boxes(grid, 0.0, 0.0))))
     bad = text(read(sections.devices(with_boxes(replace(grid, cores=cores), 0.718, 0.718))))
 
-    assert "Figure 14.1. GPUs were never idle and busy in 2.0% of samples;" in calm
+    assert "Figure 15.1. GPUs were never idle and busy in 2.0% of samples;" in calm
     assert "no core was at 90% or more in half of its samples (most often cpu0: 44.4%)." in calm
     assert "GPUs were idle in 71.8% of samples and busy in 2.0%;" in bad
     assert "cores were at 90% or more in 71.0 to 74.0%." in bad

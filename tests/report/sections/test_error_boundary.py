@@ -33,7 +33,7 @@ def test_the_section_says_why_and_the_others_stand(executed: NotebookNode) -> No
     assert failed.startswith("Nodes (ValueError: ")
     html = export.render_html(executed)
     assert html.count("could not be drawn") == 1
-    assert 'id="nodes-h"><span class="n">13</span> Nodes' in html
+    assert 'id="nodes-h"><span class="n">14</span> Nodes' in html
     assert sections.devices(undrawable()).html in html
 
 

@@ -36,6 +36,8 @@ def test_much_time_outside_steps_names_what_to_check() -> None:
     assert "Check data loading, evaluation, and checkpoints." in text_of(time)
     # Evaluation with steps of its own is not between steps.
     assert "Check data loading and checkpoints." in text_of(evaluates)
+    # Data loading is a part of whole steps.
+    assert "Check evaluation and checkpoints." in text_of(replace(time, whole_steps=True))
     assert "Check" not in text_of(little)
     forward_only = text_of(examples.framework("conv2d", forward_only=True))
     assert "No backward pass was recorded" in forward_only
@@ -97,7 +99,7 @@ def test_ten_operators_are_open_and_drawn_and_the_others_folded() -> None:
         ),
         (
             [(10.0, 90.0), (10.0, 90.0), (60.0, 40.0)],
-            "Rank 2 spent 60.0% of its time outside steps; the median of 3 ranks is 10.0%.",
+            "60.0% of the time of rank 2 was outside steps; the median of 3 ranks is 10.0%.",
         ),
     ],
 )

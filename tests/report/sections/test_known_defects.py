@@ -17,7 +17,7 @@ import pytest
 
 from jobreport import document, pipeline
 from jobreport.output import export
-from jobreport.sections.outline import SECTIONS
+from jobreport.sections.outline import OF_CAPTURES, SECTIONS
 from jobrules import RULES
 from jobrules.batch_size import BatchSize
 from jobrules.cpu_bottleneck import CPUBottleneck
@@ -186,7 +186,7 @@ def test_n11_the_largest_is_named_and_not_the_first() -> None:
     # GPU 1.6 s and CPU 3.64 s; the GPU is first.
     assert "69.5% of all self time was on the CPU" in text
     assert "NCCL_ALLREDUCE took 75.0% of Horovod's time" in text
-    assert "Rank 34 spent 79" in text or "Rank 33 spent" in text
+    assert re.search(r"% of the time of rank 3[34] was outside steps", text)
     # One rank: 863.1 of its 959.9 s were spent in steps; the time outside steps is first.
     assert "The rank spent 90.0% of its time in TRAIN steps" in told(usual(), "framework")
 
@@ -820,7 +820,7 @@ def test_seen_the_page_says_all_without_scripts(gpu_notebook: object, gpu_page: 
     for figure in re.findall(r"<figure.*?</figure>", gpu_page, re.S):
         assert "<svg" in figure or "<table" in figure or "<picture" in figure
     headings = [tag for tag, _ in still.elements if tag == "h2"]
-    assert len(headings) >= len(SECTIONS)
+    assert len(headings) >= len(SECTIONS) - len(OF_CAPTURES)
 
 
 def test_every_known_defect_has_a_test() -> None:

@@ -14,6 +14,7 @@ from jobreport import pipeline, sections
 from jobreport.document import Report
 from jobreport.figures.chart import over_time
 from jobreport.output.export import _empty_as_one, render_html
+from jobreport.sections.outline import SECTIONS
 from tests.copies import replace
 from tests.report.sections.html import Page, read
 from tests.report.sections.test_nodes import text_of
@@ -204,15 +205,14 @@ def test_sections_without_data_are_one_line(report: Report) -> None:
     html = render_html(nbformat.v4.new_notebook(cells=[cell(one.html, one.name) for one in pieces]))
 
     titles = (
-        "framework time, steps, data loading, CPU bottlenecks, I/O bottlenecks, close-ups, Python profiles"
+        "framework time, steps, goodput, data loading, CPU bottlenecks, I/O bottlenecks, close-ups, "
+        "Python profiles, cost and size"
     )
     page = Page.of(html)
     assert not page.faults
     assert page.text.count(f"Nothing to show: {titles}") == 2  # in the contents, and behind the last section
     for title in titles.split(", "):
-        anchor = (
-            title.removesuffix(" time").removeprefix("Python ").replace("/", "").replace(" ", "-").lower()
-        )
+        (anchor,) = (name for name, own in SECTIONS if own.lower() == title.lower())
         assert page.ids.count(anchor) == 1
         assert f'<a href="#{anchor}">' not in html.partition("<main>")[2].partition("</nav>")[0]
     assert html.index('id="nothing-to-show"') > html.index('id="identifiers"')

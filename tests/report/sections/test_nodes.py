@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from jobreport import sections
 from jobreport.document import Report
 from jobrules.analyses.nodes import NodeUtilization, PhaseUtilization
 from jobrules.measures.sample_weights import Gap
+from jobrules.model import SECOND_US
 from jobrules.verdict.phases import JobPhases, Phase, interrupted, missing
 from tests.copies import replace
 from tests.report.figures.embedded import whole
@@ -148,6 +151,20 @@ def test_phases_are_named_once_with_their_times() -> None:
     text = text_of(read(sections.nodes(examples.gpu_job())))
 
     assert text.count("Columns of 12 s. Dotted: first step (08:05:00) and last step (08:59:00).") == 1
+
+
+@pytest.mark.parametrize("anchor", ["nodes", "devices", "gpu_memory", "cpu_bottlenecks"])
+def test_the_time_of_traces_is_marked_where_samples_are_drawn(anchor: str) -> None:
+    job = examples.gpu_job()
+    start_us = job.job.start_us + 10 * 60 * SECOND_US
+    traced = replace(job, phases=replace(job.phases, profiled=((start_us, start_us + SECOND_US),)))
+
+    plain, marked = (getattr(sections, anchor)(one).html for one in (job, traced))
+
+    assert "Solid upright line: PyTorch traces were recorded (08:10:00)." in text_of(
+        read(getattr(sections, anchor)(traced))
+    )
+    assert marked.count('class="axis"') > plain.count('class="axis"')
 
 
 def test_many_nodes_have_a_table_of_their_spread_and_rows_for_the_odd_ones() -> None:
@@ -305,34 +322,36 @@ def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0, ba
     found = replace(base.nodes, drawn=tuple(means), use=use)
     course = replace(examples.gpu_job().phases, basis=basis)
     text = text_of(read(sections.nodes(replace(base, nodes=found, time_lines=lines, phases=course))))
-    return text.partition("Figure 13.1. ")[2].partition(" Line: mean")[0].strip()
+    return text.partition("Figure 14.1. ")[2].partition(" Line: mean")[0].strip()
 
 
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [
-        (used({"a": 60.0}), "Mean GPU utilization: 60.0%."),
+        (partial(used, {"a": 60.0}), "Mean GPU utilization: 60.0%."),
         (
-            used({"a": 60.0}, ("before", 2.0), ("loop", 70.0), ("after", 0.0)),
+            partial(used, {"a": 60.0}, ("before", 2.0), ("loop", 70.0), ("after", 0.0)),
             "Mean GPU utilization: 60.0% (start-up 2.0%, training loop 70.0%, wind-down 0.0%).",
         ),
         (
-            used({"a": 60.0}, ("loop", 95.6), ("after", 0.2), basis="gpu"),
+            partial(used, {"a": 60.0}, ("loop", 95.6), ("after", 0.2), basis="gpu"),
             "Mean GPU utilization: 60.0% (GPU work 95.6%, wind-down 0.2%).",
         ),
-        (used({"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU utilization: 60.0%."),
+        (partial(used, {"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU utilization: 60.0%."),
         (
-            used({"a": 60.0}, falls=2),
+            partial(used, {"a": 60.0}, falls=2),
             "Mean GPU utilization: 60.0%. It fell below 10% twice in the training loop, for 10 s (median).",
         ),
-        (used({"a": 60.0, "b": 60.04}), "Mean GPU utilization: 60.0% on both nodes."),
-        (used({"a": 60.0, "b": 64.9}), "Mean GPU utilization: 60.0 to 64.9% on both nodes."),
-        (used({"a": 60.0, "b": 40.0}), "Mean GPU utilization: 40.0% on b, 60.0% on a."),
+        (partial(used, {"a": 60.0, "b": 60.04}), "Mean GPU utilization: 60.0% on both nodes."),
+        (partial(used, {"a": 60.0, "b": 64.9}), "Mean GPU utilization: 60.0 to 64.9% on both nodes."),
+        (partial(used, {"a": 60.0, "b": 40.0}), "Mean GPU utilization: 40.0% on b, 60.0% on a."),
         (
-            used({"a": 60.0, "b": 40.0, "c": 50.0}),
+            partial(used, {"a": 60.0, "b": 40.0, "c": 50.0}),
             "Mean GPU utilization: from 40.0% on b to 60.0% on a.",
         ),
     ],
 )
-def test_the_caption_says_what_differs_over_time_or_between_nodes(caption: str, expected: str) -> None:
-    assert caption == expected
+def test_the_caption_says_what_differs_over_time_or_between_nodes(
+    caption: Callable[[], str], expected: str
+) -> None:
+    assert caption() == expected

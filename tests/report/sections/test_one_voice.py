@@ -192,7 +192,10 @@ def test_a_sample_speaks_with_one_voice(sample: Path) -> None:
     assert judged_otherwise(report) == []
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize(
+    "cause",
+    [pytest.param(name, marks=() if i % 3 == 0 else pytest.mark.slow) for i, name in enumerate(CAUSES)],
+)
 def test_a_made_job_speaks_with_one_voice(cause: str) -> None:
     one = made(cause, SHAPES[1], 1)
     rules = [rule() for rule in RULES]

@@ -14,7 +14,7 @@ from jobreport.document import Origin, Report
 from jobreport.figures import step_parts as parts_figures
 from jobreport.figures import steps as figures
 from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
-from jobrules.analyses.steps import StepBins, StepTimes
+from jobrules.analyses.steps import DeviceSteps, StepBins, StepTimes
 from tests.copies import replace
 from tests.report.sections import example_steps, examples
 from tests.report.sections.example_steps import START_US
@@ -42,6 +42,30 @@ def test_lead_and_caption_state_the_spread_and_the_outliers() -> None:
     assert "The middle half of the 1,200 TRAIN steps took 0.440 to 0.500 s." in text
     assert "21 of 1,200 TRAIN steps are outliers, longer than mean + 3σ (0.630 s, dashed). 50 ms bins" in text
     assert "The first TRAIN step took 3.25 s, 6.9 times the median" in text
+
+
+def test_steps_that_are_left_out_are_counted_with_the_reason() -> None:
+    device = DeviceSteps(steps=98, p25_s=0.4, median_s=0.41, p75_s=0.42)
+    both = text_of(replace(times(), profiled=1200, cut=1, device=device))
+
+    assert "1,200 steps under a profiler and 1 step recorded in part are left out here and in rules." in both
+    assert "Measured on the GPU, the middle half of 98 steps took 0.400 to 0.420 s." in both
+    assert "1 step recorded in part is left out" in text_of(replace(times(), cut=1))
+    assert "left out" not in text_of(times())
+
+
+def test_outliers_may_be_evaluation_that_the_script_does_not_mark() -> None:
+    def text(found: StepTimes, event_type: str = "Forward", *, whole: bool = True) -> str:
+        time = examples.framework("conv2d")
+        one = replace(time.event_types[0], name=event_type)
+        return page_of(found, framework=replace(time, whole_steps=whole, event_types=(one,))).text
+
+    words = "The script marks neither evaluation nor checkpoints, so these are parts of steps."
+    assert words in text(times())
+    assert words not in text(times(), whole=False)
+    assert words not in text(times(), "Checkpoint")
+    assert words not in text(replace(times(), marked=""))
+    assert words not in text(replace(times(), modes=times().modes * 2))
 
 
 def test_thresholds_of_ranks_are_a_range() -> None:

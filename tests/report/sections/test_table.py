@@ -8,12 +8,10 @@ import re
 import pytest
 
 from jobreport import sections
-from jobreport.document import Report
-from jobreport.sections.fragment import Fragment
 from jobreport.sections.parts.table import Table, as_code, bar, swatch
 from tests.report.sections import examples
 from tests.report.sections.html import Page
-from tests.report.sections.test_sections import example
+from tests.report.sections.test_sections import example, html_by_call
 
 DRAWN = (
     *(sections.framework, sections.steps, sections.gpu_utilization, sections.data_loading),
@@ -21,24 +19,25 @@ DRAWN = (
 )
 
 
-def fragments(report: Report) -> list[Fragment]:
-    return [section(report) for section in DRAWN]
+def drawn(name: str) -> list[str]:
+    html = html_by_call(example(name))
+    return [html[section] for section in DRAWN]
 
 
 @pytest.mark.parametrize("name", examples.ALL)
 def test_closed_tables_have_no_number_and_those_in_sight_are_counted(name: str) -> None:
     """Otherwise the numbers of those in sight would jump."""
-    for fragment in fragments(example(name)):
-        closed = re.findall(r"<details><summary>Data.*?</details>", fragment.html, re.DOTALL)
+    for html in drawn(name):
+        closed = re.findall(r"<details><summary>Data.*?</details>", html, re.DOTALL)
         assert not any(re.search(r"Table\s\d", one) for one in closed)
-        numbers = [int(n) for n in re.findall(r"<b>Table\s\d+\.(\d+)", fragment.html)]
+        numbers = [int(n) for n in re.findall(r"<b>Table\s\d+\.(\d+)", html)]
         assert numbers == list(range(1, len(numbers) + 1))
 
 
 @pytest.mark.parametrize("name", examples.ALL)
 def test_every_live_plot_has_its_place_and_every_key_its_series(name: str) -> None:
-    for fragment in fragments(example(name)):
-        page = Page.of(fragment.html)
+    for html in drawn(name):
+        page = Page.of(html)
         roots = [root for _, text in page.scripts for root in json.loads(text)["roots"].values()]
         assert sorted(roots) == sorted(i for i in page.ids if i.startswith("live-"))
         scripts = "".join(text for _, text in page.scripts)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from jobreport import sections
-from jobrules.model import Severity
+from jobrules.model import Reason, ReasonKind, Severity, Status
+from jobrules.verdict.not_evaluated import NotEvaluated
 from tests.copies import replace
 from tests.report.sections import examples
 from tests.report.sections.html import read
@@ -68,7 +69,7 @@ def test_a_second_cause_is_named_after_the_main_one_and_an_observation_is_none()
     text = read(sections.verdict(replace(report, verdict=verdict))).text
 
     assert f"Main cause {first.title}" in text
-    assert f"Second cause: {second.title}" in text
+    assert f"Second cause {second.title}" in text
     assert other.title not in text
 
 
@@ -93,3 +94,20 @@ def test_every_kind_of_part_has_a_fill_of_its_own_in_every_report() -> None:
         told["start-up"],
         told["start-up"],
     ]
+
+
+def test_that_no_problem_was_found_is_said_also_if_most_rules_do_not_apply() -> None:
+    report = examples.gpu_job()
+    foreign = [
+        NotEvaluated(
+            rule=f"Rule{i}",
+            status=Status.NOT_EVALUATED,
+            reason=Reason(kind=ReasonKind.NOT_APPLICABLE, what="no PyTorch trace was found"),
+        )
+        for i in range(10)
+    ]
+    lacking = (*report.verdict.not_evaluated, *foreign)
+    verdict = replace(report.verdict, findings=(), not_evaluated=lacking)
+    text = read(sections.verdict(replace(report, verdict=verdict))).text
+
+    assert "No problem found. 2 of 5 rules were not evaluated" in text

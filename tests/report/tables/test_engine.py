@@ -130,7 +130,7 @@ from tests.report.tables.test_engine import A, make, sleep
 with LocalEngine(2) as engine:
     engine.keep(make, [A] * 2, [].append)
     print("ready", flush=True)
-    engine.keep(sleep, [Task(args=(60.0,))] * 2, [].append)
+    engine.keep(sleep, [Task(args=(600.0,))] * 2, [].append)
 """
 
 
@@ -160,14 +160,12 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path, sent: sign
     while run.stdout.readline().strip() != "ready":
         assert run.poll() is None
     assert list(tmp_path.iterdir())
-    began = time.monotonic()
     if sent == signal.SIGINT:  # as a terminal sends it
         os.killpg(run.pid, sent)
     else:
         os.kill(run.pid, sent)
-    assert run.wait(30)
-    assert time.monotonic() - began < 20
-    deadline = time.monotonic() + 30
+    assert run.wait(60)
+    deadline = time.monotonic() + 60
     while _lives(run.pid) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _lives(run.pid)

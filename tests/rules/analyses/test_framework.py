@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from jobrules import OverallFrameworkMetrics
 from jobrules.analyses.framework import FrameworkTime, Slice, framework
 from jobrules.model import Events, EventSource, Job
+from tests.copies import replace
 from tests.jobs import joined_steps, make_events, make_job, make_steps
 
 
@@ -68,6 +69,33 @@ def test_steps_without_a_backward_pass_are_known(lanes: tuple[str, ...], forward
 
     assert time
     assert time.forward_only == forward_only
+
+
+def test_whole_steps_never_end_with_the_forward_pass() -> None:
+    events = make_events([("Forward", "x", 0, 1)])
+    time = told(make_job(events=events, steps=replace(make_steps([(0, 2)]), whole=True)))
+
+    assert time
+    assert (time.forward_only, time.whole_steps) == (False, True)
+
+
+def test_steps_of_the_gpu_are_no_event_type() -> None:
+    time = told(make_job(events=make_events([("Forward", "x", 0, 1), ("Device step", "Device step", 0, 9)])))
+
+    assert time
+    assert [one.name for one in time.event_types] == ["Forward"]
+
+
+@pytest.mark.parametrize(("moments", "others"), [(1, 0), (40, 15)])
+def test_event_types_that_take_no_time_have_their_names(moments: int, others: int) -> None:
+    marks = [(f"Saved {i:02}", "x", 1 + i, 1 + i) for i in range(moments) for _ in range(3)]
+    time = told(make_job(events=make_events([("Forward", "x", 0, 1), *marks])))
+
+    assert time
+    first, *found = time.event_types
+    assert first.name == "Forward"
+    assert [one.name for one in found if one.name] == [f"Saved {i:02}" for i in range(moments - others)]
+    assert [(one.count, one.events) for one in found if not one.name] == [(others, 3 * others)] * (others > 0)
 
 
 def test_horovod_and_general_phases_stand_apart() -> None:

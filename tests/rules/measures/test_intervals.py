@@ -20,14 +20,14 @@ def moments(pairs: list[tuple[int, int]]) -> set[int]:
 
 
 def pairs_of(found: Intervals) -> list[tuple[int, int]]:
-    return list(zip((found.start_us - BASE).tolist(), (found.end_us - BASE).tolist(), strict=True))
+    return list(zip((found.start - BASE).tolist(), (found.end - BASE).tolist(), strict=True))
 
 
 def test_nothing_overlaps_nothing() -> None:
     found = union(*columns([]))
 
-    assert found.total_us == 0
-    assert found.overlap_us(*columns([(0, 9)])).tolist() == [0]
+    assert found.total == 0
+    assert found.overlap(*columns([(0, 9)])).tolist() == [0]
 
 
 @given(PAIRS)
@@ -46,9 +46,9 @@ def test_overlaps_agree_with_counting_moments(
     found = union(*columns(pairs))
     inside = moments(pairs)
 
-    assert found.total_us == len(inside)
-    assert found.overlap_us(*columns(others)).tolist() == [len(moments([one]) & inside) for one in others]
-    assert found.shared_us(union(*columns(others))) == len(moments(others) & inside)
+    assert found.total == len(inside)
+    assert found.overlap(*columns(others)).tolist() == [len(moments([one]) & inside) for one in others]
+    assert found.shared(union(*columns(others))) == len(moments(others) & inside)
 
 
 @given(st.lists(PAIRS, min_size=1, max_size=4))

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import (
@@ -123,7 +123,6 @@ def parts_of(left_us: float, weight_us: float, value: float) -> str:
     return "idle" if without < 10 - 1e-7 else "low" if without < 70 - 1e-7 else "busy"
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_each_moment_goes_to_the_causes_in_their_order_and_counts_once(seed: int) -> None:
     job = random_job(seed)
@@ -438,7 +437,6 @@ def account_of_rules(job: Job) -> tuple[list[Cause], RuleResult]:
     return sorted(causes, key=lambda one: one.precedence), outliers
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_causes_of_rules_claim_what_a_plain_account_finds(seed: int) -> None:
     job = random_job(seed)
@@ -469,7 +467,6 @@ def test_the_random_jobs_hold_every_cause() -> None:
     assert min(seen.values()) >= 3, seen
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_findings_and_parts_say_the_same_and_add_up(seed: int) -> None:
     job = random_job(seed)
@@ -553,6 +550,7 @@ def test_time_that_only_another_sensor_covers_is_not_measured_and_not_lost() -> 
     assert node.devices[0].total == 299 * SECOND_US
 
 
+@pytest.mark.slow
 def test_a_day_of_eight_gpus_and_32_cores_takes_less_than_two_seconds() -> None:
     n = 172_800
     use = np.tile([[0.0] * 8, [5.0] * 8, [60.0, *[95.0] * 7]], (n // 3, 1))

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from jobrules.model import SECOND_US, Job, Loader, Metric, Steps, in_words
+from jobrules.model import SECOND_US, Events, Job, Loader, Metric, Steps, in_words
 from jobrules.model.profiles import Function, Profile
 from jobrules.text import clock
 from tests.copies import replace
@@ -253,11 +253,67 @@ def test_waits_of_any_length_are_found_whichever_end_of_a_sample_its_time_is(sta
     assert parts(verdict)["data-loading"] == pytest.approx(100 * 1.2 / 2.7, abs=1.5)
 
 
+def test_whole_steps_hold_their_fetches_however_long_evaluation_takes() -> None:
+    starts = range(0, N, 2)
+    steps = replace(make_steps([(t, t + 1.0) for t in starts]), whole=True)
+    fetches = [("DataLoaderIter", "_Single::fetch", t, t + 0.4) for t in starts]
+    gpu = np.tile([60.0, 0.0], N // 2)
+    with_gpu = verdict_of(make_job(gpu=gpu, interval_s=1, steps=steps, events=make_events(fetches)))
+    without = verdict_of(
+        make_job(cpu=[[50.0] * 4] * N, interval_s=1, steps=steps, events=make_events(fetches))
+    )
+
+    # 0.4 s of 2 s; of the GPU as much as it lost in steps.
+    assert parts(with_gpu)["data-loading"] == pytest.approx(20, abs=0.5)
+    main = found(without, "data-loading")
+    assert main.share_of == "of the training loop"
+    # The script evaluates, or does something else, for half of the time.
+    assert keys(without) == ["between-steps", "data-loading"]
+    assert main.share == pytest.approx(0.2, abs=0.001)
+    assert not any("GPU" in advice for advice in main.advice)
+
+
 def test_steps_of_nearly_all_of_the_time_hold_their_fetches() -> None:
     verdict = verdict_of(loading(0.4, [2.0, 90.0], step_s=1.0))
 
     assert keys(verdict)[0] == "data-loading"
-    assert "Steps take nearly all of the time and hold the fetches" in in_words(verdict.findings[0].evidence)
+    assert "Steps hold their batch fetches" in in_words(verdict.findings[0].evidence)
+
+
+def two_ranks(other_s: float, gpu: list[float] | None, cores: float = 50.0) -> Job:
+    """Steps of a second in which rank 33 waits 0.4 s for its batch, and rank 34 as long as given."""
+    job = loading(0.4, gpu or [2.0, 90.0], cores=np.full((N, CORES), cores))
+    fetches = [("DataLoaderIter", "_Single::fetch", float(t), t + other_s) for t in range(N)]
+    return replace(
+        job,
+        panels=job.panels if gpu else tuple(p for p in job.panels if not p.metric.of_gpus),
+        events=Events.joined((job.events, make_events(fetches, rank="34"))),
+        steps=joined_steps(job.steps, make_steps([(t + other_s, t + 1.0) for t in range(N)], rank="34")),
+    )
+
+
+@pytest.mark.parametrize(("other_s", "says"), [(0.1, True), (0.3, False)])
+@pytest.mark.parametrize("gpu", [[2.0, 90.0], None])
+def test_the_rank_that_waits_longest_decides(other_s: float, gpu: list[float] | None, says: bool) -> None:
+    # The others wait for it in each step.
+    verdict = verdict_of(two_ranks(other_s, gpu))
+
+    main = found(verdict, "data-loading")
+    assert main.share == pytest.approx(0.4, abs=0.003)
+    assert main.title.startswith("Training waits for data on rank 33: a batch fetch takes 0.4\u00a0s") is says
+    evidence = in_words(main.evidence)
+    assert ("Rank 33 waited for 40.0% of the recorded time, rank 34 for 10.0%" in evidence) is says
+    assert ("rank" in evidence) is says
+
+
+def test_more_loader_processes_are_no_advice_for_saturated_cores() -> None:
+    def advice(cores: float) -> str:
+        verdict = verdict_of(two_ranks(0.4, None, cores))
+        return " ".join(found(verdict, "data-loading").advice)
+
+    assert "Set ``num_workers`` above 0" in advice(50.0)
+    assert "Set" not in advice(98.0)
+    assert "More loader processes will not help: the cores are already used by 98.0%" in advice(98.0)
 
 
 @pytest.mark.parametrize(

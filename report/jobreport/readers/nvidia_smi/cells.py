@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,18 +64,21 @@ _FACTORS = FACTORS | {
 #: Anything smaller is nothing in any unit, and anything larger is impossible; a product or a ratio with it might be past
 #: the largest number there is.
 _SMALLEST, _LARGEST = 1e-9, 1e30
-#: Why a cell has no value: codes of remarks. A cell has one of these, or a number with or without a unit.
+#: Why a cell has no value: codes of remarks.
 NOT_AVAILABLE, IMPLAUSIBLE = "samples.not_available", "samples.implausible"
-_BARE, _KNOWN = "bare", "known"
-_KINDS = [NOT_AVAILABLE, IMPLAUSIBLE, _BARE, _KNOWN]
+#: What a cell is: a number without or with a unit, or none for one of those reasons.
+_KINDS = _BARE, _KNOWN, *_REASONS = "bare", "known", NOT_AVAILABLE, IMPLAUSIBLE
 
 
-class Cells(Struct, kw_only=True, eq=False):
+class Numbers(Struct, kw_only=True, eq=False):
     """The cells of a column as numbers."""
 
-    #: (n,) of cells in a unit that is known, in that of the metric, and of those in one that is not; NaN for all others.
-    known: FloatArray
-    bare: FloatArray
+    #: Of each distinct text, in the unit of the metric, or as it stands if none has a unit; NaN where there is none.
+    numbers: FloatArray
+    #: Whether they have no unit; ``None`` without a number.
+    is_bare: bool | None
+    #: How many cells have a unit where the others have none, or none where they have one.
+    others: int
     #: By the code of the remark on them: how many cells have no value, and the row of the first.
     lost: dict[str, tuple[int, int]]
 
@@ -86,23 +88,30 @@ def is_no_value(text: str) -> bool:
     return text.strip().strip("[]").strip().lower() in _NO_VALUE
 
 
-def cells(texts: Texts, column: Column, unit: str) -> Cells:
-    """Numbers in the cells of a column of a metric in a unit."""
+def numbers_of(texts: Texts, column: Column, unit: str, *, is_bare: bool | None) -> Numbers:
+    """The numbers in a column of a metric in a unit.
+
+    ``is_bare`` says whether those before had no unit. A number that differs from them, or from most, is damaged.
+    """
     if plain := _plain_numbers(texts.distinct, column, unit):
         values, kind = plain
         kinds = np.full(len(values), _KINDS.index(kind))
     else:
-        read = chain.from_iterable(map(_reader(column, unit), texts.distinct))
-        values, kinds = np.fromiter(read, np.float64, 2 * len(texts.distinct)).reshape(-1, 2).T
+        read = map(_reader(column, unit), texts.distinct)
+        values, kinds = np.array([*read], np.float64).reshape(-1, 2).T
+    bare, known = (int(np.count_nonzero(kinds == _KINDS.index(one))) for one in (_BARE, _KNOWN))
+    if is_bare is None and bare + known:
+        is_bare = bare > known
+    is_other = kinds == _KINDS.index(_KNOWN if is_bare else _BARE)
+    others = int(np.count_nonzero(is_other[texts.code])) if is_other.any() else 0
+    kinds[is_other] = _KINDS.index(IMPLAUSIBLE)
     lost: dict[str, tuple[int, int]] = {}
-    for place, code in enumerate((NOT_AVAILABLE, IMPLAUSIBLE)):
-        if (kinds == place).any():
-            rows = np.flatnonzero((kinds == place)[texts.code])
+    for code in _REASONS:
+        if (kinds == _KINDS.index(code)).any():
+            rows = np.flatnonzero((kinds == _KINDS.index(code))[texts.code])
             lost[code] = (len(rows), int(rows[0]))
-    known, bare = (
-        np.where(kinds == _KINDS.index(one), values, np.nan)[texts.code] for one in (_KNOWN, _BARE)
-    )
-    return Cells(known=known, bare=bare, lost=lost)
+    values[kinds >= _KINDS.index(_REASONS[0])] = np.nan
+    return Numbers(numbers=values, is_bare=is_bare, others=others, lost=lost)
 
 
 @lru_cache(16)

@@ -60,7 +60,10 @@ _UNIT = re.compile(r"\[([^\[\]]*)\]|\(([^()]*)\)")
 #: In the name of a model, such as ``A100-80GB``.
 _SIZE = re.compile(r"[0-9]+ ?[kmgt]i?b", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z])(?<![KMG]i)(?=[A-Z])")
-_GPU_IN_NAME = re.compile(r"(?:gpu|cuda)[ ._:-]?([0-9]{1,3})(?![0-9])", re.IGNORECASE)
+#: ``gpu1_util``, or a number by itself: ``util_1``. Not ``utilization.gpu.1``, as pandas names a second column.
+_GPU_IN_NAME = re.compile(
+    r"(?:(?:gpu|cuda)[ ._:-]?|(?<![a-z0-9.])(?=[0-9]+(?![a-z0-9.])))([0-9]{1,3})(?![0-9])", re.IGNORECASE
+)
 #: Words for the machine, next to which memory, heat, and power need not be the GPU's, and for all that is not the GPU.
 _MACHINE = {"cpu", "cpus", "ram", "swap"}
 _OTHERS = _MACHINE | {
@@ -124,7 +127,7 @@ _QUERIES = {
 #: Columns of ``dmon`` and ``pmon`` that have names of their own.
 _DMON = {
     "sm": Column(metric=Metric.GPU_UTILIZATION, factor=1.0),
-    "mem": Column(metric=Metric.GPU_MEMORY_ACTIVITY, factor=1.0),
+    "mem": Column(metric=Metric.GPU_MEMORY_ACTIVITY, factor=1.0, own=True),
     "fb": Column(metric=Metric.GPU_MEMORY_USED, factor=MIB),
     "pclk": Column(metric=Metric.GPU_CLOCK),
     "pviol": Column(metric=Metric.GPU_POWER_CAP, factor=1.0),

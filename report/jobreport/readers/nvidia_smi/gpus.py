@@ -2,77 +2,36 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 
 from jobreport.readers.bounds import MAX_GPUS
-from jobreport.readers.nvidia_smi.rows import Rows, nowhere
+from jobreport.readers.nvidia_smi.rows import GPU, Rows, count_of, joined
 from jobrules.measures.snapshots import Series
-from jobrules.model import natural_sorted
+from jobrules.model import natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobreport.readers.nvidia_smi.identity import Machine
-    from jobreport.readers.nvidia_smi.rows import GPU, Places
     from jobreport.readers.tally import Tally
     from jobrules.model import FloatArray, Metric
 
-#: Rows of a log that are divided at a time.
-_BLOCK = 1 << 16
 
-
-def rows_by_gpu(machine: Machine, logs: dict[int, Rows], tally: Tally) -> dict[str, Rows]:
+def rows_by_gpu(machine: Machine, logs: dict[int, list[Rows]], tally: Tally) -> dict[str, Rows]:
     """The rows of each GPU of one machine, in the order of time, each time once; those of its logs are used up."""
-    parts: defaultdict[str, list[Rows]] = defaultdict(list)
+    parts: list[Rows] = []
     for entry in machine.logs:
-        for gpu, rows in _split(logs.pop(entry.number)).items():
-            if name := machine.gpus.get(gpu):
-                parts[name].append(rows)
+        for rows in logs.pop(entry.number):
+            if name := machine.gpus.get(rows.gpu):
+                parts.append(replace(rows, gpu=GPU(name=name)))
             else:
                 tally.note("nvidia_smi.not_joined", count=len(rows.time_us), file=entry.file.name)
-    gpus = {name: _once(_sorted(Rows.joined(parts.pop(name))), tally) for name in natural_sorted(set(parts))}
-    surplus = [gpus.pop(name) for name in list(gpus)[MAX_GPUS:]]
-    surplus_rows = sum(len(gpu.time_us) for gpu in surplus)
-    tally.note("samples.devices", count=surplus_rows, unit="rows", limit=MAX_GPUS)
-    return gpus
-
-
-def _split(rows: Rows) -> dict[GPU, Rows]:
-    """The rows of each GPU. Those of all are given up array by array, for they take most of the memory."""
-    pieces: defaultdict[int, list[Places]] = defaultdict(list)
-    for start in range(0, len(rows.gpu), _BLOCK):
-        numbers_of = rows.gpu[start : start + _BLOCK]
-        order = np.argsort(numbers_of, kind="stable")
-        numbers, starts = np.unique(numbers_of[order], return_index=True)
-        split = np.split(start + order.astype(np.int32), starts[1:])
-        for number, own in zip(numbers.tolist(), split, strict=True):
-            pieces[number].append(own)
-    places = {rows.gpus[number]: np.concatenate(pieces.pop(number)) for number in [*pieces]}
-    del numbers_of
-    rows = replace(rows, gpu=nowhere(len(rows.gpu)))
-    found = {
-        gpu: replace(
-            rows,
-            time_us=rows.time_us[own],
-            gpus=(gpu,),
-            gpu=np.broadcast_to(np.int32(0), len(own)),
-            hosts=(),
-            host=nowhere(len(own)),
-            values={},
-        )
-        for gpu, own in places.items()
-    }
-    measured = rows.values
-    del rows
-    for metric in [*measured]:
-        values = measured.pop(metric)
-        for one, own in places.items():
-            found[one].values[metric] = values[own]
-    return found
+    gpus = sorted(joined(parts), key=lambda rows: natural_key(rows.gpu.name))
+    tally.note("samples.devices", count=count_of(gpus[MAX_GPUS:]), unit="rows", limit=MAX_GPUS)
+    return {rows.gpu.name: _once(_sorted(rows), tally) for rows in gpus[:MAX_GPUS]}
 
 
 def _sorted(rows: Rows) -> Rows:

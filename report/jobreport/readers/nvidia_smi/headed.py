@@ -27,7 +27,7 @@ from jobreport.readers.nvidia_smi.times import is_date
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from jobreport.readers.nvidia_smi.table import Block
     from jobrules.model import IntArray
@@ -40,7 +40,7 @@ _REMEMBERED = 4096
 _SEPARATORS = ",;\t"
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
 #: What stands between the cells of a row of which blanks separate the columns.
-_CELL_END = "\x1f"
+_CELL_END = "\n"
 #: ``column -t`` puts at least two blanks between columns.
 _WIDE = re.compile(r"\s{2,}")
 _DIGITS = "0123456789"
@@ -51,6 +51,8 @@ _OF_TOOL = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}|\d+(?:\.\d+)?
 #: What a script draws around a date, and a line that is nothing else or has it at both ends.
 _RULE = "-=+*#~_<>[]|: \t"
 _BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
+#: A line with several cells, one of them with a number: a row without a header, and not a prompt or ``sep=,``.
+_ROW = re.compile(r"\s*[0-9][^,]*,|.*,\s*[0-9]")
 #: Lines in which a prefix of all lines is looked for.
 _SHOWN = 2000
 #: Rows in which a date is looked for: the first may be a header of other names.
@@ -92,27 +94,18 @@ class _Header(Struct, frozen=True, kw_only=True):
                 others |= np.fromiter(map(contains, mine, repeat(character)), np.bool_, len(mine))
         return (begin + np.flatnonzero(others)).tolist()
 
-    def row_at(self, lines: Sequence[str], place: int) -> tuple[str, int]:
-        """The row that begins with a line, and of how many lines it is; empty if there is none.
-
-        A quoted field may hold a separator, and the end of a line, of which the first line counts.
-        """
-        if not self.names or (self.marked and lines[place].startswith(_MARK)):
-            return "", 1
-        if '"' not in lines[place]:
-            return self.row(lines[place]), 1
+    def row_of(self, line: str) -> str:
+        """The cells of a line that may have quotes around them; empty if it is no row."""
+        if not self.names or (self.marked and line.startswith(_MARK)):
+            return ""
+        if '"' not in line:
+            return self.row(line)
         separator = self.separator if isinstance(self.separator, str) else " "
-        for end in (place + 2, place + 1):
-            reader = csv.reader(
-                [f"{line}\n" for line in lines[place:end]], delimiter=separator, skipinitialspace=True
-            )
-            try:
-                fields = [_SEPARATOR.sub(" ", field.partition("\n")[0]) for field in next(reader)]
-            except csv.Error:  # a field that is longer than any
-                continue
-            if row := self.row(separator.join(fields)):
-                return row, reader.line_num
-        return "", 1
+        try:
+            (cells,) = csv.reader([line], delimiter=separator, skipinitialspace=True)
+        except (csv.Error, ValueError):  # a cell that is longer than any, or none
+            return ""
+        return self.row(separator.join(_SEPARATOR.sub(" ", cell) for cell in cells))
 
     def row(self, line: str) -> str:
         """The cells of a line, with ``cell_end`` between them; empty unless it has one for each column."""
@@ -195,8 +188,8 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
         if block.line == 1:
             prefix = _prefix_of(lines[:_SHOWN], names)
         if "" in lines:  # nothing but line ends may be all of a large file
-            there = [place for place, line in enumerate(lines) if line]
-            lines, numbers = [lines[place] for place in there], numbers[there]
+            numbers = numbers[np.fromiter(map(bool, lines), np.bool_, len(lines))]
+            lines = [*filter(None, lines)]
         parts = {"": Written(lines=lines, numbers=numbers)}
         if prefix:
             parts, others = by_writer(lines, numbers, prefix)
@@ -208,8 +201,6 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
             if writer not in writers:
                 writers[writer] = _Writer(writer if names_writers else "", names, skipped)
             yield from writers[writer].read(written)
-    for one in writers.values():
-        yield from one.rest()
     yield from skipped.found.values()
 
 
@@ -238,65 +229,34 @@ class _Writer:
         #: The last date between the rows.
         self._date = ""
         self._skipped = skipped
-        #: What the next lines continue.
-        self._held = Written(lines=[], numbers=np.empty(0, np.int64))
 
-    def read(self, more: Written) -> Iterator[Table]:
-        """The tables that are complete with some lines."""
-        written = self._held.joined(more) if self._held.lines else more
-        headers = self._headers(written.lines)
-        end = len(written.lines)
-        if end and '"' in written.lines[-1]:
-            end -= 1  # the quote may end in the next line
-        end = yield from self._read(written, headers, end)
-        self._held = written.part(end, len(written.lines))
-
-    def rest(self) -> Iterator[Table]:
-        """The tables of what is left at the end."""
-        held = self._held
-        yield from self._read(held, self._headers(held.lines), len(held.lines))
-
-    def _headers(self, lines: Sequence[str]) -> dict[int, _Header]:
-        """Headers by the places of their lines."""
-        return {place: header for place in _candidates(lines) if (header := self._header_of(lines[place]))}
-
-    def _read(
-        self, written: Written, headers: Mapping[int, _Header], end: int
-    ) -> Generator[Table, None, int]:
-        """The tables of the rows that begin in front of a line; returns where the rows end."""
-        begin, repeated = 0, []
-        for place, header in headers.items():
-            if place < end and header == self._header:
-                repeated.append(place)
-            elif place < end:
+    def read(self, written: Written) -> Iterator[Table]:
+        """The rows of some lines, those under each header as a table."""
+        begin, repeated = 0, set[int]()
+        for place in _candidates(written.lines):
+            header = self._header_of(written.lines[place])
+            if header == self._header:
+                repeated.add(place)
+            elif header:
                 yield from self._table(written, begin, place, repeated)
                 self._header, self._header_line = header, int(written.numbers[place])
-                begin, repeated = place + 1, []
-        return (yield from self._table(written, begin, end, repeated))
+                begin, repeated = place + 1, set()
+        yield from self._table(written, begin, len(written.lines), repeated)
 
-    def _table(
-        self, written: Written, begin: int, end: int, headers: Sequence[int]
-    ) -> Generator[Table, None, int]:
-        """The rows that begin in some lines, if there are any; ``headers`` are the places of those that name columns.
-
-        Returns where the rows end.
-        """
+    def _table(self, written: Written, begin: int, end: int, headers: Set[int]) -> Iterator[Table]:
+        """The rows among some lines, if there are any; ``headers`` are the places of those that name columns."""
         lines, header = written.lines, self._header
         rows: list[str] = []
         places: list[int] = []
         dates = {0: self._date}
-        names_columns, after = {*headers}, begin
+        after = begin
         for place in sorted({*header.irregular(lines, begin, end), *headers}):
-            if place < after:  # the rest of a quoted field
-                continue
             rows += lines[after:place]
             places += range(after, place)
             after = place + 1
-            if place in names_columns:
+            if place in headers:
                 continue
-            row, of_lines = header.row_at(lines, place)
-            after = place + of_lines
-            if row:
+            if row := header.row_of(lines[place]):
                 rows.append(row)
                 places.append(place)
             elif date := _date_in(lines[place]):
@@ -315,20 +275,20 @@ class _Writer:
                 times=times or _dates(dates, len(rows)),
                 host=self._host,
             )
-        return max(after, end)
 
     def _leave_out(self, number: int, line: str) -> None:
         """Count a line that is no row."""
         is_named = self._header_line > 0
         is_comment = line.startswith(_MARK) and (self._header.marked or not is_named)
         if not is_comment and not _BANNER.fullmatch(line):
-            self._skipped.add(_OTHER_FIELDS if is_named or self._any_row else NO_HEADER, number, line)
+            is_row = not is_named and not self._any_row and _ROW.match(line)
+            self._skipped.add(NO_HEADER if is_row else _OTHER_FIELDS, number, line)
 
 
 def _dates(dates: Mapping[int, str], rows: int) -> Texts:
     """The date of each row, by the first row that each is in front of."""
     counts = np.diff([*dates, rows])
-    return Texts(distinct=[*dates.values()], code=np.repeat(np.arange(len(dates)), counts))
+    return Texts(lambda: ([*dates.values()], np.repeat(np.arange(len(dates)), counts)))
 
 
 def _date_in(line: str) -> str:

@@ -1,38 +1,36 @@
 """Which GPU of which machine each row of nvidia-smi logs is of, decided from a table of who was seen where and when.
 
 Logs are of one machine if they name the same host or the same UUID, or if one is an earlier copy of the other. Other
-logs of a folder are of one machine too, unless two of them have the same measure of one GPU at the same time, or one
-number for two GPUs: then the words of their names separate them, or, where these are the same, their names. A GPU of a
-machine is known by its number, which its UUID or bus id gives to logs without numbers where any log has both.
+logs are of one machine too, unless two of them have the same measure of one GPU at the same time, or one number for two
+GPUs: then the words in the names of their folders separate them, or else those in their own names, or, where these are
+the same, their names. A GPU of a machine is known by its number, which its UUID or bus id gives to logs without numbers
+where any log has both.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import suppress
 from itertools import chain, count, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
 from msgspec import Struct
 
-from jobreport.readers import text_files
 from jobreport.readers.connected import connected
 from jobreport.readers.machines import NAMELESS, machine_words
+from jobreport.readers.nvidia_smi.queries import beginning_of
+from jobreport.readers.nvidia_smi.rows import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
-    from jobreport.readers.nvidia_smi.rows import GPU, Rows
+    from jobreport.readers.nvidia_smi.rows import GPU
     from jobreport.readers.tally import Tally
     from jobrules.model import Metric
 
-#: Bytes of a file that show whether it is a copy.
+#: Characters of a log that show whether it is a copy.
 _BEGINNING = 1 << 12
-#: Rows at a time.
-_BLOCK = 1 << 16
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -89,27 +87,15 @@ def table_of(logs: Sequence[Log]) -> list[Entry]:
             file=log.file,
             host=log.host,
             writer=log.writer,
-            gpus=_seen(log.rows),
-            measures=frozenset(log.rows.values),
-            rows=len(log.rows.time_us),
+            gpus=tuple(
+                Seen(gpu=rows.gpu, first_us=int(rows.time_us.min()), last_us=int(rows.time_us.max()))
+                for rows in sorted(log.gpus, key=lambda rows: rows.line)
+            ),
+            measures=frozenset(metric for rows in log.gpus for metric in rows.values),
+            rows=count_of(log.gpus),
         )
         for number, log in enumerate(logs)
     ]
-
-
-def _seen(rows: Rows) -> tuple[Seen, ...]:
-    """The GPUs of a log in the order of their first rows."""
-    first_us, last_us = rows.spans_us()
-    first_row: dict[int, int] = {}
-    for start in range(0, len(rows.gpu), _BLOCK):
-        gpus, place = np.unique(rows.gpu[start : start + _BLOCK], return_index=True)
-        for gpu, row in zip(gpus.tolist(), place.tolist(), strict=True):
-            first_row.setdefault(gpu, start + row)
-    found = [
-        Seen(gpu=rows.gpus[gpu], first_us=int(first_us[gpu]), last_us=int(last_us[gpu]))
-        for gpu in sorted(first_row, key=first_row.__getitem__)
-    ]
-    return tuple(found)
 
 
 def machines_of(table: Sequence[Entry], tally: Tally) -> list[Machine]:
@@ -132,41 +118,19 @@ def machines_of(table: Sequence[Entry], tally: Tally) -> list[Machine]:
 
 def _in_common(table: Sequence[Entry]) -> list[list[Hashable]]:
     """What logs of one machine have in common: the host, UUIDs, or the beginning of a copy."""
-    copies = _copies([entry for entry in table if not entry.host])
     return [
         [
-            *([("host", entry.host)] if entry.host else []),
+            *([("host", entry.host)] if entry.host else [("copy", _beginning(entry), entry.writer)]),
             *(("uuid", seen.gpu.uuid) for seen in entry.gpus if seen.gpu.uuid),
-            *([("copy", copies[entry.number], entry.writer)] if entry.number in copies else []),
         ]
         for entry in table
     ]
 
 
-def _copies(table: Sequence[Entry]) -> dict[int, int]:
-    """The number of the log that a log is an earlier or a later copy of: it begins with the same bytes."""
-    same_begin: defaultdict[Hashable, list[Entry]] = defaultdict(list)
-    for entry in table:
-        same_begin[entry.first_us, frozenset(seen.gpu for seen in entry.gpus)].append(entry)
-    found: dict[int, int] = {}
-    for some in same_begin.values():
-        beginnings = sorted((_beginning(entry.file), entry.number) for entry in some) if len(some) > 1 else []
-        for (text, number), (longer, other) in pairwise(beginnings):
-            if text and longer.startswith(text):
-                found[other] = found.setdefault(number, number)
-    return found
-
-
-def _beginning(file: SourceFile) -> bytes:
-    """The first lines of a file."""
-    text = b""
-    with suppress(OSError, text_files.DamagedError):
-        for chunk in text_files.chunks(file.path):
-            text += chunk
-            if len(text) >= _BEGINNING:
-                break
-    text = text[:_BEGINNING]
-    return text[: text.rfind(b"\n") + 1]
+def _beginning(entry: Entry) -> str:
+    """The first lines of a log, or the path of one that has only a few."""
+    text = beginning_of(entry.file)
+    return text[:_BEGINNING] if len(text) > _BEGINNING else entry.file.name
 
 
 def _host(unit: _Unit) -> str:
@@ -196,8 +160,8 @@ def _path_words(path: str) -> str:
     return "_".join(machine_words(path))
 
 
-#: What separates machines: names of files, from coarse to fine.
-_NAMES: tuple[Callable[[str], str], ...] = (_folder_words, _path_words, str)
+#: What separates machines where logs clash: names of files, from coarse to fine.
+_NAMES: tuple[Callable[[str], str], ...] = (lambda _: "", _folder_words, _path_words, str)
 
 
 def _separated(
@@ -215,8 +179,8 @@ def _separated(
         if finer and (_same_gpu_at_once(mine) or _two_gpus_of_one_number(mine)):
             yield from _separated(mine, finer, tally)
             continue
-        if not finer:
-            tally.note("nvidia_smi.machines", count=len(mine[0]), file=mine[0][0].file.name)
+        if len(finer) < 2:  # not the folders, which are there to separate
+            tally.note("nvidia_smi.machines", count=sum(map(len, mine)), file=mine[0][0].file.name)
         yield name if finer else "", [entry for unit in mine for entry in unit]
 
 
@@ -257,18 +221,36 @@ def _two_gpus_of_one_number(units: Sequence[_Unit]) -> bool:
 
 
 def _names_of_gpus(logs: _Unit, tally: Tally) -> dict[GPU, str]:
-    """The name of each GPU: its number in any log, else, if none has numbers, one in the order of the first rows."""
+    """The name of each GPU: its number in any log, else, if none has one of its own, that of its first row's turn."""
     in_order = sorted(logs, key=lambda entry: (entry.first_us, entry.file))
     gpus = list(dict.fromkeys(seen.gpu for entry in in_order for seen in entry.gpus))
+    identifiers = [_identifiers(gpu) for gpu in gpus]
     found = {gpu: gpu.name for gpu in gpus if gpu.name}
+    if _is_number_of_two_at_once(logs):
+        found, identifiers = {}, [one[-1:] for one in identifiers]
     has_numbers = bool(found)
     if not has_numbers and len(gpus) > 1:
         for entry in logs:
             tally.note("nvidia_smi.numbered", file=entry.file.name)
-    for number, same in enumerate(connected([_identifiers(gpu) for gpu in gpus])):
-        name = next((gpus[i].name for i in same if gpus[i].name), "" if has_numbers else f"gpu{number}")
-        found |= {gpus[i]: name for i in same if name and not gpus[i].name}
+    for number, same in enumerate(connected(identifiers)):
+        new = "" if has_numbers or not identifiers[same[0]] else f"gpu{number}"
+        name = next((found[gpus[i]] for i in same if gpus[i] in found), new)
+        found |= {gpus[i]: name for i in same if name and gpus[i] not in found}
     return found
+
+
+def _is_number_of_two_at_once(logs: _Unit) -> bool:
+    """Whether GPUs with different UUIDs have one number at the same time: they are of machines with one name."""
+    spans = sorted(
+        (seen.gpu.name, seen.first_us, seen.last_us, seen.gpu.uuid)
+        for entry in logs
+        for seen in entry.gpus
+        if seen.gpu.name and seen.gpu.uuid
+    )
+    return any(
+        name == other and first_us <= last_us and uuid != other_uuid
+        for (name, _, last_us, uuid), (other, first_us, _, other_uuid) in pairwise(spans)
+    )
 
 
 def _identifiers(gpu: GPU) -> list[Hashable]:

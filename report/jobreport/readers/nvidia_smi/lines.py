@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Characters of a line at most.
 MAX_LINE = 1 << 20
 #: Bytes that are read at a time, and those that show the encoding.
-_PIECE, _BEGINNING = 1 << 21, 1 << 12
+_PIECE, _BEGINNING = 1 << 20, 1 << 12
 _LONG_LINE = "nvidia_smi.long_line"
 _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),

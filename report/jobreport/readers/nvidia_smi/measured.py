@@ -1,21 +1,19 @@
 """What a column of an nvidia-smi log measures, and the unit of its numbers, where only these show it.
 
-The values of a file come table by table, so they are kept as numbers until the last one is there.
+The numbers of a file come table by table; what shows their unit is counted until the last one is there.
 """
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, cells
+from jobreport.readers.nvidia_smi.cells import numbers_of
 from jobreport.readers.nvidia_smi.columns import GIB, MIB
 from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
-    from jobreport.readers.nvidia_smi.cells import Cells
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
     from jobrules.model import BoolArray, IntArray
@@ -36,15 +34,13 @@ _LEAST_HIGHEST = {Metric.GPU_MEMORY_TOTAL: 256 * MIB, Metric.GPU_CLOCK: 50.0}
 #: By the unit of a metric: the units that numbers without one may be in, and what these are multiplied with. The first
 #: one in which they are possible is assumed.
 _SCALES = {
-    "B": (("MiB", MIB), ("bytes", 1.0), ("GiB", GIB)),
-    "W": (("W", 1.0), ("mW", 1e-3)),
-    "°C": (("°C", 1.0), ("m°C", 1e-3)),
-    "MHz": (("MHz", 1.0), ("kHz", 1e-3), ("GHz", 1e3)),
-    "%": (("%", 1.0),),
-    "": (("", 1.0),),
+    "B": {"MiB": MIB, "bytes": 1.0, "GiB": GIB},
+    "W": {"W": 1.0, "mW": 1e-3},
+    "°C": {"°C": 1.0, "m°C": 1e-3},
+    "MHz": {"MHz": 1.0, "kHz": 1e-3, "GHz": 1e3},
+    "%": {"%": 1.0},
+    "": {"": 1.0},
 }
-#: The unit of a number of a metric itself, by the unit of the metric, as ``_SCALES`` names it.
-_BASES = {unit: next(word for word, factor in scales if factor == 1) for unit, scales in _SCALES.items()}
 #: Impossible values are damage up to this share, or a single one of so many; more of them are in another unit.
 _DAMAGED_SHARE, _ROWS_WITH_DAMAGE = 0.01, 10
 #: The driver gives use and memory in whole numbers. With decimals in this share of them, they are something else.
@@ -52,10 +48,11 @@ _DECIMAL_SHARE = 0.1
 #: Memory below this with decimals may be in GiB.
 _GIB_BELOW = 1024.0
 #: Codes of remarks.
-_FRACTION, _ASSUMED, _UNCLEAR, _NOT_ACTIVITY, _IMPOSSIBLE = (
+_FRACTION, _ASSUMED, _UNCLEAR, _MIXED, _NOT_ACTIVITY, _IMPOSSIBLE = (
     "nvidia_smi.fraction",
     "nvidia_smi.assumed_unit",
     "nvidia_smi.unclear_unit",
+    "nvidia_smi.mixed_units",
     "nvidia_smi.not_activity",
     "nvidia_smi.impossible_unit",
 )
@@ -70,7 +67,7 @@ class Lost(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """The unit of numbers without one."""
+    """The unit of the numbers of a column."""
 
     #: What makes them numbers of the metric; ``None`` if they are not read.
     factor: float | None
@@ -80,153 +77,119 @@ class Unit(NamedTuple):
     scale: str = ""
 
 
-class Numbers:
-    """Numbers of a column, of as many rows as were added, and what shows their unit."""
-
-    def __init__(self, metric: Metric) -> None:
-        self.metric = metric
-        #: With NaN for rows that have none.
-        self._all = array("d")
-        self.count = 0
-        self.highest = 0.0
-        self.decimals = 0
-        self.above_1 = 0
-        self.above_100 = 0
-        #: How many are impossible, by the unit that they may be in.
-        self.impossible = dict.fromkeys((unit for unit, _ in _SCALES[metric.unit]), 0)
-
-    def put(self, numbers: FloatArray, start: int) -> None:
-        """Add the numbers of the rows from ``start`` on."""
-        found = numbers[~np.isnan(numbers)]
-        if not len(found):
-            return
-        self._fill(start)
-        self._all.frombytes(numbers.tobytes())
-        self.count += len(found)
-        self.highest = max(self.highest, float(found.max()))
-        self.decimals += int(np.count_nonzero(found != np.floor(found)))
-        self.above_1 += int(np.count_nonzero(found > 1))
-        self.above_100 += int(np.count_nonzero(found > 100))
-        for unit, factor in _SCALES[self.metric.unit]:
-            self.impossible[unit] += int(np.count_nonzero(_outside(found * factor, self.metric)))
-
-    def all(self, rows: int) -> FloatArray:
-        """(rows,) the numbers of all rows, NaN where there is none; none can be added then."""
-        self._fill(rows)
-        return np.frombuffer(self._all)
-
-    def is_damage(self, impossible: int) -> bool:
-        """Whether so few numbers are impossible that only these are damaged."""
-        return impossible <= max(int(self.count * _DAMAGED_SHARE), self.count >= _ROWS_WITH_DAMAGE)
-
-    @property
-    def have_decimals(self) -> bool:
-        """Whether so many have decimals that the driver did not write them."""
-        return self.decimals > 0 and self.decimals >= _DECIMAL_SHARE * self.count
-
-    def _fill(self, rows: int) -> None:
-        self._all.frombytes(np.full(rows - len(self._all), np.nan).tobytes())
-
-
 class Measured:
-    """A column of a metric, gathered table by table."""
+    """A column of a metric, counted table by table."""
 
     def __init__(self, name: str, column: Column, metric: Metric) -> None:
         self.name, self.column, self.metric = name, column, metric
-        #: Numbers in a known unit, and those whose unit all of them together have to show.
-        self._known, self._bare = Numbers(metric), Numbers(metric)
+        #: Whether the numbers have no unit; known with the first of them.
+        self.is_bare: bool | None = None
         #: By the code of the remark on them.
         self.lost: dict[str, Lost] = {}
         #: The line and the text of the first cell that is impossible in the most common unit; 0 for none.
         self.first_impossible = (0, "")
-        #: Known when it is finished. (n,) of the values, NaN where there is none; ``None`` without any.
-        self.unit = Unit(None)
-        self.values: FloatArray | None = None
+        self._count = self._others = self._decimals = self._above_1 = self._above_100 = 0
+        self._highest = 0.0
+        #: How many are impossible, by the unit that they may be in.
+        self._impossible = dict.fromkeys(_SCALES[metric.unit], 0)
 
-    def read(self, texts: Texts, lines: IntArray) -> Cells:
-        """The numbers of a table, whose rows begin in these lines."""
-        found = cells(texts, self.column, self.metric.unit)
+    @property
+    def _scales(self) -> dict[str, float]:
+        """The units that the numbers may be in."""
+        scales = _SCALES[self.metric.unit]
+        return scales if self.is_bare else {unit: factor for unit, factor in scales.items() if factor == 1}
+
+    def read(self, texts: Texts, lines: IntArray) -> FloatArray:
+        """(n,) the numbers of a table, whose rows begin in these lines; NaN where there is none."""
+        found = numbers_of(texts, self.column, self.metric.unit, is_bare=self.is_bare)
+        self.is_bare = found.is_bare
+        self._others += found.others
         for code, (count, row) in found.lost.items():
-            self._lose(code, count, int(lines[row]), texts[row])
-        if not self.first_impossible[0]:
-            _, factor = _SCALES[self.metric.unit][0]
-            impossible = _outside(found.known, self.metric) | _outside(found.bare * factor, self.metric)
-            if impossible.any():
-                row = int(np.argmax(impossible))
-                self.first_impossible = int(lines[row]), texts[row]
-        return found
+            self.lose(code, count, int(lines[row]), texts[row])
+        there = ~np.isnan(found.numbers)
+        numbers, rows = found.numbers[there], np.bincount(texts.code, minlength=len(there))[there]
+        if not len(numbers):
+            return found.numbers[texts.code]
 
-    def keep(self, numbers: Cells, usable: BoolArray, start: int) -> None:
-        """Add the numbers of the usable rows, which are those from ``start`` on."""
-        self._known.put(numbers.known[usable], start)
-        self._bare.put(numbers.bare[usable], start)
+        def count_of(which: BoolArray) -> int:
+            return int(rows[which].sum())
 
-    def finish(self, rows: int) -> None:
-        """Find the unit and the values; nothing can be added then."""
-        self.unit = unit_of(self._known, self._bare, self.column)
-        if self.unit.factor is not None:
-            self.values = self._values(rows, self.unit.factor)
+        self._count += int(rows.sum())
+        self._highest = max(self._highest, float(numbers.max()))
+        self._decimals += count_of(numbers != np.floor(numbers))
+        self._above_1 += count_of(numbers > 1)
+        self._above_100 += count_of(numbers > 100)
+        for unit, factor in self._scales.items():
+            self._impossible[unit] += count_of(self.outside(numbers * factor))
+        usual, *_ = self._scales
+        if self._impossible[usual] and not self.first_impossible[0]:
+            impossible = self.outside(found.numbers * self._scales[usual])
+            row = int(np.argmax(impossible[texts.code]))
+            self.first_impossible = int(lines[row]), texts[row]
+        return found.numbers[texts.code]
 
-    def _values(self, rows: int, factor: float) -> FloatArray | None:
-        """(rows,) without those that are damaged."""
-        values = self._known.all(rows) if self._known.count else self._bare.all(rows)
-        if not self._known.count:
-            values *= factor
-        elif self._bare.count:
-            np.copyto(values, self._bare.all(rows) * factor, where=np.isnan(values))
-        outside = _outside(values, self.metric)
-        if outside.any():
-            values[outside] = np.nan
-            self._lose(IMPLAUSIBLE, int(np.count_nonzero(outside)), *self.first_impossible)
-        return None if np.isnan(values).all() else values
-
-    def _lose(self, code: str, count: int, line: int, text: str) -> None:
+    def lose(self, code: str, count: int, line: int, text: str) -> None:
+        """Count cells without a value."""
         before = self.lost.get(code) or Lost(0, line, text)
         self.lost[code] = Lost(before.cells + count, *min(before[1:], (line, text)))
 
+    def outside(self, values: FloatArray) -> BoolArray:
+        """(n,) whether no GPU has such a value of the metric."""
+        return np.asarray((values < 0) | (values > _HIGHEST.get(self.metric, 100.0)))
 
-def unit_of(known: Numbers, bare: Numbers, column: Column) -> Unit:
-    """The unit of the numbers of a column without one. ``known`` are those in the unit of the metric."""
-    unit = bare.metric.unit
-    scales = _SCALES[unit]
-    (usual, _), *_ = scales
-    least = _LEAST_HIGHEST.get(bare.metric, 0.0) if bare.highest else 0.0
-    possible = [
-        (word, factor)
-        for word, factor in scales
-        if bare.is_damage(bare.impossible[word]) and bare.highest * factor >= least
-    ]
-    if not possible or not known.is_damage(known.impossible[_BASES[unit]]):
-        return Unit(None, _IMPOSSIBLE, usual)
-    if unit == "%" and not column.bits:
-        return _percent(known, bare, column)
-    scale, factor = possible[0]
-    if unit == "B" and bare.highest and not column.own:
-        if column.is_share_possible and bare.is_damage(bare.above_100):
-            return Unit(None, _UNCLEAR, "percent, MiB, or GiB")
-        if scale == usual and bare.highest < _GIB_BELOW and bare.have_decimals:
-            return Unit(None, _UNCLEAR, "MiB or GiB")
-        return Unit(factor, _ASSUMED, scale)
-    return Unit(factor, _ASSUMED * (scale != usual), scale)
+    def unit(self) -> Unit:
+        """The unit of all numbers."""
+        metric, column = self.metric, self.column
+        least = _LEAST_HIGHEST.get(metric, 0.0) if self.is_bare and self._highest else 0.0
+        usual, *_ = self._scales
+        possible = [
+            unit
+            for unit, factor in self._scales.items()
+            if self._is_damage(self._impossible[unit]) and self._highest * factor >= least
+        ]
+        if not self._is_damage(self._others):
+            return Unit(None, _MIXED)
+        if not possible:
+            return Unit(None, _IMPOSSIBLE, usual)
+        if metric.unit == "%" and not column.bits:
+            return self._percent()
+        scale = possible[0]
+        is_assumed = scale != usual
+        if metric.unit == "B" and self.is_bare and self._highest and not column.own:
+            if column.is_share_possible and self._is_damage(self._above_100):
+                return Unit(None, _UNCLEAR, "percent, MiB, or GiB")
+            if scale == usual and self._highest < _GIB_BELOW and self._has_decimals:
+                return Unit(None, _UNCLEAR, "MiB or GiB")
+            is_assumed = True
+        return Unit(self._scales[scale], _ASSUMED * is_assumed, scale)
 
-
-def _percent(known: Numbers, bare: Numbers, column: Column) -> Unit:
-    """The unit of numbers that are percent or fractions of 1."""
-    unclear = Unit(None, _UNCLEAR, "percent or fractions")
-    if bare.metric is Metric.GPU_MEMORY_ACTIVITY and (known.have_decimals or bare.have_decimals):
-        return Unit(None, _NOT_ACTIVITY)
-    if known.have_decimals and column.factor == 1 and not known.above_1:
-        # The unit contradicts the numbers.
-        return unclear
-    if bare.have_decimals and not bare.above_1:
-        return Unit(100.0, _FRACTION)
-    if bare.highest and not column.own:
-        is_one_at_most = bare.is_damage(bare.above_1) if bare.have_decimals else not bare.above_1
-        if is_one_at_most:
+    def _percent(self) -> Unit:
+        """The unit of numbers that are percent or fractions of 1."""
+        column = self.column
+        unclear = Unit(None, _UNCLEAR, "percent or fractions")
+        if self.metric is Metric.GPU_MEMORY_ACTIVITY and self._has_decimals:
+            return Unit(None, _NOT_ACTIVITY)
+        if not self.is_bare:
+            # A name with percent may contradict the numbers.
+            return unclear if self._has_decimals and column.factor == 1 and not self._above_1 else Unit(1.0)
+        if self._has_decimals and not self._above_1:
+            return Unit(100.0, _FRACTION)
+        above = 0 if self._has_decimals and self._is_damage(self._above_1) else self._above_1
+        if self._highest and not column.own and not above:
             return unclear
-    # What a script calls "mem" may be the activity of the memory.
-    return Unit(1.0, _ASSUMED * (column.otherwise is not None), "%")
+        return Unit(1.0, scale="%")
 
+    def _is_damage(self, impossible: int) -> bool:
+        """Whether so few numbers are impossible that only these are damaged."""
+        return impossible <= max(int(self._count * _DAMAGED_SHARE), self._count >= _ROWS_WITH_DAMAGE)
 
-def _outside(numbers: FloatArray, metric: Metric) -> BoolArray:
-    return np.asarray((numbers < 0) | (numbers > _HIGHEST.get(metric, 100.0)))
+    @property
+    def has_number(self) -> bool:
+        """Whether any number is possible in the unit."""
+        unit = self.unit()
+        return unit.factor is not None and self._count > self._impossible.get(unit.scale, 0)
+
+    @property
+    def _has_decimals(self) -> bool:
+        """Whether so many have decimals that the driver did not write them."""
+        return self._decimals > 0 and self._decimals >= _DECIMAL_SHARE * self._count

@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -56,24 +55,6 @@ class Written(Struct, frozen=True, kw_only=True, eq=False):
     times: list[str] = field(default_factory=list)
     #: The machine or the task of the writer; empty if nothing names it.
     host: str = ""
-
-    def joined(self, more: Written) -> Written:
-        """These lines and the next ones."""
-        return Written(
-            lines=[*self.lines, *more.lines],
-            numbers=np.concatenate([self.numbers, more.numbers]),
-            times=[*self.times, *more.times],
-            host=self.host,
-        )
-
-    def part(self, begin: int, end: int) -> Written:
-        """The lines from one place up to another."""
-        return Written(
-            lines=self.lines[begin:end],
-            numbers=self.numbers[begin:end],
-            times=self.times[begin:end],
-            host=self.host,
-        )
 
 
 def prefix_of(lines: Sequence[str]) -> re.Pattern[str] | None:

@@ -5,7 +5,6 @@ Or from the header of another part of the same log, which was rotated.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from functools import cached_property
@@ -16,18 +15,19 @@ from msgspec import Struct
 
 from jobreport.readers import text_files
 from jobreport.readers.nvidia_smi import columns as says
+from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE
 from jobreport.readers.nvidia_smi.columns import column, is_header
 from jobreport.readers.nvidia_smi.headed import header_names
 from jobreport.readers.nvidia_smi.lines import blocks
+from jobreport.readers.nvidia_smi.measured import Measured
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import is_date
 from jobreport.readers.tally import UnusableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jobreport.readers.base import SourceFile
-    from jobreport.readers.nvidia_smi.columns import Column
 
 #: What is put behind the name of a log that is rotated: ``gpu.csv.1``, ``gpu.csv-20260103.gz``.
 _PART = re.compile(r"(?:[.-][0-9]+)*(?:\.gz)?$", re.IGNORECASE)
@@ -36,16 +36,13 @@ _MAX_SCRIPT = 1 << 20
 _QUERY = re.compile(rb"--query-gpu=[\\\"']{0,2}([a-z][a-z0-9_.]*(?:,[\s\\\"']*[a-z][a-z0-9_.]*)+)")
 #: Share of the rows in which a cell may be damaged.
 _DAMAGED = 0.01
-_FORMS = {
-    says.INDEX: re.compile(r"[0-9]{1,3}"),
-    says.UUID: re.compile(r"GPU-[0-9a-f-]+"),
-    says.BUS: re.compile(r"[0-9A-Fa-f:]+\.[0-9A-Fa-f]"),
+#: What the tool writes of a moment or a GPU.
+_IS_CELL: dict[str, Callable[[str], object]] = {
+    says.TIME: is_date,
+    says.INDEX: str.isdecimal,
+    says.UUID: re.compile(r"GPU-[0-9a-f-]+").fullmatch,
+    says.BUS: re.compile(r"[0-9A-Fa-f:]+\.[0-9A-Fa-f]").fullmatch,
 }
-
-
-_NUMBER = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,9})?")
-#: Numbers as the tool writes them, by the unit of the metric; memory in MiB.
-_HIGHEST = {"%": 100.0, "W": 2e3, "°C": 130.0, "MHz": 5e3, "B": float(1 << 20), "": math.inf}
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -127,25 +124,13 @@ def _content(file: SourceFile) -> bytes:
 
 def _is_possible(name: str, texts: Texts) -> bool:
     """Whether the cells of a column are such as the tool writes for a name."""
-    meaning = column(name)
+    meaning, rows = column(name), len(texts.code)
     if meaning is None:
         return True
-    wrong = [not _is_cell(text.strip(), meaning) for text in texts.distinct]
-    return bool(np.mean(np.array(wrong)[texts.code]) <= _DAMAGED)
-
-
-def _is_cell(text: str, meaning: Column) -> bool:
-    if meaning.says == says.TIME:
-        return is_date(text)
-    if text.startswith(("[", "N/A")):
-        return True
-    if meaning.says in _FORMS:
-        return bool(_FORMS[meaning.says].fullmatch(text))
-    if meaning.metric is None or meaning.bits:
-        return True
-    number, _, unit = text.partition(" ")
-    return (
-        bool(_NUMBER.fullmatch(number))
-        and float(number) <= _HIGHEST[meaning.metric.unit]
-        and unit in ("", "MiB", meaning.metric.unit)
-    )
+    if meaning.metric:
+        one = Measured(name, meaning, meaning.metric)
+        one.read(texts, np.arange(rows))
+        no_number = one.lost.get(IMPLAUSIBLE)
+        return one.unit().factor is not None and (not no_number or no_number.cells <= _DAMAGED * rows)
+    is_cell = _IS_CELL.get(meaning.says, bool)
+    return sum(not is_cell(texts[row]) for row in range(rows)) <= _DAMAGED * rows

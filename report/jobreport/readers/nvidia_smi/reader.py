@@ -6,14 +6,12 @@ moment.
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.readers import text_files
@@ -29,14 +27,6 @@ from jobreport.readers.nvidia_smi.prefixes import prefix_of, without_prefix, wri
 from jobreport.readers.nvidia_smi.queries import Queries, beginning_of, stem_of
 from jobreport.readers.nvidia_smi.row_reading import FileRows
 from jobreport.readers.nvidia_smi.table import Skipped
-from jobreport.readers.nvidia_smi.times import (
-    DATE_ORDERS,
-    DAY_FIRST,
-    EITHER,
-    LOCAL,
-    MONTH_FIRST,
-    in_order,
-)
 from jobreport.readers.tally import Tally
 from jobreport.remarks import LogFile, SourceQuality
 from jobrules.measures.snapshots import TOLERANCE_US, node_panels
@@ -50,7 +40,7 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.nvidia_smi.queries import Query
-    from jobreport.readers.nvidia_smi.rows import Rows
+    from jobreport.readers.nvidia_smi.row_reading import Part
     from jobreport.readers.nvidia_smi.table import Form
     from jobrules.measures.snapshots import Series
     from jobrules.model import Panel
@@ -118,30 +108,17 @@ class NvidiaSmi:
         """Read all rows into panels; the order of the files does not matter."""
         tally = Tally()
         logs: list[Log] = []
-        headerless: list[tuple[SourceFile, Skipped]] = []
         for file in sorted(files):
             try:
-                parts = self._parts(file, headerless, tally)
-                logs += logs_of(file, parts, self._zone, partial(tally.note, file=file.name))
+                note = partial(tally.note, file=file.name)
+                logs += logs_of(file, self._parts(file, note), self._date_order, self._zone, note)
             except Exception as error:
                 raise FileFailedError(file) from error
             progress.advance(file.size)
-        for file, first in headerless[:1]:
-            rows = sum(part.count for _, part in headerless)
-            row = escape_name(first.text, 80)
-            note = partial(tally.note, count=rows, file=file.name, line=first.line, row=row)
-            if self._columns:
-                note("nvidia_smi.column_count", columns=len(self._columns))
-            else:
-                note(NO_HEADER)
-        used = len({log.file.name for log in logs})
+        files_used = len({log.file.name for log in logs})
         panels, rows, known = _panels(logs, tally)
         quality = SourceQuality(
-            source=self.source,
-            files=used,
-            rows=rows,
-            remarks=tally.remarks(),
-            logs=known,
+            source=self.source, files=files_used, rows=rows, remarks=tally.remarks(), logs=known
         )
         return Found(quality=quality, panels=panels)
 
@@ -152,20 +129,17 @@ class NvidiaSmi:
         query = self._queries.of(file, text)
         return query if query and len(query.names) != len(self._columns) else None
 
-    def _parts(
-        self, file: SourceFile, headerless: list[tuple[SourceFile, Skipped]], tally: Tally
-    ) -> list[Rows]:
-        """The rows under each header; those without one are added to ``headerless``."""
-        note = partial(tally.note, file=file.name)
+    def _parts(self, file: SourceFile, note: Callable[..., None]) -> list[Part]:
+        """The rows under each header."""
         rows = FileRows(note)
 
         def skip(lines: Skipped) -> None:
-            if lines.code == NO_HEADER:
-                headerless.append((file, lines))
-            else:
-                note(lines.code, count=lines.count, line=lines.line, text=lines.text)
+            code, fields = lines.code, {}
+            if code == NO_HEADER and self._columns:
+                code, fields = "nvidia_smi.column_count", {"columns": len(self._columns)}
+            note(code, count=lines.count, line=lines.line, text=lines.text, **fields)
 
-        lines = blocks(_chunks(file, tally), skip)
+        lines = blocks(_chunks(file, note), skip)
         first = list(islice(lines, 1))
         beginning = "\n".join(line for block in first for line in block.lines)[:_BEGINNING]
         form, names = self._form(beginning) or headed, self._columns
@@ -183,39 +157,18 @@ class NvidiaSmi:
                 skip(part)
             else:
                 rows.add(part)
-        return _in_date_order(rows.finish(), self._date_order, note)
+        return rows.finish()
 
 
-def _in_date_order(parts: Sequence[Rows], order: str, note: Callable[..., None]) -> list[Rows]:
-    """The rows of a file with its dates in the order that most of them show, or else in the given one."""
-    shown: Counter[str] = Counter()
-    for part in parts:
-        if part.kind in (DAY_FIRST, MONTH_FIRST):
-            shown[part.kind] += len(part.time_us)
-    order = max(shown, key=shown.__getitem__, default=order)
-    found = []
-    for part in parts:
-        if part.kind not in DATE_ORDERS:
-            found.append(part)
-        elif part.kind == order:
-            found.append(replace(part, kind=LOCAL))
-        elif part.kind == EITHER and order:
-            found.append(replace(part, kind=LOCAL, time_us=in_order(part.time_us, order)))
-        else:
-            code = "nvidia_smi.date_order" if part.kind == EITHER else "nvidia_smi.other_time"
-            note(code, count=len(part.time_us))
-    return found
-
-
-def _chunks(file: SourceFile, tally: Tally) -> Iterator[bytes]:
+def _chunks(file: SourceFile, note: Callable[..., None]) -> Iterator[bytes]:
     """The text of a file; what cannot be read is noted."""
     try:
         yield from text_files.chunks(file.path)
     except text_files.DamagedError as error:
         code, fields = error.remark
-        tally.note(code, file=file.name, **fields)
+        note(code, **fields)
     except OSError as error:
-        tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
+        note("file.unreadable", reason=error.strerror or "")
 
 
 def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tuple[LogFile, ...]]:
@@ -227,7 +180,7 @@ def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tupl
     files: list[LogFile] = []
     rows = 0
     machines = machines_of(table_of(logs), tally)
-    rows_of = {number: logs.pop(0).rows for number in range(len(logs))}
+    rows_of = {number: logs.pop(0).gpus for number in range(len(logs))}
     for machine in sorted(machines, key=lambda one: natural_key(one.name)):
         gpus = rows_by_gpu(machine, rows_of, tally)
         rows += sum(len(gpu.time_us) for gpu in gpus.values())
@@ -254,9 +207,6 @@ def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tupl
 def _tolerance_us(series: Sequence[Series]) -> int:
     """Width of a snapshot."""
     # Measures of a GPU without a missing value share their times.
-    times = {id(one.time_us): one.time_us for one in series}
-    widest_us = 2 * SECOND_US
-    intervals = [np.minimum(np.diff(some), widest_us).astype(np.int32) for some in times.values()]
-    joined = np.concatenate([np.empty(0, np.int32), *intervals])
-    short_us = np.quantile(joined, _SHORT_INTERVALS, overwrite_input=True) if len(joined) else 0.0
-    return int(max(short_us / 2, TOLERANCE_US))
+    times = {id(one.time_us): one.time_us for one in series if len(one.time_us) > 1}
+    short_us = [float(np.quantile(np.diff(some), _SHORT_INTERVALS)) for some in times.values()]
+    return int(min(max(min(short_us, default=0.0) / 2, TOLERANCE_US), SECOND_US))

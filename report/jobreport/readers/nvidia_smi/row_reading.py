@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections import defaultdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import columns as says
-from jobreport.readers.nvidia_smi.cells import is_no_value
+from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, is_no_value
 from jobreport.readers.nvidia_smi.columns import Column, columns, query_of, without_gpu
 from jobreport.readers.nvidia_smi.measured import Measured
-from jobreport.readers.nvidia_smi.rows import GPU, Names, Places, Rows, gpus_of, nowhere
+from jobreport.readers.nvidia_smi.rows import GPU, Rows, count_of
 from jobreport.readers.nvidia_smi.table import Texts, numbered
 from jobreport.readers.nvidia_smi.times import RELATIVE, ZONED, Times, times_of
-from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric, natural_sorted
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from jobreport.readers.nvidia_smi.table import Table
 
@@ -36,10 +38,26 @@ _MASKS = {
 }
 #: GPUs of a machine are fewer, and their numbers lower; in this share of the rows comes the next one.
 _GPUS, _ROWS_IN_TURN = 64, 0.75
+#: Combinations of names whose rows are kept: more are damage or malice.
+_MAX_NAMES = 4096
+#: Where so many of the values are the share of memory in use, all are.
+_SHARE_IN_USE = 0.9
+
+#: Numbers for which there is room at first, how many times as much is reserved for more, and how many more at most.
+_ROOM, _ROOM_STEP, _MAX_ROOM_STEP = 64, 32, 1 << 21
 
 #: A column and its cells.
 _Cells: TypeAlias = "tuple[Column, Texts]"
 _Note: TypeAlias = "Callable[..., None]"
+
+
+class Part(Struct, frozen=True, kw_only=True, eq=False):
+    """The rows under the same names of columns."""
+
+    #: What kind of times they have (``nvidia_smi.times``).
+    kind: str
+    #: A GPU of a machine each, by its names; not empty.
+    gpus: list[Rows]
 
 
 class FileRows:
@@ -48,7 +66,7 @@ class FileRows:
     def __init__(self, note: _Note) -> None:
         """``note`` counts a remark, as ``Tally.note`` of this file."""
         self._note = note
-        self._parts: dict[Hashable, _Part] = {}
+        self._parts: dict[Hashable, _Gathered] = {}
 
     def add(self, table: Table) -> None:
         """Keep what a table says."""
@@ -59,22 +77,20 @@ class FileRows:
         for one in _by_gpu(table):
             said = _said(one)
             found = _times(said)
-            if not found and not table.each_second:
+            if not found and not (table.each_second and says.PROCESS not in said):
                 note("nvidia_smi.no_time")
                 continue
             kind = found[0].kind if found else None
             # Whatever the columns are called that are not read.
             pairs = zip(one.names, columns(one.names), strict=True)
             key = (*(name if meaning else "" for name, meaning in pairs), kind)
-            part = self._parts.get(key)
-            if part is None:
-                part = _Part(one.names, kind, partial(self._note, line=table.line))
-                self._parts[key] = part
-            part.add(one, said, found)
+            if key not in self._parts:
+                self._parts[key] = _Gathered(one.names, kind, partial(self._note, line=table.line))
+            self._parts[key].add(one, said, found)
 
-    def finish(self) -> list[Rows]:
-        """The rows that have a time and a value, those under the same names together."""
-        return [rows for part in self._parts.values() if (rows := part.finish())]
+    def finish(self) -> list[Part]:
+        """The rows that have a time and a value."""
+        return [part for gathered in self._parts.values() if (part := gathered.finish()).gpus]
 
 
 def _by_gpu(table: Table) -> list[Table]:
@@ -110,239 +126,346 @@ def _said(table: Table) -> dict[str, _Cells]:
     return found
 
 
-class _Part:
+class _Growing:
+    """Numbers that come piece by piece.
+
+    Their memory is reserved in large steps, of which the system gives only what is used: many lists that grow in small
+    steps leave holes that take as much again.
+    """
+
+    def __init__(self, dtype: type) -> None:
+        self.count = 0
+        self._room: NDArray[Any] = np.empty(_ROOM, dtype)
+
+    def add(self, more: NDArray[Any]) -> None:
+        """Add some."""
+        end = self.count + len(more)
+        if end > len(self._room):
+            size = min(_ROOM_STEP * len(self._room), len(self._room) + _MAX_ROOM_STEP)
+            room = np.empty(max(size, end), self._room.dtype)
+            room[: self.count] = self.all()
+            self._room = room
+        self._room[self.count : end] = more
+        self.count = end
+
+    def all(self) -> NDArray[Any]:
+        """(n,) all of them."""
+        return self._room[: self.count]
+
+
+class _OfGpu:
+    """The rows of a GPU while they are gathered."""
+
+    def __init__(self, line: int, columns: int) -> None:
+        self.line = line
+        self.time_us = _Growing(np.int64)
+        #: Of each column that has any, up to the last table in which it has some.
+        self._numbers: list[_Growing | None] = [None] * columns
+
+    def add(self, time_us: IntArray, numbers: Iterable[FloatArray | None]) -> None:
+        """Add rows; columns that have no number in them are ``None``."""
+        for column, more in enumerate(numbers):
+            if more is not None:
+                self._filled(column).add(more)
+        self.time_us.add(time_us)
+
+    def numbers(self, column: int) -> FloatArray:
+        """(n,) the numbers of a column, NaN where there is none."""
+        return self._filled(column).all()
+
+    def _filled(self, column: int) -> _Growing:
+        numbers = self._numbers[column] = self._numbers[column] or _Growing(np.float64)
+        if missing := self.time_us.count - numbers.count:
+            numbers.add(np.full(missing, np.nan))
+        return numbers
+
+
+class _Gathered:
     """The rows of the tables of a file that have the same columns, and times of one kind or none."""
 
     def __init__(self, names: Sequence[str], kind: str | None, note: _Note) -> None:
         self._kind, self._note = kind, note
         meanings = columns(names)
+        #: What names a GPU or a machine.
+        self._words = {one.says for one in meanings if one and one.says} & _NAME_OF.keys()
         self._is_of_processes = any(one and one.says == says.PROCESS for one in meanings)
-        #: Whether any process has a number for its use.
-        self._is_use_known = False
-        self._rows = 0
-        self._time_us = array("q")
-        #: By the word for what they name.
-        self._named = _Names(dict.fromkeys(one.says for one in meanings if one and one.says in _NAME_OF))
-        #: Each column of a metric: its place, and what it may measure. A mask is one for each of its reasons.
-        self._measured: list[tuple[int, list[Measured]]] = []
+        #: Whether there is any process, and whether any has a number for its use.
+        self._has_process = self._is_use_known = False
+        #: The place of each GPU by the host, the index, the bus id, and the UUID.
+        self._place: dict[tuple[str, ...], int] = {}
+        self._gpus: list[_OfGpu] = []
+        #: Columns of metrics, and their places; what a column may measure is in the order of likelihood.
+        self._measured: list[Measured] = []
+        self._places: list[int] = []
+        self._either: list[range] = []
+        #: That of the use in a column that may have the indices of GPUs instead.
+        self._use: int | None = None
         for place, (name, one) in enumerate(zip(names, meanings, strict=True)):
             if one and one.says == says.MASK:
-                self._measured += [
-                    (place, [Measured(name, Column(bits=bits), metric)]) for metric, bits in _MASKS.items()
-                ]
+                for metric, bits in _MASKS.items():
+                    self._add_column(place, Measured(name, Column(bits=bits), metric))
             # Of all that is said of processes, only their utilization adds up to that of a GPU.
             elif one and (not self._is_of_processes or one.metric is Metric.GPU_UTILIZATION):
-                either = [
-                    Measured(name, some, some.metric) for some in (one, one.otherwise) if some and some.metric
-                ]
-                self._measured += [(place, either)] * bool(either)
-        #: The place of a column that has the index or the use of a GPU.
-        self._index_or_use = next(
-            (i for i, one in enumerate(meanings) if one and one.says and one.otherwise), -1
-        )
+                if one.says and one.otherwise:
+                    self._use = len(self._measured)
+                either = (one, one.otherwise)
+                self._add_column(
+                    place, *(Measured(name, some, some.metric) for some in either if some and some.metric)
+                )
+
+    def _add_column(self, place: int, *either: Measured) -> None:
+        if either:
+            self._either.append(range(len(self._measured), len(self._measured) + len(either)))
+            self._measured += either
+            self._places += [place] * len(either)
 
     def add(self, table: Table, said: Mapping[str, _Cells], when: tuple[Times, Texts] | None) -> None:
         """Keep the rows of a table; where rows have times, those with one and with any number."""
         usable = np.ones(len(table.lines), np.bool_)
 
-        def leave_out(code: str, lacking: BoolArray, texts: Texts | None = None) -> None:
+        def leave_out(code: str, lacking: BoolArray, texts: Texts | None = None, **fields: Any) -> None:
             rows = np.flatnonzero(usable & lacking)
             usable[rows] = False
             if len(rows):
                 text = texts[int(rows[0])] if texts else ""
-                self._note(code, count=len(rows), line=int(table.lines[rows[0]]), text=text)
+                self._note(code, count=len(rows), line=int(table.lines[rows[0]]), text=text, **fields)
 
-        cells = self._with_idle(table) if self._is_of_processes else table.columns
-        read = [
-            (one, one.read(cells[place], table.lines)) for place, either in self._measured for one in either
+        cells = self._with_idle(table, said) if self._is_of_processes else table.columns
+        numbers = [
+            one.read(cells[place], table.lines)
+            for place, one in zip(self._places, self._measured, strict=True)
         ]
+        time_us = np.zeros(len(usable), np.int64)
         if when:
             times, texts = when
+            time_us = times.time_us
             leave_out("nvidia_smi.other_time", times.other, texts)
             leave_out("nvidia_smi.no_time", ~times.there, texts)
-            nothing = [np.isnan(numbers.known) & np.isnan(numbers.bare) for _, numbers in read]
-            leave_out("nvidia_smi.no_value", np.all(nothing or [usable], axis=0))
-            self._time_us.frombytes(times.time_us[usable].tobytes())
-        for one, numbers in read:
-            one.keep(numbers, usable, self._rows)
-        self._named.add({word: texts for word, (_, texts) in said.items()}, usable)
-        self._rows += int(np.count_nonzero(usable))
+            leave_out("nvidia_smi.no_value", np.all([usable, *map(np.isnan, numbers)], axis=0))
+        if self._use is not None and not self._gpus and self._measured[self._use].is_bare is not None:
+            self._words.discard(says.INDEX)
+        place = self._places_of(said, table.lines)
+        leave_out("samples.devices", place < 0, limit=_MAX_NAMES, unit="rows")
+        rows = np.flatnonzero(usable)
+        # Numbers of 16 bits are sorted in time that is proportional to their count.
+        rows = rows[np.argsort(place[rows], kind="stable")]
+        time_us = time_us[rows]
+        sorted_ = [None if np.isnan(one).all() else one[rows] for one in numbers]
+        gpus, begins = np.unique(place[rows], return_index=True)
+        for gpu, begin, end in zip(gpus.tolist(), begins, [*begins, len(rows)][1:], strict=True):
+            self._gpus[gpu].add(
+                time_us[begin:end], (one if one is None else one[begin:end] for one in sorted_)
+            )
 
-    def _with_idle(self, table: Table) -> list[Texts]:
+    def _with_idle(self, table: Table, said: Mapping[str, _Cells]) -> list[Texts]:
         """The columns, with 0 for a dash: no process ran, or one that did nothing."""
-        for place, _ in self._measured:
+        processes = said[says.PROCESS][1].distinct
+        self._has_process |= any(not is_no_value(text) for text in processes)
+        for place in self._places:
             self._is_use_known |= any(text.strip()[:1].isdigit() for text in table.columns[place].distinct)
         return [
-            replace(texts, distinct=["0" if text.strip() == "-" else text for text in texts.distinct])
+            Texts.of(["0" if texts[row] == "-" else texts[row] for row in range(len(texts.code))])
             for texts in table.columns
         ]
 
-    def finish(self) -> Rows | None:
-        """The rows that have a value; ``None`` without any."""
-        if not self._rows:
-            return None
-        hosts, host = self._named.of_rows(says.HOST)
-        time_us = np.frombuffer(self._time_us, np.int64)
-        measured = self._finished(time_us, host)
-        gpus, gpu = self._gpus()
-        _, process = self._named.of_rows(says.PROCESS)
+    def _places_of(self, said: Mapping[str, _Cells], lines: IntArray) -> NDArray[np.int16]:
+        """(n,) the place of the GPU of each row; -1 where there are too many."""
+        texts = {word: said[word][1] for word in sorted(self._words)}
+        if not self._gpus and says.INDEX in texts:
+            numbers = [text for text in texts[says.INDEX].distinct if _NUMBERED.fullmatch(text.strip())]
+            if len(numbers) > _GPUS:
+                self._words.discard(says.INDEX)
+                del texts[says.INDEX]
+                self._note("nvidia_smi.row_numbers")
+        first, code = np.zeros(1, np.int64), np.zeros(len(lines), np.int64)
+        if texts:
+            first, code = numbered([one.code.view(np.uint64) for one in texts.values()])
+        kinds = [
+            tuple(_name(word, texts[word][row]) if word in texts else "" for word in _NAME_OF)
+            for row in first.tolist()
+        ]
+        new = {names: kind for kind, names in enumerate(kinds) if names not in self._place}
+        room = list(new.items())[: _MAX_NAMES - len(self._gpus)]
+        # In the order of their first rows.
+        for row, names in sorted((int(np.argmax(code == kind)), names) for names, kind in room):
+            self._place[names] = len(self._gpus)
+            self._gpus.append(_OfGpu(int(lines[row]), len(self._measured)))
+        return np.array([self._place.get(names, -1) for names in kinds], np.int16)[code]
+
+    def finish(self) -> Part:
+        """The rows that have a value."""
+        chosen = [next((i for i in some if self._measured[i].has_number), some[0]) for some in self._either]
+        index = None
+        if self._use in chosen:
+            if says.INDEX in self._words or self._is_index(self._use):
+                chosen.remove(self._use)
+                index = self._use
+            else:
+                one = self._measured[self._use]
+                self._note("nvidia_smi.use_in_gpu", count=one.has_number, name=one.name)
+        used = self._used(chosen)
         if self._kind is None:
             self._note("nvidia_smi.assumed_second")
-            time_us = _a_second_apart(gpu, process if self._is_of_processes else None)
-        values = self._values(measured)
-        if self._is_of_processes and not self._is_use_known:
-            # As on Windows: a dash is no use of a process that runs, but nobody knows it.
-            for use in values.values():
-                use[process >= 0] = np.nan
-        usable = self._usable(measured, values, gpu, host)
-        if not usable.any():
-            return None
-        found = Rows(
-            time_us=time_us,
-            kind=self._kind or RELATIVE,
-            gpus=gpus,
-            gpu=gpu,
-            hosts=hosts,
-            host=host,
-            values=values,
-        )
-        found = found if usable.all() else found.where(usable)
-        return _summed(found, self._note) if self._is_of_processes else found
-
-    def _finished(self, time_us: IntArray, host: Places) -> list[Measured]:
-        """What each column of a metric measures."""
-        found = []
-        for place, either in self._measured:
-            for one in either:
-                one.finish(self._rows)
-            fitting = next((one for one in either if one.values is not None), either[0])
-            if place == self._index_or_use:
-                has_numbers = fitting.values is not None or fitting.unit.factor is None
-                if not has_numbers or _are_in_turn(*self._named.of_rows(says.INDEX), time_us, host):
-                    continue
-                self._named.words.discard(says.INDEX)
-                self._note("nvidia_smi.use_in_gpu", count=fitting.values is not None, name=fitting.name)
-            found.append(fitting)
-        self._measured.clear()
-        return found
-
-    def _gpus(self) -> tuple[tuple[GPU, ...], Places]:
-        """The GPUs as the rows name them, and (n,) a position among them, -1 for none."""
-        names, _ = self._named.of(says.INDEX)
-        if len(names) > _GPUS and all(map(_NUMBERED.fullmatch, names)):
-            self._named.words.discard(says.INDEX)
-            self._note("nvidia_smi.row_numbers")
-        gpus, gpu = gpus_of(*map(self._named.of, (says.INDEX, says.BUS, says.UUID)))
-        return gpus, gpu[self._named.code]
-
-    def _usable(
-        self, measured: Sequence[Measured], values: Mapping[Metric, FloatArray], gpu: Places, host: Places
-    ) -> BoolArray:
-        """(n,) whether a row has all that it needs; each other row is counted under what it lacks first."""
-        usable = np.ones(self._rows, np.bool_)
-
-        def count(code: str, lacking: BoolArray, **fields: Any) -> None:
-            self._note(code, count=int(np.count_nonzero(usable & lacking)), **fields)
-            usable[lacking] = False
-
-        impossible = [one.first_impossible for one in measured if one.first_impossible[0]]
-        first = dict(zip(("line", "text"), min(impossible), strict=True)) if impossible else {}
-        nothing = np.ones(self._rows, np.bool_)
-        for one in values.values():
-            nothing &= np.isnan(one)
-        count("nvidia_smi.no_value", nothing, **first)
+        found = [
+            rows
+            for names, place in self._place.items()
+            if self._gpus[place].time_us.count
+            for rows in self._rows(names, self._gpus[place], used, index)
+        ]
+        self._gpus.clear()
+        self._settle_activity(found, used)
+        self._note_lost([self._measured[i] for i in used])
         # In a log that names GPUs or machines, a row that does not is damaged.
-        for what, number in (("GPU", gpu), ("machine", host)):
-            count("nvidia_smi.no_name", (number < 0) & (number >= 0).any(), what=what)
-        return usable
+        for what, nameless in (
+            ("GPU", [rows for rows in found if rows.gpu == GPU()]),
+            ("machine", [rows for rows in found if not rows.host]),
+        ):
+            if len(nameless) < len(found):
+                self._note("nvidia_smi.no_name", count=count_of(nameless), what=what)
+                gone = {*map(id, nameless)}
+                found = [rows for rows in found if id(rows) not in gone]
+        return Part(kind=self._kind or RELATIVE, gpus=found)
 
-    def _values(self, measured: Sequence[Measured]) -> dict[Metric, FloatArray]:
-        """(n,) of each metric, NaN where there is no value."""
-        by_metric: defaultdict[Metric, list[Measured]] = defaultdict(list)
-        for one in measured:
-            by_metric[one.metric].append(one)
-            if one.unit.factor is None:
-                self._note_unit(one)
-        found: dict[Metric, FloatArray] = {}
-        for metric, candidates in by_metric.items():
-            for one in self._best(metric, candidates):
-                for code, (count, line, text) in one.lost.items():
-                    self._note(code, count=count, line=line, text=text, unit="values")
-                if one.values is not None:
-                    if one.unit.code:
-                        self._note_unit(one)
-                    # Of several reasons that are one metric any is enough.
-                    found[metric] = np.fmax(found[metric], one.values) if metric in found else one.values
-        heat, hardware = (
-            found.get(one) for one in (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN)
+    def _rows(
+        self, names: tuple[str, ...], one: _OfGpu, used: Sequence[int], index: int | None
+    ) -> Iterator[Rows]:
+        """The rows of a GPU, or of those whose numbers are in a column."""
+        host, name, bus, uuid = names
+        time_us = one.time_us.all()
+        if self._kind is None:
+            time_us = np.arange(one.time_us.count) * SECOND_US
+        rows = Rows(
+            gpu=GPU(name=name, bus=bus, uuid=uuid),
+            host=host,
+            line=one.line,
+            time_us=time_us,
+            values=self._values(one, used),
         )
-        by_software_only = all(one.column.rank for one in by_metric[Metric.GPU_THERMAL_SLOWDOWN])
-        if heat is not None and hardware is not None and by_software_only:
+        impossible = [place for i in used if (place := self._measured[i].first_impossible)[0]]
+        first = dict(zip(("line", "text"), min(impossible), strict=True)) if impossible else {}
+        of_each = [rows]
+        if index is not None and says.INDEX not in self._words:
+            numbers = one.numbers(index)
+            of_each = [rows.where(np.isnan(numbers))] + [
+                replace(rows.where(numbers == number), gpu=replace(rows.gpu, name=f"gpu{int(number)}"))
+                for number in np.unique(numbers[~np.isnan(numbers)]).tolist()
+            ]
+        for some in of_each:
+            there = ~np.all(
+                [np.ones(len(some.time_us), np.bool_), *map(np.isnan, some.values.values())], axis=0
+            )
+            self._note("nvidia_smi.no_value", count=int(np.count_nonzero(~there)), **first)
+            if there.any():
+                whole = some if there.all() else some.where(there)
+                yield _summed(whole, self._note) if self._is_of_processes else whole
+
+    def _is_index(self, column: int) -> bool:
+        """Whether the numbers of a column are those of GPUs: the next one in the next row, the first after the last."""
+        if not self._measured[column].is_bare:
+            return False
+        in_turn = count = 0
+        for one in self._gpus:
+            numbers = one.numbers(column)
+            if self._kind is not None:
+                numbers = numbers[np.argsort(one.time_us.all(), kind="stable")]
+            distinct, place = np.unique(numbers[~np.isnan(numbers)], return_inverse=True)
+            if not len(distinct):
+                continue
+            if len(distinct) > _GPUS or (distinct != np.floor(distinct)).any() or distinct[-1] >= _GPUS:
+                return False
+            count += len(place) - 1
+            in_turn += int(np.count_nonzero(np.diff(place) % len(distinct) == 1 % len(distinct)))
+        return in_turn >= _ROWS_IN_TURN * count
+
+    def _used(self, chosen: Sequence[int]) -> list[int]:
+        """Of the columns of each metric the best that has a number, and all that are reasons."""
+        by_metric: defaultdict[Metric, list[int]] = defaultdict(list)
+        for i in chosen:
+            one = self._measured[i]
+            if one.unit().factor is None:
+                self._note_unit(one)
+            by_metric[one.metric].append(i)
+        used = []
+        for metric, all_ in by_metric.items():
+            columns = {i: self._measured[i].column for i in all_}
+            filled = [i for i in all_ if self._measured[i].has_number]
+            # Of "gpu_util" and "gpu_util_smoothed" the one that says less.
+            best = min(filled or all_, key=lambda i: (columns[i].rank, len(self._measured[i].name)))
+            equal = sum(columns[i].rank == columns[best].rank and not columns[i].bits for i in filled)
+            self._note("nvidia_smi.equal_column", count=max(equal - 1, 0), metric=metric.label)
+            used += [i for i in all_ if i == best or columns[i].bits]
+        return used
+
+    def _values(self, one: _OfGpu, used: Sequence[int]) -> dict[Metric, FloatArray]:
+        """(n,) of each metric, NaN where there is no value."""
+        found: dict[Metric, FloatArray] = {}
+        is_by_software = True
+        for i in used:
+            measured = self._measured[i]
+            factor = measured.unit().factor
+            if factor is None or not measured.has_number:
+                continue
+            values = one.numbers(i)
+            np.multiply(values, factor, out=values)
+            outside = measured.outside(values)
+            if outside.any():
+                values[outside] = np.nan
+                measured.lose(IMPLAUSIBLE, int(np.count_nonzero(outside)), *measured.first_impossible)
+            metric = measured.metric
+            # Of several reasons that are one metric any is enough.
+            found[metric] = np.fmax(found[metric], values) if metric in found else values
+            if metric is Metric.GPU_THERMAL_SLOWDOWN:
+                is_by_software &= measured.column.rank > 0
+        heat, hardware = found.get(Metric.GPU_THERMAL_SLOWDOWN), found.get(Metric.GPU_HARDWARE_SLOWDOWN)
+        if heat is not None and hardware is not None and is_by_software:
             # That the software names no heat does not say whether the hardware slows for it.
-            found[Metric.GPU_THERMAL_SLOWDOWN] = np.where((hardware > 0) & (heat == 0), np.nan, heat)
+            heat[(hardware > 0) & (heat == 0)] = np.nan
+        if self._has_process and not self._is_use_known:
+            # As on Windows: a dash is no use of a process that runs, but nobody knows it.
+            found.clear()
         return found
+
+    def _settle_activity(self, gpus: Sequence[Rows], used: Sequence[int]) -> None:
+        """Leave out what a script calls the utilization of memory, and what is the share of it in use."""
+        columns = [self._measured[i] for i in used]
+        metric = Metric.GPU_MEMORY_ACTIVITY
+        name = next((one.name for one in columns if one.metric is metric and not one.column.own), "")
+        shares = count = 0
+        for rows in gpus:
+            values = rows.values.get(metric)
+            used_b, total_b = (
+                rows.values.get(one) for one in (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL)
+            )
+            if values is not None:
+                count += int(np.count_nonzero(~np.isnan(values)))
+                if used_b is not None and total_b is not None:
+                    # Rounded, whatever the size.
+                    shares += int(np.count_nonzero(np.abs(values * total_b - 100 * used_b) <= total_b))
+        if not name or not count:
+            return
+        if shares <= _SHARE_IN_USE * count:
+            self._note("nvidia_smi.assumed_activity", name=name)
+            return
+        self._note("nvidia_smi.not_activity", name=name)
+        for rows in gpus:
+            rows.values.pop(metric, None)
+
+    def _note_lost(self, used: Sequence[Measured]) -> None:
+        """Count the cells without a value, and say which units were assumed."""
+        for one in used:
+            for code, (count, line, text) in one.lost.items():
+                self._note(code, count=count, line=line, text=text, unit="values")
+            if one.has_number and one.unit().code:
+                self._note_unit(one)
 
     def _note_unit(self, one: Measured) -> None:
         line, text = one.first_impossible
         place = {"line": line, "text": text} if line else {}
-        self._note(
-            one.unit.code, name=one.name, measure=one.metric.quantity.noun, scale=one.unit.scale, **place
-        )
-
-    def _best(self, metric: Metric, candidates: Sequence[Measured]) -> list[Measured]:
-        """Columns of a metric that are used: the best that has a number, and all that are reasons."""
-        filled = [one for one in candidates if one.values is not None]
-        best = min(filled or candidates, key=lambda one: one.column.rank)
-        equal = sum(one.column.rank == best.column.rank and not one.column.bits for one in filled)
-        self._note("nvidia_smi.equal_column", count=max(equal - 1, 0), metric=metric.label)
-        return [one for one in candidates if one is best or one.column.bits]
+        unit = one.unit()
+        self._note(unit.code, name=one.name, measure=one.metric.quantity.noun, scale=unit.scale, **place)
 
 
 # Names
-
-
-class _Names:
-    """What the rows of a file name, in one column or several: each combination once, and which one each row has."""
-
-    def __init__(self, words: Iterable[str]) -> None:
-        """``words``: what the columns name. One that is taken out names nothing."""
-        self.words = {*words}
-        self._columns = sorted(self.words)
-        self._place: dict[tuple[str, ...], int] = {}
-        self._code = array("i")
-
-    def add(self, said: Mapping[str, Texts], usable: BoolArray) -> None:
-        """Add the cells of the usable rows."""
-        codes = [said[word].code[usable] for word in self._columns] or [np.zeros(int(usable.sum()), np.int64)]
-        if not len(codes[0]):
-            return
-        first, code = numbered([one.view(np.uint64) for one in codes])
-        names = []
-        for word, one in zip(self._columns, codes, strict=False):
-            texts = [said[word].distinct[place] for place in one[first].tolist()]
-            names.append(["" if is_no_value(text) else _NAME_OF[word](text.strip()) for text in texts])
-        combinations = zip(*names, strict=True) if names else [()]
-        places = [self._place.setdefault(one, len(self._place)) for one in combinations]
-        self._code.frombytes(np.array(places, np.int32)[code].tobytes())
-
-    @property
-    def code(self) -> Places:
-        """(n,) the combination of each row."""
-        return np.frombuffer(self._code, np.int32)
-
-    def of(self, word: str) -> Names:
-        """The names in a column, and the place of that of each combination among them."""
-        if word not in self.words:
-            return (), nowhere(len(self._place))
-        mine = [names[self._columns.index(word)] for names in self._place]
-        names = natural_sorted({*mine} - {""})
-        place = {name: i for i, name in enumerate(names)}
-        return names, np.array([place.get(name, -1) for name in mine], np.int32)
-
-    def of_rows(self, word: str) -> Names:
-        """The names in a column, and (n,) the place of that of each row among them."""
-        names, place = self.of(word)
-        return names, place[self.code] if names else nowhere(len(self._code))
 
 
 def _bus(text: str) -> str:
@@ -357,23 +480,15 @@ def _gpu_name(text: str) -> str:
 
 #: What makes a name of the text in a column that names something.
 _NAME_OF: dict[str, Callable[[str], str]] = {
-    says.INDEX: _gpu_name,
-    says.UUID: str,
-    says.BUS: _bus,
     says.HOST: as_name,
-    says.PROCESS: str,
+    says.INDEX: _gpu_name,
+    says.BUS: _bus,
+    says.UUID: str,
 }
 
 
-def _are_in_turn(names: Sequence[str], code: Places, time_us: IntArray, host: Places) -> bool:
-    """Whether names are numbers of GPUs, the next one in the next row, and the first one again after the last."""
-    numbers = [int(name[3:]) if _NUMBERED.fullmatch(name) else _GPUS for name in names]
-    if not numbers or max(numbers) >= _GPUS:
-        return False
-    order = np.lexsort((time_us, host)) if len(time_us) else np.arange(len(code))
-    # The names are in the order of their numbers.
-    steps = np.diff(code[order]) % len(numbers)
-    return int(np.count_nonzero(steps == 1 % len(numbers))) >= _ROWS_IN_TURN * len(steps)
+def _name(word: str, text: str) -> str:
+    return "" if is_no_value(text) else _NAME_OF[word](text)
 
 
 # When
@@ -384,7 +499,8 @@ def _times(said: Mapping[str, _Cells]) -> tuple[Times, Texts] | None:
     if says.TIME in said:
         column, texts = said[says.TIME]
         if says.DATE in said:
-            texts = _side_by_side(said[says.DATE][1], texts)
+            dates = said[says.DATE][1]
+            texts = Texts.of([f"{dates[row]} {texts[row]}" for row in range(len(texts.code))])
         return times_of(texts, elapsed=False, factor=column.factor or 1.0), texts
     if says.EPOCH in said:
         _, texts = said[says.EPOCH]
@@ -398,48 +514,12 @@ def _times(said: Mapping[str, _Cells]) -> tuple[Times, Texts] | None:
     return None
 
 
-def _side_by_side(dates: Texts, clocks: Texts) -> Texts:
-    """The cells of two columns with a blank between them."""
-    pairs, code = np.unique(dates.code * len(clocks.distinct) + clocks.code, return_inverse=True)
-    days, times = np.divmod(pairs, len(clocks.distinct))
-    both = zip(days.tolist(), times.tolist(), strict=True)
-    return Texts(
-        distinct=[f"{dates.distinct[day].strip()} {clocks.distinct[time].strip()}" for day, time in both],
-        code=code,
-    )
-
-
-def _a_second_apart(gpu: Places, process: Places | None) -> IntArray:
-    """Times of rows without any, a second from one moment to the next.
-
-    A moment begins where the number of the GPU falls: GPUs 0, 1, 0, 1 are two moments. Among rows of one GPU it begins
-    where a process comes again, or where the row or the one before has no process.
-    """
-    processes = [0] * len(gpu) if process is None else process.tolist()
-    moments = array("q")
-    here: set[int] = set()
-    moment, last, was_idle = 0, -1, False
-    for number, one in zip(gpu.tolist(), processes, strict=True):
-        comes_again = number == last and (one in here or one < 0 or was_idle)
-        if number < last or comes_again:
-            moment += 1
-        if comes_again or number != last:
-            here.clear()
-        here.add(one)
-        last, was_idle = number, one < 0
-        moments.append(moment)
-    return np.frombuffer(moments, np.int64) * SECOND_US
-
-
-def _summed(rows: Rows, note: Callable[..., None]) -> Rows:
-    """Of the rows of processes, one for each GPU and moment."""
-    keys = np.stack([rows.time_us, rows.gpu, rows.host])
-    _, first, group = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+def _summed(rows: Rows, note: _Note) -> Rows:
+    """Of the rows of processes, one for each moment."""
+    _, first, moment = np.unique(rows.time_us, return_index=True, return_inverse=True)
     note("nvidia_smi.added_process", count=len(rows.time_us) - len(first))
     values = {
-        metric: np.minimum(np.bincount(group.ravel(), weights=np.nan_to_num(one)), 100.0)
+        metric: np.minimum(np.bincount(moment, weights=np.nan_to_num(one)), 100.0)
         for metric, one in rows.values.items()
     }
-    return replace(
-        rows, time_us=rows.time_us[first], gpu=rows.gpu[first], host=rows.host[first], values=values
-    )
+    return replace(rows, time_us=rows.time_us[first], values=values)

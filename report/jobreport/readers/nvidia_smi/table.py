@@ -8,20 +8,23 @@ for all. Nothing holds the text of a file.
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from jobrules.model import IntArray
 
 
+#: Characters of a usual date.
+DATE_LENGTHS = range(19, 27)
 #: Characters of a word, the first so many of one as a mask, and a factor that spreads words over all numbers.
 _WORD = 8
 _FIRST = np.array([(1 << 8 * characters) - 1 for characters in range(_WORD + 1)], np.uint64)
@@ -44,13 +47,30 @@ class Block(Struct, frozen=True, kw_only=True):
     cut: bool = False
 
 
-class Texts(Struct, frozen=True, kw_only=True, eq=False):
+class Texts:
     """The cells of a column; most texts come many times."""
 
-    #: Each text once.
-    distinct: list[str]
-    #: (n,) position of each cell's text among them.
-    code: IntArray
+    def __init__(
+        self, numbered: Callable[[], tuple[list[str], IntArray]], even: NDArray[np.bytes_] | None = None
+    ) -> None:
+        """``numbered`` gives each text once, and (n,) the position of each cell's text among them."""
+        self._numbered = numbered
+        #: (n,) the cells if all are as long as some date is.
+        self.even = even
+
+    @cached_property
+    def _both(self) -> tuple[list[str], IntArray]:
+        return self._numbered()
+
+    @property
+    def distinct(self) -> list[str]:
+        """Each text once."""
+        return self._both[0]
+
+    @property
+    def code(self) -> IntArray:
+        """(n,) position of each cell's text among them."""
+        return self._both[1]
 
     def __getitem__(self, row: int) -> str:
         """The text of a row, without blanks around it."""
@@ -61,7 +81,7 @@ class Texts(Struct, frozen=True, kw_only=True, eq=False):
         """From the cells."""
         place: defaultdict[str, int] = defaultdict(count().__next__)
         code = np.fromiter(map(place.__getitem__, cells), np.int64, len(cells))
-        return cls(distinct=list(place), code=code)
+        return cls(lambda: (list(place), code))
 
 
 def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
@@ -79,17 +99,24 @@ def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
 
 
 def _texts(text: str, data: NDArray[np.uint8], starts: IntArray, ends: IntArray) -> Texts:
-    """The cells of a column between these places of a text, told apart eight characters at a time."""
-    lengths = ends - starts
-    count = -(-max(int(lengths.max()), 1) // _WORD)
-    width = count * _WORD
-    at_each = np.ndarray((len(data) - width + 1,), f"V{width}", buffer=data, strides=(1,))
-    words = np.ascontiguousarray(at_each[starts].view("<u8").reshape(-1, count).T)
-    for place in range(int(lengths.min()) // _WORD, count):
-        words[place] &= _FIRST[np.clip(lengths - place * _WORD, 0, _WORD)]
-    first, code = numbered(words)
-    spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
-    return Texts(distinct=[text[start:end] for start, end in spans], code=code)
+    """The cells of a column between these places of a text."""
+    shortest, longest = int((ends - starts).min()), int((ends - starts).max())
+
+    def cells(kind: str, width: int) -> NDArray[Any]:
+        return np.ndarray((len(data) - width + 1,), f"{kind}{width}", buffer=data, strides=(1,))[starts]
+
+    def distinct() -> tuple[list[str], IntArray]:
+        # Told apart eight characters at a time.
+        count = -(-max(longest, 1) // _WORD)
+        words = np.ascontiguousarray(cells("V", count * _WORD).view("<u8").reshape(-1, count).T)
+        for place in range(shortest // _WORD, count):
+            words[place] &= _FIRST[np.clip(ends - starts - place * _WORD, 0, _WORD)]
+        first, code = numbered(words)
+        spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
+        return [text[start:end] for start, end in spans], code
+
+    is_even = shortest == longest and longest in DATE_LENGTHS
+    return Texts(distinct, cells("S", longest) if is_even else None)
 
 
 def numbered(words: Sequence[NDArray[np.uint64]] | NDArray[np.uint64]) -> tuple[IntArray, IntArray]:

@@ -1,8 +1,4 @@
-"""When the rows of an nvidia-smi log were written: dates with or without a zone, times of a day, or since a start.
-
-Where the order of rows matters, it is that of the rows of one GPU of one machine, a *series*: a log may be sorted
-by GPU.
-"""
+"""When the rows of an nvidia-smi log were written: dates with or without a zone, times of a day, or since a start."""
 
 from __future__ import annotations
 
@@ -19,9 +15,8 @@ from jobrules.model import SECOND_US, IntArray
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
 
-    from jobreport.readers.nvidia_smi.rows import Places
     from jobreport.readers.nvidia_smi.table import Texts
     from jobrules.model import BoolArray
 
@@ -54,10 +49,8 @@ _BACK_US, _QUARTER_S = 10 * 60 * SECOND_US, 900
 #: Times of which the zone is looked up at a time.
 _BLOCK = 1 << 16
 
-#: A usual date has digits at these places, one of these characters between, and digits of a fraction behind.
-_DIGITS = (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18)
+#: A usual date has one of these characters at each of these places, and digits at all others.
 _BETWEEN = {4: "-/", 7: "-/", 10: " T", 13: ":", 16: ":", 19: "."}
-_USUAL_WIDTHS = 19, 26
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 #: What the times of a log are.
@@ -91,11 +84,13 @@ def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
 
     ``elapsed``: its name says that they count from a start. ``factor``: seconds in one of a bare number.
     """
-    plain = [*map(str.strip, texts.distinct)]
-    us = _usual_dates(plain)
-    kinds = np.where(us < 0, len(_KINDS), _KINDS.index(LOCAL))
-    for place in np.flatnonzero(us < 0).tolist():
-        if one := _time(plain[place], elapsed=elapsed, factor=factor):
+    if texts.even is not None and (dates := _usual_dates(texts.even)) is not None:
+        all_ = np.ones(len(dates), np.bool_)
+        return Times(time_us=dates, there=all_, other=~all_, kind=LOCAL)
+    us = np.full(len(texts.distinct), -1)
+    kinds = np.full(len(texts.distinct), len(_KINDS))
+    for place, text in enumerate(texts.distinct):
+        if one := _time(text.strip(), elapsed=elapsed, factor=factor):
             us[place], kinds[place] = one.us, _KINDS.index(one.kind)
     rows = np.bincount(kinds[texts.code], minlength=len(_KINDS) + 1)[:-1]
     # One kind a table, the commonest: one damaged time costs no other row.
@@ -123,35 +118,22 @@ def in_order(day_first_us: IntArray, order: str) -> IntArray:
     return np.asarray(swapped.astype(np.int64) * _DAY_US + rest)
 
 
-def _usual_dates(texts: Sequence[str]) -> IntArray:
-    """(n,) microseconds of texts like ``2026/01/03 15:36:53.507`` that all have one length; -1 for all others."""
-    none = np.full(len(texts), -1)
-    width = len(texts[0]) if texts else 0
-    joined = "".join(texts)
-    if not _USUAL_WIDTHS[0] <= width <= _USUAL_WIDTHS[1] or {*map(len, texts)} != {width}:
-        return none
-    if not joined.isascii():
-        return none
-    characters = np.frombuffer(joined.encode(), np.uint8).reshape(-1, width)
-    digits = (characters - ord("0")).astype(np.int64)
-
-    def number(begin: int, end: int) -> IntArray:
-        return np.asarray(digits[:, begin:end] @ 10 ** np.arange(end - begin)[::-1])
-
-    is_usual = (digits[:, [*_DIGITS, *range(20, width)]] < 10).all(axis=1)
-    for place, allowed in _BETWEEN.items():
-        if place < width:
-            is_usual &= np.isin(characters[:, place], [*allowed.encode()])
-    year, month, day = number(0, 4), number(5, 7), number(8, 10)
-    hour, minute, second = number(11, 13), number(14, 16), number(17, 19)
-    is_usual &= (year >= 1970) & (year < 2200) & (month >= 1) & (month <= 12)
-    is_usual &= (hour < 24) & (minute < 60) & (second < 60) & (day > 0)
-    months = np.where(is_usual, (year - 1970) * 12 + month - 1, 0).astype("datetime64[M]")
-    starts, ends = (one.astype("datetime64[D]").astype(np.int64) for one in (months, months + 1))
-    seconds = (starts + day - 1) * 86400 + hour * 3600 + minute * 60 + second
-    is_usual &= (day <= ends - starts) & (seconds >= _EARLIEST_S) & (seconds <= _LATEST_S)
-    fraction = number(20, width) * 10 ** (26 - width) if width > 20 else 0
-    return np.where(is_usual, seconds * SECOND_US + fraction, none)
+def _usual_dates(cells: NDArray[np.bytes_]) -> IntArray | None:
+    """(n,) microseconds of cells like ``2026/01/03 15:36:53.507``; ``None`` if any is another text."""
+    width = cells.itemsize
+    characters = cells.view(np.uint8).reshape(-1, width)
+    signs = [place for place in _BETWEEN if place < width]
+    is_even = (characters[:, signs] == characters[0, signs]).all() and (characters[:, 20:] <= ord("9")).all()
+    if not is_even or not all(chr(characters[0, place]) in _BETWEEN[place] for place in signs):
+        return None
+    with_dashes = characters.copy()
+    with_dashes[:, [4, 7]] = ord("-")
+    try:
+        time_us = with_dashes.view(cells.dtype)[:, 0].astype("datetime64[us]").astype(np.int64)
+    except ValueError:
+        return None
+    is_possible = (time_us >= _EARLIEST_S * SECOND_US) & (time_us <= _LATEST_S * SECOND_US)
+    return time_us if is_possible.all() else None
 
 
 def is_date(text: str) -> bool:
@@ -160,31 +142,33 @@ def is_date(text: str) -> bool:
     return time is not None and time.kind not in (CLOCK, RELATIVE)
 
 
-def in_zone(local_us: IntArray, series: Places | IntArray, zone: tzinfo) -> IntArray:
-    """Local times of a zone in the order of their rows, as UTC.
+def in_zone(time_us: IntArray, zone: tzinfo) -> IntArray:
+    """Local times of a zone in the order of the rows of one GPU, which become UTC.
 
-    An hour that the clock shows twice is the later one where times of the same of ``series`` (n,) went back within it.
+    An hour that the clock shows twice is the later one where times went back within it.
     """
-    found = np.empty_like(local_us)
-    twice, later_us = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for start in range(0, len(local_us), _BLOCK):
-        piece = local_us[start : start + _BLOCK]
+    twice, local_us, later_us = ([np.empty(0, np.int64)] for _ in range(3))
+    for start in range(0, len(time_us), _BLOCK):
+        piece = time_us[start : start + _BLOCK]
         quarters, of_quarter = np.unique(piece // (_QUARTER_S * SECOND_US), return_inverse=True)
         first, second = (
             np.array([_offset_us(one, zone, fold) for one in quarters.tolist()], np.int64)[of_quarter]
             for fold in (0, 1)
         )
-        found[start : start + _BLOCK] = piece - first
-        twice.append(start + np.flatnonzero(first > second))
-        later_us.append((piece - second)[first > second])
+        rows = np.flatnonzero(first > second)
+        twice.append(start + rows)
+        local_us.append(piece[rows])
+        later_us.append((piece - second)[rows])
+        piece -= first
+    all_twice, all_local_us, all_later_us = map(np.concatenate, (twice, local_us, later_us))
     # Each such hour by itself: a clock that was set at another time, or a year before, does not matter.
-    all_twice = np.concatenate(twice)
-    days = local_us[all_twice] // _DAY_US
-    order, begin = _together(series[all_twice].astype(np.int64) * (_LATEST_S // 86400) + days)
-    rows = all_twice[order]
-    again = _count(np.diff(local_us[rows], prepend=local_us[rows[:1]]) < -_BACK_US, begin) > 0
-    found[rows[again]] = np.concatenate(later_us)[order][again]
-    return found
+    days = all_local_us // _DAY_US
+    for day in np.unique(days).tolist():
+        mine = np.flatnonzero(days == day)
+        wall_us = all_local_us[mine]
+        again = mine[np.cumsum(np.diff(wall_us, prepend=wall_us[:1]) < -_BACK_US) > 0]
+        time_us[all_twice[again]] = all_later_us[again]
+    return time_us
 
 
 def zone_of(name: str) -> tzinfo:
@@ -210,7 +194,7 @@ def _offset_us(quarter: int, zone: tzinfo, fold: int) -> int:
 
 def _time(text: str, *, elapsed: bool, factor: float) -> _Time | None:
     try:
-        return _number(float(text), elapsed=elapsed, factor=factor)
+        return _number(float(text.replace(",", ".")), elapsed=elapsed, factor=factor)
     except ValueError:
         pass
     if match := _DATE.fullmatch(text):
@@ -300,28 +284,10 @@ def _fraction(digits: str | None) -> int:
     return int(f"{digits or '':0<6}"[:6])
 
 
-def unwrapped(time_us: IntArray, series: Places | IntArray) -> IntArray:
-    """Times of a day in the order of their rows, a day later wherever those of a series go back: midnight has passed.
+def unwrapped(time_us: IntArray, first_us: int) -> IntArray:
+    """Times of a day in the order of the rows of one GPU, a day later wherever they go back: midnight has passed.
 
-    A series that begins earlier in the day than the log does begins after midnight.
+    ``first_us`` is the first time of the log: a GPU that begins earlier in the day begins after midnight.
     """
-    order, begin = _together(series)
-    times = time_us[order]
-    days = _count(np.diff(times, prepend=times[:1]) < -_DAY_US // 2, begin)
-    days += times[begin] < time_us[0] - _BACK_US
-    found = np.empty_like(time_us)
-    found[order] = times + _DAY_US * days
-    return found
-
-
-def _together(series: Places | IntArray) -> tuple[IntArray, IntArray]:
-    """(n,) an order that brings the rows of each series together, and the place in it where each one's series begins."""
-    order = np.argsort(series, kind="stable")
-    sorted_ = series[order]
-    return order, np.searchsorted(sorted_, sorted_)
-
-
-def _count(flags: BoolArray, begin: IntArray) -> IntArray:
-    """(n,) how many flags of its series are true up to each, without the first of the series."""
-    total = np.cumsum(flags)
-    return np.asarray(total - total[begin])
+    days = np.cumsum(np.diff(time_us, prepend=time_us[:1]) < -_DAY_US // 2)
+    return np.asarray(time_us + _DAY_US * (days + (time_us[0] < first_us - _BACK_US)))

@@ -7,21 +7,22 @@ them.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 
-from jobreport.readers.connected import connected
+from jobreport.readers.nvidia_smi.rows import count_of, joined
+from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Iterator, Sequence
 
-    from jobreport.readers.nvidia_smi.rows import GPU, Places, Rows
-    from jobrules.model import BoolArray, IntArray
+    from jobreport.readers.nvidia_smi.rows import Rows
+    from jobrules.model import IntArray
 
 #: More UUIDs of GPUs of one number are damage or malice.
 _MAX_MACHINES = 512
@@ -33,8 +34,9 @@ _WINDOW, _MAX_WINDOWS, _MAX_LOOPS = 32, 4096, 8
 _MIN_ROWS = 10
 #: Share of windows in which several loops are found, and of rows that fit no loop.
 _MIN_SHARE, _MAX_LOST = 0.1, 0.05
-#: Share of rows with the time of the row before where each time comes twice, or nearly.
-_EQUAL = 0.4
+#: Share of rows with the time of the row before where each time comes twice, or nearly. Nearly are times as near as those
+#: of a moment, and nearer than this share of their mean distance.
+_EQUAL, _NEAR = 0.4, 0.1
 #: Share of rows that are earlier than the row before in a log that is in no order.
 _UNSORTED = 0.1
 #: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
@@ -42,6 +44,8 @@ _UNSORTED = 0.1
 _EXACT, _MANY_ROWS, _MOST_ROWS = 0.02, 0.8, 0.9
 #: So even are the times of a single loop, as a share of their distance.
 _EVEN = 0.005
+#: Times in whole seconds, and in Excel's days with five or six decimals.
+_COARSE_US = SECOND_US, 864_000, 86_400
 #: A clock is set back by less than this share of the time before and after; more is another log behind the first.
 _MAX_SET_BACK = 0.1
 #: How many times their jitter the times of several loops are uneven, and apart. No jitter is below that of the clock.
@@ -52,101 +56,103 @@ class MixedError(Exception):
     """Rows of several machines that cannot be separated."""
 
 
-def with_sound_identifiers(rows: Rows) -> Rows:
-    """The rows without identifiers of GPUs that identify none.
+def with_sound_identifiers(gpus: Sequence[Rows]) -> list[Rows]:
+    """The rows of each GPU without identifiers that identify none.
 
-    Such are those of GPUs with several numbers at once, as in logs that were made anonymous, and damaged ones: those in a single
-    row, where the GPU has another one in more rows.
+    Such are those of several numbers at once, as in logs that were made anonymous, and damaged ones: those in a single
+    row, where the GPU has another one in more rows. Where a GPU is lost, the driver numbers those behind it anew: an
+    identifier has the number that it had first.
     """
     for kind in _IDENTIFIERS:
-        rows = rows.of_gpus(_with_first_numbers(rows, kind), rows.gpu)
-    gpus = rows.gpus
-    for kind in _IDENTIFIERS:
-        found = _by_number(rows, kind)
-        numbers = Counter(identifier for some in found.values() for identifier in some)
-        sound = {
-            identifier
-            for some in found.values()
-            for identifier, count in some.items()
-            if numbers[identifier] == 1 and (count > 1 or len(some) == 1)
-        }
-        gpus = tuple(
-            replace(gpu, **{kind: ""}) if gpu.name and getattr(gpu, kind) not in sound else gpu
-            for gpu in gpus
-        )
-    return rows.of_gpus(gpus, rows.gpu)
+        gpus = joined([*_sound(gpus, kind)])
+    return [*gpus]
 
 
-def _with_first_numbers(rows: Rows, kind: str) -> tuple[GPU, ...]:
-    """The GPUs, each with its first number: where one is lost, the driver numbers those behind it anew."""
-    first_us, last_us = rows.spans_us()
-    of_identifier: defaultdict[str, list[int]] = defaultdict(list)
-    for place in np.argsort(first_us).tolist():
-        if rows.gpus[place].name and (identifier := getattr(rows.gpus[place], kind)):
-            of_identifier[identifier].append(place)
-    gpus = [*rows.gpus]
-    for some in of_identifier.values():
-        if all(last_us[one] < first_us[other] for one, other in pairwise(some)):
-            for place in some:
-                gpus[place] = replace(gpus[place], name=gpus[some[0]].name)
-    return tuple(gpus)
+def _sound(gpus: Sequence[Rows], kind: str) -> Iterator[Rows]:
+    identified = [rows for rows in gpus if rows.gpu.name and getattr(rows.gpu, kind)]
+    of_identifier = _by(identified, kind)
+    of_number = _by(identified, "name")
+    for rows in gpus:
+        gpu = rows.gpu
+        same = sorted(of_identifier.get(getattr(gpu, kind), []), key=lambda one: one.time_us.min())
+        others = count_of(of_number.get(gpu.name, [])) - len(rows.time_us)
+        if gpu.name and len(rows.time_us) == 1 and others > 1:
+            gpu = replace(gpu, **{kind: ""})
+        elif len({one.gpu.name for one in same}) > 1:
+            in_turn = all(one.time_us.max() < other.time_us.min() for one, other in pairwise(same))
+            gpu = replace(gpu, name=same[0].gpu.name) if in_turn else replace(gpu, **{kind: ""})
+        yield replace(rows, gpu=gpu)
 
 
-def by_identifier(rows: Rows) -> IntArray:
-    """(n,) the machine of each row by UUIDs or bus ids: 0 for a single one, -1 where a row names none but others do.
+def _by(gpus: Sequence[Rows], kind: str) -> dict[str, list[Rows]]:
+    """The rows by one of the names of their GPU; without those that do not have it."""
+    found: defaultdict[str, list[Rows]] = defaultdict(list)
+    for rows in gpus:
+        if name := getattr(rows.gpu, kind):
+            found[name].append(rows)
+    return found
+
+
+def by_writer(gpus: Sequence[Rows], note: Callable[..., None]) -> list[list[Rows]]:
+    """The rows of each machine that wrote a file which names none, in the order of their first rows."""
+    try:
+        writers, code = _by_identifier(gpus), "nvidia_smi.writers_by_identifier"
+        if len(writers) < 2 and not any(rows.gpu.uuid for rows in gpus):
+            writers, code = _by_phase(gpus), "nvidia_smi.writers"
+            is_by_turns = len(writers) < 2 and _by_turns(
+                max(gpus, key=lambda rows: len(rows.time_us)).time_us
+            )
+            note("nvidia_smi.by_turns", count=int(is_by_turns))
+    except MixedError:
+        note("nvidia_smi.mixed", count=count_of(gpus))
+        return []
+    if len(writers) > 1:
+        note(code, machines=len(writers))
+        note("nvidia_smi.no_writer", count=count_of(gpus) - sum(map(count_of, writers)))
+    return sorted(writers, key=lambda mine: min((rows.line, rows.time_us[0]) for rows in mine))
+
+
+def _by_identifier(gpus: Sequence[Rows]) -> list[list[Rows]]:
+    """The GPUs of each machine by UUIDs or bus ids; a GPU that has none is of no machine where others do.
 
     Raises ``MixedError`` for more machines than append to one file.
     """
     for kind in _IDENTIFIERS:
-        of_one_number = max(_by_number(rows, kind).values(), key=len, default=Counter[str]())
+        identified = [rows for rows in gpus if getattr(rows.gpu, kind)]
+        # A bus id without a number is one.
+        numbered = _by(identified, "name") or (_by(identified, "bus") if kind == "uuid" else {})
+        same = max(numbered.values(), key=lambda some: len(_by(some, kind)), default=[])
+        of_one_number = [*_by(same, kind)]
         if len(of_one_number) > _MAX_MACHINES:
             raise MixedError
         if len(of_one_number) > 1:
-            return _machines(rows, [getattr(gpu, kind) for gpu in rows.gpus], [*of_one_number])
-    return np.zeros(len(rows.time_us), np.int64)
+            return _machines(_by(identified, kind), of_one_number)
+    return [[*gpus]]
 
 
-def _by_number(rows: Rows, kind: str) -> Mapping[str, Counter[str]]:
-    """The identifiers of GPUs of one number, and the rows of each. A bus id without a number is one."""
-    counts = np.bincount(rows.gpu, minlength=len(rows.gpus))
-    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for gpu, count in zip(rows.gpus, counts.tolist(), strict=True):
-        number = gpu.name or (gpu.bus if kind == "uuid" else "")
-        if number and count and (identifier := getattr(gpu, kind)):
-            found[number][identifier] += count
-    return found
+def _machines(of_identifier: dict[str, list[Rows]], of_one_number: Sequence[str]) -> list[list[Rows]]:
+    """The GPUs of each machine: with each GPU of one number those whose rows are nearest most of the time."""
+    machines = [of_identifier.pop(identifier) for identifier in of_one_number]
+    taken = [{_number(rows) for rows in some} for some in machines]
+    base_us = np.concatenate([rows.time_us for some in machines for rows in some])
+    machine_of = np.repeat(np.arange(len(machines)), [*map(count_of, machines)])
+    order = np.argsort(base_us, kind="stable")
+    base_us, machine_of = base_us[order], machine_of[order]
+    for some in sorted(of_identifier.values(), key=lambda some: some[0].line):
+        time_us = np.concatenate([rows.time_us for rows in some])
+        nearest = machine_of[_nearest(base_us, time_us, np.searchsorted(base_us, time_us))]
+        counts = np.bincount(nearest, minlength=len(machines))
+        # A machine has one GPU of each number.
+        for machine in np.argsort(-counts, kind="stable").tolist():
+            if _number(some[0]) not in taken[machine]:
+                machines[machine] += some
+                taken[machine].add(_number(some[0]))
+                break
+    return machines
 
 
-def _machines(rows: Rows, names: list[str], of_one_number: list[str]) -> IntArray:
-    """(n,) the machine of each row: GPUs of other numbers are of that one whose row is nearest most of the time."""
-    place = {name: i for i, name in enumerate(dict.fromkeys(filter(None, [*of_one_number, *names])))}
-    code = np.array([place.get(name, -1) for name in names], np.int64)[rows.gpu]
-    _, when = np.unique(rows.time_us, return_inverse=True)
-    # Of rows at the same time those are near which are so in the file.
-    key = when * len(when) + np.arange(len(when))
-    is_base = (code >= 0) & (code < len(of_one_number))
-    base = np.flatnonzero(is_base)
-    base = base[np.argsort(key[base])]
-    others = np.flatnonzero((code >= 0) & ~is_base)
-    nearest = base[
-        _nearest(rows.time_us[base], rows.time_us[others], np.searchsorted(key[base], key[others]))
-    ]
-    pairs, counts = np.unique(code[others] * len(place) + code[nearest], return_counts=True)
-    gpu_of = {
-        place[name]: gpu.name or gpu.bus or name for gpu, name in zip(rows.gpus, names, strict=True) if name
-    }
-    keys: list[list[Hashable]] = [[i] for i in range(len(place))]
-    free = {(gpu, base) for gpu in gpu_of.values() for base in range(len(of_one_number))}
-    # A machine has one GPU of each number: the nearest first, and then those for which one machine is left.
-    wanted = [divmod(pair, len(place)) for pair in pairs[np.argsort(-counts, kind="stable")].tolist()]
-    for other, base in wanted + [(other, base) for other, _ in wanted for base in range(len(of_one_number))]:
-        if len(keys[other]) == 1 and (gpu_of[other], base) in free:
-            keys[other].append(base)
-            free.remove((gpu_of[other], base))
-    machine = np.full(len(place) + 1, -1)
-    for number, some in enumerate(connected(keys)):
-        machine[some] = number
-    return machine[code]
+def _number(rows: Rows) -> str:
+    return rows.gpu.name or rows.gpu.bus or rows.gpu.uuid
 
 
 def _nearest(base_us: IntArray, time_us: IntArray, after: IntArray) -> IntArray:
@@ -155,42 +161,64 @@ def _nearest(base_us: IntArray, time_us: IntArray, after: IntArray) -> IntArray:
     return np.where(np.abs(time_us - base_us[left]) <= np.abs(base_us[right] - time_us), left, right)
 
 
-def by_phase(time_us: IntArray, gpu: Places, measured: BoolArray) -> IntArray:
-    """(n,) the loop of each row, 0 for a single one; -1 where it fits none.
+def _by_phase(gpus: Sequence[Rows]) -> list[list[Rows]]:
+    """The rows of each loop; those that fit none are of none.
 
-    ``measured`` are the rows with the same measure: those of another one are of another loop on the same machine.
     Raises ``MixedError`` for several loops without phases of their own.
     """
-    one_loop = np.zeros(len(time_us), np.int64)
-    base = np.flatnonzero(measured & (gpu == np.bincount(gpu[measured]).argmax()))
-    if len(base) < 2 * _MIN_ROWS:
-        return one_loop
-    in_turn_us = time_us[base]
-    if np.mean(np.diff(in_turn_us) < 0) > _UNSORTED:
-        in_turn_us = np.sort(in_turn_us)
-    if np.mean(np.diff(in_turn_us) == 0) > _EQUAL:
+    base = max(gpus, key=lambda rows: len(rows.time_us))
+    # Rows with another measure are of another loop on the same machine.
+    measured = max((~np.isnan(some) for some in base.values.values()), key=np.count_nonzero)
+    base_us, loop = _phases(base.time_us[measured])
+    if loop.max() == 0:
+        return [[*gpus]]
+    apart_us = np.quantile(np.diff(base_us)[np.diff(loop) != 0], _MAX_LOST)
+    found: list[list[Rows]] = [[] for _ in range(loop.max() + 1)]
+    for rows in gpus:
+        nearest = _nearest(base_us, rows.time_us, np.searchsorted(base_us, rows.time_us))
+        is_near = 2 * np.abs(rows.time_us - base_us[nearest]) < apart_us
+        mine = np.where(is_near, loop[nearest], -1)
+        for one in np.unique(mine[mine >= 0]).tolist():
+            found[one].append(rows.where(mine == one))
+    if sum(map(count_of, found)) < (1 - _MAX_LOST) * count_of(gpus):
         raise MixedError
-    if _is_set_back(time_us[base]):
-        return one_loop
-    base_us = np.sort(time_us[base], kind="stable")
-    base_us = base_us[np.diff(base_us, prepend=base_us[0] - 1) > 0]
+    return found
+
+
+def _phases(time_us: IntArray) -> tuple[IntArray, IntArray]:
+    """(n,) the times of a GPU, ascending, and the loop of each, 0 for a single one."""
+    base_us = np.unique(time_us)
+    one_loop = np.zeros(len(base_us), np.int64)
+    if len(time_us) < 2 * _MIN_ROWS:
+        return base_us, one_loop
+    steps_us = np.diff(time_us)
+    if np.mean(steps_us < 0) > _UNSORTED:
+        steps_us = np.diff(np.sort(time_us))
+    if np.mean(steps_us == 0) > _EQUAL:
+        raise MixedError
     interval_us, jitter_us = _interval_and_jitter_us(base_us, _MANY_ROWS)
-    if not interval_us:
-        return one_loop
     try:
-        loop = _loops(base_us, interval_us, _JITTERS * jitter_us)
+        if interval_us and not _is_set_back(time_us):
+            return base_us, _loops(base_us, interval_us, _JITTERS * jitter_us)
     except MixedError:
         if any(_interval_and_jitter_us(base_us, _MOST_ROWS)):
             raise
-        return one_loop
-    if loop.max() == 0:
-        return one_loop
-    apart_us = np.quantile(np.diff(base_us)[np.diff(loop) != 0], _MAX_LOST)
-    nearest = _nearest(base_us, time_us, np.searchsorted(base_us, time_us))
-    is_near = 2 * np.abs(time_us - base_us[nearest]) < apart_us
-    if np.mean(is_near) < 1 - _MAX_LOST:
+    apart_us = np.abs(steps_us)
+    if np.mean(apart_us <= min(TOLERANCE_US, _NEAR * apart_us.mean())) > _EQUAL:
         raise MixedError
-    return np.where(is_near, loop[nearest], -1)
+    return base_us, one_loop
+
+
+def _by_turns(time_us: IntArray) -> bool:
+    """Whether times in whole seconds are by turns nearer and farther apart.
+
+    They are of two machines, or of one whose interval is no whole number of seconds; they do not show which.
+    """
+    if (time_us % SECOND_US).any():
+        return False
+    apart_us = np.diff(np.unique(time_us))
+    turns = (apart_us[2:] == apart_us[:-2]) & (apart_us[2:] != apart_us[1:-1])
+    return len(turns) > _MIN_ROWS and float(np.mean(turns)) > _MOST_ROWS
 
 
 def _is_set_back(time_us: IntArray) -> bool:
@@ -214,7 +242,7 @@ def _interval_and_jitter_us(time_us: IntArray, share: float) -> tuple[int, int]:
     width = min(_WINDOW, len(time_us))
     windows = time_us[: len(time_us) // width * width].reshape(-1, width)
     windows = windows[:: 1 + len(windows) // _MAX_WINDOWS]
-    resolution_us = 1000 if (time_us % SECOND_US).any() else SECOND_US
+    resolution_us = next((one for one in _COARSE_US if not (time_us % one).any()), 1000)
     interval_us, jitter_us = np.zeros((2, len(windows)))
     undecided = np.ones(len(windows), np.bool_)
     for loops in range(1, min(_MAX_LOOPS, width // 2) + 1):

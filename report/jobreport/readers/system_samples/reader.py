@@ -1,4 +1,4 @@
-"""System samples: what a profiling agent measured on each node, one JSON object per line.
+"""System samples: what a profiling agent or record-job measured on each node, one JSON object per line.
 
 ``system/incremental/<hour>/<time>.<host>.json``, one file per node and minute. Files are recognized in any folder, by
 their names or by their first lines.
@@ -24,6 +24,7 @@ from jobreport.readers.system_samples.sorting import SampleSorter
 from jobreport.readers.system_samples.text import SoundFiles
 from jobreport.readers.tally import Tally, most_frequent
 from jobreport.remarks import SourceQuality
+from jobrules.measures.allowed_cores import with_allowed_cores
 from jobrules.measures.snapshots import MOST_CELLS, Series, node_panels
 from jobrules.model import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
 
@@ -46,9 +47,8 @@ _FIRST = 64
 _NAMELESS = "node"
 #: Of a metric and a node; more are damage or malice.
 _MAX_DEVICES = 4096
-_OF_GPUS = {Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY}
-#: Bytes or operations per second; no machine comes near.
-_MAX_RATE = 1e15
+#: Of what is not in percent; no machine comes near.
+_MAX_VALUE = 1e15
 #: Unknown sensors that a group of files names. The report names fewer, but those with most samples of all groups.
 _MAX_UNKNOWN = 100
 #: Files whose rows are taken together: enough to join many arrays at once, few enough to bound memory.
@@ -65,7 +65,7 @@ class SystemSamples:
     """
 
     source = "system samples"
-    looks_for = "SageMaker Debugger samples (system/incremental/…/<time>.<host>.json)"
+    looks_for = "samples of record-job or SageMaker Debugger (system/incremental/…/<time>.<host>.json)"
     memory = 0.2
     rows = "samples"
     names_machines = True
@@ -188,7 +188,7 @@ class _Samples:
             series = self._series(self._parts.pop(node))
             made = node_panels(node, series)
             samples += sum(len(one.values) for one in series) - made.surplus - made.sparse
-            panels += made.panels
+            panels += with_allowed_cores(made.panels)
             self.tally.note("samples.second", count=made.surplus)
             self.tally.note("samples.sparse", count=made.sparse, devices=MOST_CELLS)
         quality = SourceQuality(
@@ -207,7 +207,7 @@ class _Samples:
             time_us, values, repeated = sorter.sorted(parts.pop((metric, device)))
             self.tally.note("samples.repeated", count=repeated)
             devices[metric] += 1
-            limit = MAX_GPUS if metric in _OF_GPUS else _MAX_DEVICES
+            limit = MAX_GPUS if metric.of_gpus else _MAX_DEVICES
             if devices[metric] > limit:
                 self.tally.note("samples.devices", count=len(values), limit=limit)
                 continue
@@ -262,9 +262,9 @@ def _joined(group: list[Rows]) -> tuple[FloatArray, FloatArray]:
 
 
 def _bounds(metric: Metric) -> tuple[float, float]:
-    return 0.0, 100.0 if metric.unit == "%" else _MAX_RATE
+    return 0.0, 100.0 if metric.unit == "%" else _MAX_VALUE
 
 
 def _outside(metric: Metric) -> str:
     """Code of the remark on values outside the bounds."""
-    return "samples.percent" if metric.unit == "%" else "samples.rate"
+    return "samples.percent" if metric.unit == "%" else "samples.value"

@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from jobreport.readers.bounds import EARLIEST_S, LATEST_S
 from jobreport.readers.traces.row import Args, Row, Scalar
 from jobrules.measures.data_loading import SET_UP
-from jobrules.model import SECOND_US, EventSource, Lane, Loader
+from jobrules.model import SECOND_US, EventSource, Lane, Loader, StepMark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +36,9 @@ _MANY_EVENTS = 1 << 15
 #: Stands for a step, process, thread or name that is not given.
 NO_NUMBER = -1
 
+#: Whose traces have whole steps, and the lane of its own work, which is none of the job's.
+_RECORDER = "jobrecord "
+RECORDER_LANE = "Recorder"
 #: Event type of rows whose process was not announced.
 _UNKNOWN = "Unknown"
 #: Longer names would have to be carried through every page.
@@ -121,6 +124,8 @@ class _File(dict[Scalar, _Place]):
         super().__init__()
         self.number = number
         self.base_us = origin.base_us
+        #: Whether jobrecord wrote it.
+        self.is_recorded = False
         #: Begin events whose end has not come yet, with their places, by process and thread.
         self.begun: defaultdict[tuple[Scalar, Scalar], list[tuple[Row, _Place]]] = defaultdict(list)
         #: What is left out or changed, by the remark on it.
@@ -159,6 +164,8 @@ class Columns:
         self.loaders: list[Loader] = []
         #: Whether step numbers are text, in any part of the files; None where there are none.
         self.numbers_as_text: set[bool | None] = set()
+        #: Node, and rank or process id, of the files that jobrecord wrote.
+        self.recorded: set[tuple[str, str]] = set()
         self._files = files
         self._tally = tally
         self._places: _Places = {}
@@ -174,6 +181,8 @@ class Columns:
             self.numbers_as_text.add(as_text)
             if self._counts.total() >= _MANY_EVENTS:
                 self._convert()
+        if file.is_recorded:
+            self.recorded.add((origin.node, origin.rank))
         file.counts["traces.begin_only"] = sum(map(len, file.begun.values()))
         file.counts["traces.long_name"] = self.names.shortened - shortened
         for code, count in file.counts.items():
@@ -181,7 +190,8 @@ class Columns:
 
     def take(self) -> Table:
         """All events; none is left here. Columns: ``file``, ``lane`` and ``name`` are positions, ``start_us`` and
-        ``end_us`` count from the epoch where that is known, ``step``, ``pid`` and ``thread`` may be ``NO_NUMBER``.
+        ``end_us`` count from the epoch where that is known, ``step``, ``pid`` and ``thread`` may be ``NO_NUMBER``,
+        ``mark`` is a ``StepMark``.
         """
         self._convert()
         columns = {key: [table[key] for table in self._tables] for key in self._tables[0]}
@@ -195,6 +205,8 @@ class Columns:
         #: Kind, start, duration and step of events, and how many of them are of which file.
         self._blocks: list[FloatArray] = []
         self._counts: Counter[int] = Counter()
+        #: Marks of the few events that have one, by their place among these events.
+        self._marks: dict[int, StepMark] = {}
 
     def _add_block(self, rows: Sequence[Row], file: _File) -> None:
         kinds = self._kinds
@@ -212,6 +224,10 @@ class Columns:
                 self._add_other(row, file)
                 continue
             args = event.args or _NO_ARGS
+            if args.profiled or args.cut:
+                self._marks[self._counts.total() + len(codes)] = (
+                    StepMark.CUT if args.cut else StepMark.PROFILED
+                )
             thread = args.thread_id
             if thread is None:
                 thread = event.tid
@@ -243,6 +259,7 @@ class Columns:
             if (base_us := args.start_time_since_epoch_in_micros) is not None:
                 is_date = type(base_us) in (int, float) and EARLIEST_US <= base_us <= LATEST_US
                 file.counts["traces.time_base"] += not is_date
+                file.is_recorded = isinstance(args.writer, str) and args.writer.startswith(_RECORDER)
                 file.set_base(round(base_us) if is_date else 0)
             elif isinstance(args.name, str):
                 file.set_event_type(row.pid, self.names.texts[self.names[args.name]])
@@ -287,6 +304,8 @@ class Columns:
         kind = kind.astype(np.int32)
         facts = np.array(self._facts, np.int64).reshape(-1, 6).T
         name, lane, base, pid, thread, takes_no_time = facts
+        mark = np.zeros(len(kind), np.int8)
+        mark[list(self._marks)] = list(self._marks.values())
         self._clear()
         if takes_no_time.any():
             duration[takes_no_time[kind] > 0] = 0
@@ -301,8 +320,8 @@ class Columns:
             self._note("traces.no_name", file[~is_named])
             self._note("traces.no_start", file[has_no_start])
             self._note("traces.bad_time", file[is_named & ~is_sound & ~has_no_start])
-            columns = file, kind, base, start, duration, step
-            file, kind, base, start, duration, step = (one[is_sound] for one in columns)
+            columns = file, kind, base, start, duration, step, mark
+            file, kind, base, start, duration, step, mark = (one[is_sound] for one in columns)
         self._tables.append(
             {
                 "file": file,
@@ -313,6 +332,7 @@ class Columns:
                 "step": _whole(step),
                 "pid": pid[kind],
                 "thread": thread[kind],
+                "mark": mark,
             }
         )
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.readers.base import SourceFile
-    from jobrules.model import Lane
+    from jobrules.model import Lane, MarkArray
 
 _STEP = "Step:ModeKeys"
 _STEP_SOURCES = {EventSource.PYTHON, EventSource.MODEL, EventSource.OTHER}
@@ -88,13 +88,17 @@ class Traces:
         for number, (file, where) in enumerate(chosen):
             columns.add(number, scan(file, tally, growing=where.growing))
             progress.advance(file.size)
-        events, used = table(columns, [file.name for file, _ in chosen], tally)
+        events, marks, used = table(columns, [file.name for file, _ in chosen], tally)
         quality = SourceQuality(source=self.source, files=used, rows=len(events), remarks=tally.remarks())
         timed = any(where.timed for _, where in chosen)
         return Found(
             quality=quality,
             events=events,
-            steps=replace(_steps(events), numbers_as_text=columns.numbers_as_text - {None} != {False}),
+            steps=replace(
+                _steps(events, marks),
+                numbers_as_text=columns.numbers_as_text - {None} != {False},
+                whole=bool(columns.recorded),
+            ),
             finished=False if timed and len(events) else None,
         )
 
@@ -130,7 +134,7 @@ def usable(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile, 
     return found
 
 
-def _steps(events: Events) -> Steps:
+def _steps(events: Events, marks: MarkArray) -> Steps:
     """The events that are steps; those of a library that only names a tensor so are none."""
     rows = np.flatnonzero(events.named(_is_step) & events.in_lanes(_has_steps))
     modes = list(dict.fromkeys(map(_mode, events.names)))
@@ -145,6 +149,7 @@ def _steps(events: Events) -> Steps:
         number=events.step[rows],
         start_us=events.start_us[rows],
         end_us=events.end_us[rows],
+        mark=marks[rows],
     )
 
 

@@ -22,6 +22,10 @@ class Args(msgspec.Struct, gc=False):
     start_time_since_epoch_in_micros: Any = None
     num_workers: Any = None
     pin_memory: Any = None
+    #: By jobrecord: who wrote a file; the profiler at work in a step; whether a step was recorded in part.
+    writer: Any = None
+    profiled: Any = None
+    cut: Any = None
 
 
 class Row(msgspec.Struct, gc=False):

@@ -51,7 +51,7 @@ _DECODER = json.JSONDecoder()
 def scan(file: SourceFile, tally: Tally, *, growing: bool = False) -> Iterator[tuple[list[Row], bool | None]]:
     """The rows of a file in their order, many at a time, and whether the first step number among them is text.
 
-    ``tally`` counts what is not read. A file that is ``growing`` is known to be still being written.
+    ``tally`` counts what is not read. A file that is ``growing`` was not closed by its writer.
     """
     layout: _ByLine | _InOrder | None = None
     has_rows = False

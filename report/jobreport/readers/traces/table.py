@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from jobreport.readers.traces.columns import EARLIEST_US, LATEST_US
+from jobreport.readers.traces.columns import EARLIEST_US, LATEST_US, RECORDER_LANE
 from jobrules.model import BoolArray, Events, IntArray, Lane, Loader, natural_key
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.tally import Tally
     from jobreport.readers.traces.columns import Columns, Table
-    from jobrules.model import CodeArray
+    from jobrules.model import CodeArray, MarkArray
 
 _T = TypeVar("_T", str, Lane)
 _OfRank = TypeVar("_OfRank", Lane, Loader)
@@ -27,15 +27,22 @@ _Process: TypeAlias = tuple[str, str]
 _EVENT = ("start_us", "end_us", "lane", "name", "step", "pid", "thread")
 
 
-def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events, int]:
-    """All events, and the number of files that they come from; ``files`` are the names of all files.
+def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events, MarkArray, int]:
+    """All events, their marks, and the number of files that they come from; ``files`` are the names of all files.
 
     Takes the events out of ``columns``.
     """
     events = columns.take()
-    if not events or not len(events["file"]):
-        return Events(), 0
-    ranks = _ranks(_pids(events, columns))
+    own = [
+        lane.event_type == RECORDER_LANE and (lane.node, lane.rank) in columns.recorded
+        for lane in columns.lanes
+    ]
+    if any(own):
+        _keep(events, ~np.array(own)[events["lane"]])
+    if not len(events["file"]):
+        return Events(), events["mark"], 0
+    pids = _pids(events, columns)
+    ranks = _in_turn(events, columns, pids) | _ranks(pids)
     dated = (events["start_us"] >= EARLIEST_US) & (events["end_us"] <= LATEST_US)
     if dated.any():
         _drop(events, ~dated, "traces.undated", files, tally)
@@ -52,7 +59,7 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
         _with_rank(one, ranks) for one in columns.loaders if one.start_us >= EARLIEST_US or not dated.any()
     }
     used_files = int(np.count_nonzero(np.bincount(events["file"])))
-    return Events(
+    found = Events(
         lanes=tuple(used_lanes),
         names=tuple(used_names),
         loaders=tuple(
@@ -62,7 +69,8 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
             )
         ),
         **{key: events[key] for key in _EVENT},
-    ), used_files
+    )
+    return found, events["mark"], used_files
 
 
 def _keep(events: Table, rows: BoolArray | IntArray) -> None:
@@ -101,7 +109,7 @@ def _ranks(pids: Mapping[_Process, set[int]]) -> dict[_Process, str]:
 
     A process writes its first files under its id and, once it knows its rank, further ones under that.
     """
-    by_id = {(node, name) for (node, name), mine in pids.items() if name and int(name) in mine}
+    by_id = _named_by_id(pids)
     others: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
     for (node, name), mine in pids.items():
         if name and (node, name) not in by_id:
@@ -109,6 +117,32 @@ def _ranks(pids: Mapping[_Process, set[int]]) -> dict[_Process, str]:
                 others[node, pid].append(name)
     ranks = {one: others[one[0], int(one[1])] for one in by_id}
     return {one: found[0] for one, found in ranks.items() if len(found) == 1}
+
+
+def _named_by_id(pids: Mapping[_Process, set[int]]) -> set[_Process]:
+    return {(node, name) for (node, name), mine in pids.items() if name and int(name) in mine}
+
+
+def _in_turn(events: Table, columns: Columns, pids: Mapping[_Process, set[int]]) -> dict[_Process, str]:
+    """The name of the first of several processes without a rank that jobrecord recorded on a node one after the other.
+
+    A job that is started again is one rank, not two.
+    """
+    nameless = columns.recorded & _named_by_id(pids)
+    spans = []
+    for process in nameless if len(nameless) > 1 else ():
+        lanes = [code for lane, code in columns.lanes.items() if (lane.node, lane.rank) == process]
+        rows = np.isin(events["lane"], lanes)
+        spans.append((int(events["start_us"][rows].min()), int(events["end_us"][rows].max()), process))
+    found: dict[_Process, str] = {}
+    # When the last process of each name ended.
+    ends_us: dict[_Process, int] = {}
+    for start_us, end_us, (node, name) in sorted(spans):
+        before = [one for one, us in ends_us.items() if one[0] == node and us <= start_us]
+        first = max(before, key=lambda one: ends_us[one], default=(node, name))
+        ends_us[first] = end_us
+        found[node, name] = first[1]
+    return found
 
 
 def _with_rank(one: _OfRank, ranks: Mapping[_Process, str]) -> _OfRank:

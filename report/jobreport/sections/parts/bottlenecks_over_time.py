@@ -12,6 +12,7 @@ from jobreport.sections.outline import heading
 from jobreport.sections.parts.bottlenecks_tables import time_of
 from jobreport.sections.parts.panel import Panel
 from jobreport.sections.parts.table import Table
+from jobreport.sections.parts.time_lines import profiled_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +84,7 @@ def _strips_reading(found: Bottlenecks, report: Report) -> str:
         sentences.append(
             f"Dotted: {' and '.join(ends[phase.key] for phase in report.phases.phases[1:])} {what}."
         )
+    sentences += profiled_mark(report)
     if any(value is None for one in found.courses for value in one.percent):
         sentences.append("Hatched: not measured.")
     return " ".join(sentences)

@@ -16,6 +16,7 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from random import Random
@@ -31,10 +32,17 @@ from jobreport.readers.nvidia_smi.times import zone_of
 from jobreport.readers.registry import read_directory
 from jobreport.remarks import Remark
 from jobrules.model import SECOND_US, Metric, natural_sorted
+from tests.report.readers.nvidia_smi.tools import (
+    MIB,
+    TOTAL_MIB,
+    boxed,
+    gpustat,
+    gpustat_json,
+    query_text,
+    query_xml,
+)
 
-MIB = float(1 << 20)
 SECOND = timedelta(seconds=1)
-TOTAL_MIB = 81_559
 #: The day is above 12, which settles the order of day and month.
 START = datetime(2025, 3, 14, 9, 21, 17, 512_000, tzinfo=UTC)
 #: Mean utilization of each GPU of the machines.
@@ -50,6 +58,19 @@ class Row(NamedTuple):
     use: int
     memory: int
     power: float
+
+    @property
+    def time(self) -> datetime:
+        return self.at
+
+    def value(self, metric: Metric) -> float:
+        """Of what is known; 0 of anything else."""
+        known = {Metric.GPU_UTILIZATION: self.use, Metric.GPU_MEMORY_USED: self.memory * MIB}
+        return {**known, Metric.GPU_POWER: self.power}.get(metric, 0.0)
+
+    def whole(self, metric: Metric) -> int:
+        """As it is written; memory in MiB."""
+        return round(self.value(metric) / (MIB if metric.unit == "B" else 1))
 
     @property
     def uuid(self) -> str:
@@ -174,6 +195,11 @@ USE: dict[str, Callable[[Row], object]] = {"index": lambda row: row.gpu, "gpu_ut
 MEMORY: dict[str, Callable[[Row], object]] = {"mem_used_mb": lambda row: row.memory}
 
 
+def values(row: Row) -> dict[str, float]:
+    """What a script writes of a row as JSON."""
+    return {"time": row.at.timestamp(), "gpu": row.gpu, "gpu_util": row.use}
+
+
 def home_made(rows: Rows, **columns: Callable[[Row], object]) -> str:
     """A CSV with columns of its own."""
     return _csv(rows, columns, ",")
@@ -207,179 +233,18 @@ def prefixed(text: str, rows: Rows, prefix: Callable[[Row], str]) -> str:
     return "".join(f"{prefix(row)}{line}\n" for row, line in zip(padded, lines, strict=True))
 
 
+def by_moment(rows: Rows, text: Callable[[Rows], str]) -> str:
+    """What a tool that repeats itself writes."""
+    return "".join(map(text, moments(rows)))
+
+
 def each_moment(rows: Rows, before: Callable[[Row], str], text: Callable[[Rows], str]) -> str:
     """What a loop writes: a line, then the tool's text of one moment."""
     return "".join(f"{before(some[0])}\n{text(some)}" for some in moments(rows))
 
 
-_WIDE = ("-" * 41, "-" * 24, "-" * 22)
-_MIDDLE = ("-" * 41, "-" * 22, "-" * 22)
-_NARROW = ("-" * 31, "-" * 22, "-" * 22)
-#: Widths of the three cells by version of the driver.
-DRIVERS = {"470.57": _NARROW, "535.104": _MIDDLE, "550.54": _WIDE, "570.86": _WIDE, "581.15": _WIDE}
-
-
-def box(rows: Rows, driver: str = "550.54") -> str:
-    """The table that plain ``nvidia-smi`` writes of one moment."""
-    cells = DRIVERS[driver]
-    rule, thick = f"+{'+'.join(cells)}+", f"|{'+'.join(cells).replace('-', '=')}|"
-    whole = sum(map(len, cells)) + 2
-    windows = driver.startswith("581")
-
-    def line(first: str, second: str, third: str) -> str:
-        parts = zip((first.ljust, second.rjust, third.rjust), cells, strict=True)
-        return "|" + "|".join(fill(len(cell)) for fill, cell in parts) + "|"
-
-    model = "Driver-Model" if windows else "Persistence-M"
-    blank = " " if cells is not _NARROW else ""
-    lines = [
-        ctime(rows[0]) + " " * 7,
-        f"+{'-' * whole}+",
-        "|"
-        + f" NVIDIA-SMI {driver}      Driver Version: {driver}      CUDA Version: 12.4".ljust(whole)
-        + "|",
-        f"|{'+'.join(cells)}+",
-        line(
-            f" GPU  Name{model:>{len(cells[0]) - 10 - len(blank)}}{blank}",
-            "Bus-Id        Disp.A ",
-            "Volatile Uncorr. ECC ",
-        ),
-        line(
-            f" Fan  Temp  Perf{'Pwr:Usage/Cap':>{len(cells[0]) - 16 - len(blank)}}{blank}",
-            "Memory-Usage ",
-            "GPU-Util  Compute M. ",
-        ),
-        line("", "", "MIG M. "),
-        thick,
-    ]
-    for row in rows:
-        power = f"{row.power:.0f}W / {'N/A' if windows else '400W'} "
-        lines += [
-            line(f"   {row.gpu}  NVIDIA A100{'WDDM' if windows else 'On':>{len(cells[0]) - 20}}  ", f"{row.bus} Off ", "0 "),
-            line(f" N/A   45C    P0{power:>{len(cells[0]) - 16}}", f"{row.memory}MiB / {TOTAL_MIB:>6}MiB ", f"{row.use}%      Default "),
-            line("", "", "Disabled "),
-            rule,
-        ]  # fmt: skip
-    lines += [
-        " " * whole,
-        f"+{'-' * whole}+",
-        "|" + " Processes:".ljust(whole) + "|",
-        "|" + "  GPU   GI   CI        PID   Type   Process name             GPU Memory ".ljust(whole) + "|",
-        f"|{'=' * whole}|",
-        *(
-            "|"
-            + f"    {row.gpu}   N/A  N/A   {4000 + row.gpu}   C   python   {row.memory}MiB ".ljust(whole)
-            + "|"
-            for row in rows
-        ),
-        f"+{'-' * whole}+",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def boxes(rows: Rows, driver: str = "550.54") -> str:
-    return "".join(box(some, driver) for some in moments(rows))
-
-
-def gpustat(rows: Rows, *, power: bool = True) -> str:
-    """What ``gpustat`` writes, with ``--show-power`` or without."""
-    lines = []
-    for some in moments(rows):
-        lines.append(f"{some[0].machine:22} {ctime(some[0])}  550.54.15")
-        for row in some:
-            drawn = f", {row.power:.0f} / 400 W" if power else ""
-            lines.append(
-                f"[{row.gpu}] NVIDIA A100-SXM4-80GB | 45°C, {row.use:3} %{drawn} | {row.memory:5} / {TOTAL_MIB} MB | user({row.memory - 400}M)"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def gpustat_json(rows: Rows) -> str:
-    """What ``gpustat --json`` writes: one object after the other."""
-    texts = [
-        json.dumps(
-            {
-                "hostname": some[0].machine,
-                "driver_version": "550.54.15",
-                "query_time": some[0].at.replace(tzinfo=None).isoformat(),
-                "gpus": [
-                    {
-                        "index": row.gpu,
-                        "uuid": row.uuid,
-                        "name": "NVIDIA A100-SXM4-80GB",
-                        "temperature.gpu": 45,
-                        "fan.speed": None,
-                        "utilization.gpu": row.use,
-                        "power.draw": round(row.power),
-                        "enforced.power.limit": 400,
-                        "memory.used": row.memory,
-                        "memory.total": TOTAL_MIB,
-                        "processes": [],
-                    }
-                    for row in some
-                ],
-            },
-            indent=4,
-        )
-        for some in moments(rows)
-    ]
-    return "\n".join(texts) + "\n"
-
-
-def q_text(rows: Rows) -> str:
-    """What ``nvidia-smi -q`` writes."""
-    text = ""
-    for some in moments(rows):
-        text += "\n==============NVSMI LOG==============\n\n"
-        text += f"Timestamp                                 : {ctime(some[0])}\n"
-        text += "Driver Version                            : 550.54.15\n"
-        text += f"CUDA Version                              : 12.4\n\nAttached GPUs                             : {len(some)}\n"
-        for row in some:
-            text += f"""GPU {row.bus}
-    Product Name                          : NVIDIA A100-SXM4-80GB
-    GPU UUID                              : {row.uuid}
-    Minor Number                          : {row.gpu}
-    FB Memory Usage
-        Total                             : {TOTAL_MIB} MiB
-        Reserved                          : 600 MiB
-        Used                              : {row.memory} MiB
-        Free                              : {TOTAL_MIB - row.memory - 600} MiB
-    BAR1 Memory Usage
-        Total                             : 131072 MiB
-        Used                              : 1 MiB
-    Utilization
-        Gpu                               : {row.use} %
-        Memory                            : 7 %
-    Temperature
-        GPU Current Temp                  : 45 C
-    GPU Power Readings
-        Power Draw                        : {row.power:.2f} W
-        Current Power Limit               : 400.00 W
-    Clocks
-        SM                                : 1410 MHz
-"""
-    return text
-
-
-def q_xml(rows: Rows) -> str:
-    """What ``nvidia-smi -q -x`` writes."""
-    text = ""
-    for some in moments(rows):
-        text += '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">\n<nvidia_smi_log>\n'
-        text += f"\t<timestamp>{ctime(some[0])}</timestamp>\n\t<attached_gpus>{len(some)}</attached_gpus>\n"
-        for row in some:
-            text += f"""\t<gpu id="{row.bus}">
-\t\t<product_name>NVIDIA A100-SXM4-80GB</product_name>
-\t\t<uuid>{row.uuid}</uuid>
-\t\t<minor_number>{row.gpu}</minor_number>
-\t\t<fb_memory_usage><total>{TOTAL_MIB} MiB</total><used>{row.memory} MiB</used></fb_memory_usage>
-\t\t<utilization><gpu_util>{row.use} %</gpu_util><memory_util>7 %</memory_util></utilization>
-\t\t<temperature><gpu_temp>45 C</gpu_temp></temperature>
-\t\t<gpu_power_readings><power_draw>{row.power:.2f} W</power_draw></gpu_power_readings>
-\t</gpu>
-"""
-        text += "</nvidia_smi_log>\n"
-    return text
+#: Drivers that write boxes of different looks.
+DRIVERS = ("470.57", "535.104", "550.54", "570.86", "581.15")
 
 
 #: Columns of ``dmon``: name, unit, and the cell.
@@ -558,6 +423,9 @@ FORMS: tuple[Form, ...] = (
     Form("query-errors", "error messages between rows", LOOP.format(Q, ""),
          lambda rows: gpu_csv(query(rows[:40]) + "Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error\n" * 3 + query(rows[40:], header=False)),
          says="not as many fields|message"),
+    Form("query-faults", "a cut row, a message, and the header again", "nvidia-smi … >> gpu.csv, restarted",
+         lambda rows: gpu_csv(query(rows[:10]) + query(rows[:1], header=False)[:30] + "\n" + query(rows[10:50]) + "Terminated\n" + query(rows[50:])),
+         says=r"other_fields: .* gpu\.csv:12$"),
     Form("query-not-supported", "[N/A] for power", LOOP.format(Q, ""),
          lambda rows: gpu_csv(re.sub(r"[0-9.]+ W", "[N/A]", query(rows))), holds="um",
          says="no value reported"),
@@ -633,8 +501,11 @@ FORMS: tuple[Form, ...] = (
          rows=TWO, named=True),
     Form("folder-per-node", "a folder per node", "nvidia-smi … > $(hostname)/gpu.csv",
          lambda rows: {f"{one}/gpu.csv": query(of(rows, one)) for one in LEVELS}, rows=TWO, named=True),
+    Form("folder-per-job", "a folder per job, one job after the other on a node", "nvidia-smi … > $JOB/gpu.csv",
+         lambda rows: {"job-1/gpu.csv": query(rows[:120]), "job-2/gpu.csv": query(rows[120:])},
+         rows=[*ONE, *rows_of(seed=1, start=START + 90 * SECOND)]),
     Form("file-per-node", "a file per node", "nvidia-smi … > gpu_$(hostname).csv",
-         lambda rows: {f"gpu_{one}.csv": query(of(rows, one)) for one in LEVELS}, rows=TWO, named=True),
+         lambda rows: {f"gpu_{one}.csv": query(of(rows, one)) for one in LEVELS}, rows=TWO, named=True, says="machines"),
     Form("two-nodes-uuid", "two nodes append to one file, with UUIDs",
          "srun -N2 nvidia-smi --query-gpu=timestamp,index,uuid,… >> shared/gpu.csv",
          lambda rows: gpu_csv(query(rows, "time index uuid use memory power")), rows=TWO, says="machines"),
@@ -809,12 +680,18 @@ FORMS: tuple[Form, ...] = (
     Form("wide", "columns for each GPU", "a script",
          lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], **{"timestamp": seconds} | {f"gpu{i}_{name}": _of_gpu(rows, i, field) for i in (0, 1) for name, field in (("util", "use"), ("mem_mb", "memory"), ("power_w", "power"))})),
          holds="ump"),
+    Form("wide-behind", "columns for each GPU, its number behind the measure", "a script",
+         lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], **{"timestamp": seconds} | {f"{name}_{i}": _of_gpu(rows, i, field) for i in (0, 1) for name, field in (("util", "use"), ("mem_mb", "memory"), ("power_w", "power"))})),
+         holds="ump"),
     Form("wide-and-mean", "columns for each GPU and for all of them", "a script",
          lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], **{"timestamp": seconds, "gpu_avg_util": lambda row: 50} | {f"gpu{i}_util": _of_gpu(rows, i, "use") for i in (0, 1)})),
          holds="u"),
     Form("statistics", "columns of a process and of the highest utilization", "a script",
          lambda rows: gpu_csv(home_made(rows, timestamp=seconds, gpu=lambda row: row.gpu, proc_gpu_util=lambda row: row.use // 2, gpu_util_max=lambda row: 100, gpu_util_mean=lambda row: row.use)),
          holds="u"),
+    Form("smoothed", "a column of smoothed utilization", "a script",
+         lambda rows: gpu_csv(home_made(rows, timestamp=seconds, gpu_util_smoothed=lambda row: 50, **USE)),
+         holds="u", says="same measure"),
     Form("other-names", "names that say nothing", "a script",
          lambda rows: gpu_csv(home_made([some[0] for some in moments(rows)], time=seconds, gpu0=_of_gpu(rows, 0, "use"), gpu1=_of_gpu(rows, 1, "use"))),
          truth=REFUSED, says="--columns"),
@@ -827,26 +704,32 @@ FORMS: tuple[Form, ...] = (
     Form("nvitop", "nvitop's ResourceMetricCollector", "ResourceMetricCollector(…).daemonize(on_collect=…)",
          lambda rows: gpu_csv(_nvitop(rows)), says="mean|"),
     Form("gpustat", "gpustat", "gpustat --show-power -i 1 > gpustat.txt",
-         lambda rows: {"gpustat.txt": gpustat(rows)}, named=True),
+         lambda rows: {"gpustat.txt": by_moment(rows, gpustat)}, named=True),
     Form("gpustat-color", "gpustat in colors, without power", "gpustat --force-color -i 1 > gpustat.txt",
-         lambda rows: {"gpustat.txt": re.sub(r"\[(\d)\]", "\x1b[36m[\\1]\x1b(B\x1b[m", gpustat(rows, power=False))},
+         lambda rows: {"gpustat.txt": re.sub(r"\[(\d)\]", "\x1b[36m[\\1]\x1b(B\x1b[m", by_moment(rows, partial(gpustat, options="")))},
          holds="um", named=True),
     Form("gpustat-json", "gpustat --json", "while sleep 1; do gpustat --json; done > gpustat.json",
-         lambda rows: {"gpustat.json": gpustat_json(rows)}, named=True),
+         lambda rows: {"gpustat.json": by_moment(rows, gpustat_json)}, named=True),
     Form("json-lines", "JSON lines", "print(json.dumps({'time': …, 'gpu_util': …}))",
-         lambda rows: {"gpu.jsonl": "".join(json.dumps({"time": row.at.timestamp(), "gpu": row.gpu, "gpu_util": row.use}) + "\n" for row in rows)},
+         lambda rows: {"gpu.json": "".join(json.dumps(values(row)) + "\n" for row in rows)},
+         truth=REFUSED, says="JSON"),
+    Form("json-array", "a JSON array", "DataFrame.to_json('gpu.json', orient='records', indent=1)",
+         lambda rows: {"gpu.json": json.dumps([*map(values, rows)], indent=1)},
+         truth=REFUSED, says="JSON"),
+    Form("json-table", "a JSON object of columns", "DataFrame.to_json('gpu.json')",
+         lambda rows: {"gpu.json": json.dumps({name: {n: values(row)[name] for n, row in enumerate(rows)} for name in values(rows[0])})},
          truth=REFUSED, says="JSON"),
     # Other outputs of nvidia-smi
     *(
-        Form(f"box-{driver}", f"the table, driver {driver}", "nvidia-smi -l 1 > gpu.txt", lambda rows, driver=driver: {"gpu.txt": boxes(rows, driver)})  # type: ignore[misc]
+        Form(f"box-{driver}", f"the table, driver {driver}", "nvidia-smi -l 1 > gpu.txt", lambda rows, driver=driver: {"gpu.txt": by_moment(rows, partial(boxed, driver=driver))})  # type: ignore[misc]
         for driver in DRIVERS
     ),
     Form("box-loop", "the table, with date", "while sleep 1; do date; nvidia-smi; done > gpu.txt",
-         lambda rows: {"gpu.txt": each_moment(rows, lambda row: f"{row.at:%A %d %B %Y %I:%M:%S %p UTC}", box)}),
+         lambda rows: {"gpu.txt": each_moment(rows, lambda row: f"{row.at:%A %d %B %Y %I:%M:%S %p UTC}", boxed)}),
     Form("box-watch", "the table in watch", "watch -n 1 nvidia-smi > gpu.txt",
-         lambda rows: {"gpu.txt": each_moment(rows, lambda row: f"\x1b[H\x1b[2JEvery 1.0s: nvidia-smi        {row.machine}: {ctime(row)}\n", box)},
+         lambda rows: {"gpu.txt": each_moment(rows, lambda row: f"\x1b[H\x1b[2JEvery 1.0s: nvidia-smi        {row.machine}: {ctime(row)}\n", boxed)},
          named=True),
-    Form("box-lms", "the table, every 500 ms", "nvidia-smi -lms 500 > gpu.txt", lambda rows: {"gpu.txt": boxes(rows)},
+    Form("box-lms", "the table, every 500 ms", "nvidia-smi -lms 500 > gpu.txt", lambda rows: {"gpu.txt": by_moment(rows, boxed)},
          rows=rows_of(every=0.5 * SECOND)),
     Form("query-watch", "rows without times in watch", "watch -t -n 1 nvidia-smi --query-gpu=index,… --format=csv > gpu.txt",
          lambda rows: {"gpu.txt": "".join(f"\x1b[H\x1b[2J{query(some, 'index use memory power')}" for some in moments(rows))},
@@ -855,18 +738,18 @@ FORMS: tuple[Form, ...] = (
          lambda rows: {"gpu.txt": each_moment(rows, lambda row: f"\x1b[H\x1b[2JEvery 1.0s: gpustat        {row.machine}: {ctime(row)}\n", gpustat)},
          named=True),
     Form("box-kubectl", "the table, kubectl logs --timestamps", "kubectl logs --timestamps pod > gpu.txt",
-         lambda rows: {"gpu.txt": "".join(f"{some[0].at:%Y-%m-%dT%H:%M:%S.%f}789Z {line}\n" for some in moments(rows) for line in box(some).splitlines())}),
+         lambda rows: {"gpu.txt": "".join(f"{some[0].at:%Y-%m-%dT%H:%M:%S.%f}789Z {line}\n" for some in moments(rows) for line in boxed(some).splitlines())}),
     Form("box-srun", "the table, srun --label of two nodes", "srun --label nvidia-smi -l 1 > gpu.txt",
-         lambda rows: {"gpu.txt": "".join(f"{int(some[0].machine[-1]) - 1}: {line}\n" for some in moments(rows) for line in box(some).splitlines())},
+         lambda rows: {"gpu.txt": "".join(f"{int(some[0].machine[-1]) - 1}: {line}\n" for some in moments(rows) for line in boxed(some).splitlines())},
          rows=TWO, truth=REFUSED, says="grep"),
     Form("box-no-date", "the table without its date", "nvidia-smi -l 1 | grep -v 2025 > gpu.txt",
-         lambda rows: {"gpu.txt": "".join(box(some).partition("\n")[2] for some in moments(rows))},
+         lambda rows: {"gpu.txt": "".join(boxed(some).partition("\n")[2] for some in moments(rows))},
          truth=REFUSED, says="nvidia-smi --query-gpu|date"),
     Form("box-part", "the table, cut in the middle", "nvidia-smi -l 1 > gpu.txt, and kill",
-         lambda rows: {"gpu.txt": boxes(rows[:-2]) + box(rows[-2:])[:700]}, rows=ONE, truth=ONE[:-2]),
-    Form("q-loop", "nvidia-smi -q", "nvidia-smi -q -l 1 > gpu.txt", lambda rows: {"gpu.txt": q_text(rows)}),
+         lambda rows: {"gpu.txt": by_moment(rows[:-2], boxed) + boxed(rows[-2:])[:700]}, rows=ONE, truth=ONE[:-2]),
+    Form("q-loop", "nvidia-smi -q", "nvidia-smi -q -l 1 > gpu.txt", lambda rows: {"gpu.txt": by_moment(rows, query_text)}),
     Form("q-xml", "nvidia-smi -q -x", "nvidia-smi -q -x -l 1 > gpu.xml",
-         lambda rows: {"gpu.xml": q_xml(rows)}),
+         lambda rows: {"gpu.xml": by_moment(rows, query_xml)}),
     Form("dmon", "dmon", "nvidia-smi dmon -s pucm > dmon.log", lambda rows: {"dmon.log": dmon(rows)},
          dated=False, says="assumed_second"),
     Form("dmon-t", "dmon -o T", "nvidia-smi dmon -s pucm -o T > dmon.log",
@@ -879,8 +762,8 @@ FORMS: tuple[Form, ...] = (
          lambda rows: {"dmon.csv": dmon(rows, when="DT", separator=", ")}),
     Form("dmon-and-query", "dmon next to a query, one machine", "both at once",
          lambda rows: {"dmon.log": dmon(rows, "u", "DT"), "gpu.csv": query(rows, "time index memory power")}),
-    Form("pmon", "pmon", "nvidia-smi pmon > pmon.log", lambda rows: {"pmon.log": pmon(rows)}, holds="u",
-         dated=False, says="assumed_second"),
+    Form("pmon", "pmon", "nvidia-smi pmon > pmon.log", lambda rows: {"pmon.log": pmon(rows)}, truth=REFUSED,
+         says="pmon -o DT"),
     Form("pmon-dt", "pmon -o DT", "nvidia-smi pmon -o DT > pmon.log",
          lambda rows: {"pmon.log": pmon(rows, "DT")}, holds="u"),
     Form("accounted-apps", "--query-accounted-apps",
@@ -935,6 +818,9 @@ FORMS: tuple[Form, ...] = (
     Form("wandb", "an export of W&B", "run.history(stream='system').to_csv('system.csv')",
          lambda rows: {"system.csv": _csv([some[0] for some in moments(rows)], {"_runtime": lambda row: 0, "_timestamp": lambda row: row.at.timestamp()} | {f"system.gpu.{i}.gpu": _of_gpu(rows, i, "use") for i in (0, 1)}, ",")},
          truth=REFUSED, says="W&B"),
+    Form("excel-days", "Excel: dates as numbers of days", "Excel, Save as CSV of a column that is no date",
+         lambda rows: {"gpu.csv": re.sub(r"^[^,n]+ [^,]+,", lambda found: f"{(datetime.strptime(found[0], '%Y/%m/%d %H:%M:%S.%f,') - datetime(1899, 12, 30)) / timedelta(days=1):.6f},", query(rows), flags=re.MULTILINE)},
+         rows=SINGLE, says="days"),
     Form("xlsx", "an Excel workbook", "Excel, Save",
          lambda rows: {"gpu.xlsx": archived({"xl/workbook.xml": ""}, "zip")}, truth=REFUSED, says="CSV"),
     # Nothing in it
@@ -951,6 +837,9 @@ FORMS: tuple[Form, ...] = (
     Form("tar-gz", "a folder per node in .tar.gz", "tar czf job.tar.gz job",
          lambda rows: {"job.tar.gz": archived({f"{one}/gpu.csv": query(of(rows, one)) for one in LEVELS}, "tar")},
          rows=TWO),
+    Form("nested", "an archive in an archive", "tar czf all.tar.gz job.tar.gz",
+         lambda rows: {"all.tar.gz": archived({"job.tar.gz": archived(gpu_csv(query(rows)), "tar")}, "tar")},
+         truth=REFUSED, says=r"all\.tar\.gz: .* an archive; .* \(job/job\.tar\.gz\)"),
     Form("zip", "a zip file", "zip -r job.zip job",
          lambda rows: {"job.zip": archived(gpu_csv(query(rows)), "zip")}),
 )  # fmt: skip
@@ -1037,7 +926,7 @@ def outcome(form: Form, folder: Path) -> Outcome:
         options["columns"] = column_names(options["columns"])
     try:
         with archive.unpacked(packed) as source:
-            reading = read_directory(source.directory, strict=True, **options)
+            reading = read_directory(source.directory, strict=True, shown=packed, **options)
     except NothingReadableError as error:
         return Outcome({}, (0, 0), (), str(error))
     machines: defaultdict[str, list[Means]] = defaultdict(list)

@@ -115,7 +115,11 @@ def test_next_to_columns_of_the_machine_those_of_the_gpu_have_to_say_so() -> Non
         ("gpu0_util", 0),
         ("GPU 11 Utilization (%)", 11),
         ("mem_used_mb_gpu3", 3),
+        ("gpu_util_2", 2),
+        ("mem_1_mb", 1),
+        ("util_b", None),
         ("utilization.gpu [%]", None),
+        ("utilization.gpu [%].1", None),
         ("temperature.gpu", None),
     ],
 )

@@ -52,6 +52,16 @@ def two_loops(seed: int = 0) -> dict[str, str]:
     return {"util": of(text, column=2), "power": of(text, column=3, later_ms=300)}
 
 
+def rotated(rows: int) -> dict[str, str]:
+    """What two machines wrote at the same times to one log, which was rotated after some rows."""
+    (head, *one), (_, *other) = (
+        with_column(log(seed=n), "uuid", {"0": f"GPU-{n}0", "1": f"GPU-{n}1"}).splitlines() for n in (1, 2)
+    )
+    lines = [line for i in range(0, len(one), 2) for mine in (one, other) for line in mine[i : i + 2]]
+    parts = {"gpu.csv.1": lines[:rows], "gpu.csv": lines[rows:]}
+    return {name: "\n".join([head, *mine, ""]) for name, mine in parts.items()}
+
+
 #: Files, and the GPUs of each machine.
 MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "one": ({"gpu.csv": log()}, {"node": 2}),
@@ -66,13 +76,13 @@ MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
         {"smi_1.csv": log(), "smi_2.csv": log(seed=1)},
         {"smi_1": 2, "smi_2": 2},
     ),
-    "a log and its copy": ({"early.csv": log(rows=10), "late.csv": log()}, {"node": 2}),
+    "a log and its copy": ({"early.csv": log(rows=100), "late.csv": log(rows=200)}, {"node": 2}),
     "the same GPU at another time": (
         {"a.csv": uuid(log((0,)), "GPU-1"), "b.csv": uuid(log((0,), first=500), "GPU-1")},
         {"node": 1},
     ),
     "of one folder in turn": ({"train.csv": log(), "eval.csv": log(first=30)}, {"node": 2}),
-    "of two folders in turn": ({"a/gpu.csv": log(), "b/gpu.csv": log(first=30)}, {"a": 2, "b": 2}),
+    "of two folders in turn": ({"a/gpu.csv": log(), "b/gpu.csv": log(first=30)}, {"node": 2}),
     "machines in a file": ({"all.csv": host(log(), "one", "other")}, {"one": 1, "other": 1}),
     "two loops of one machine": ({f"{name}.csv": text for name, text in two_loops().items()}, {"node": 2}),
     "two loops whatever they are called": (
@@ -99,6 +109,12 @@ MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
         {f"{n}.csv": uuid(log((0,)), f"GPU-{n}") for n in (1, 2)},
         {"1": 1, "2": 1},
     ),
+    "machines of one name": (
+        {f"{n}.csv": host(uuid(log((0,), seed=n), f"GPU-{n}"), "localhost") for n in (1, 2)},
+        {"localhost": 2},
+    ),
+    "a log of two machines in two parts": (rotated(60), {"log-1": 2, "log-2": 2}),
+    "parts of which neither shows the machines": (rotated(61), {"log-1": 4}),
 }
 
 
@@ -114,7 +130,7 @@ def test_machines(tmp_path: Path, case: str) -> None:
     assert {facts.node: len(facts.gpus) for facts in job.facts} == gpus
     (source,) = quality.sources
     dropped = sum(remark.count for remark in source.remarks if remark.unit == "rows")
-    assert dropped == (20 if case == "a log and its copy" else 0)
+    assert dropped == (200 if case == "a log and its copy" else 0)
     assert source.rows + dropped == sum(text.count("\n") - 1 for text in files.values())
 
 

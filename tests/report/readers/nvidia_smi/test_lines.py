@@ -232,6 +232,16 @@ def test_encodings_and_ends_of_lines(
     assert not left
 
 
+@pytest.mark.parametrize(
+    "line", ["sep=,", "Script started on 2026-01-13 14:59:58+00:00", "$ nohup ./log.sh &"]
+)
+def test_a_line_in_front_of_the_header_is_no_row_without_one(line: str, tmp_path: Path) -> None:
+    job, left = read(tmp_path, f"{line}\n{TEXT}")
+
+    check(job)
+    assert left == {"nvidia_smi.other_fields": 1}
+
+
 def test_a_line_that_is_too_long_is_one_row(tmp_path: Path) -> None:
     head, *rest = TEXT.splitlines()
     text = "\n".join([head, "x" * (lines.MAX_LINE + 1), *rest[:3], "7, " * lines.MAX_LINE, *rest[3:]]) + "\n"

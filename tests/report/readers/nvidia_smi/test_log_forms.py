@@ -139,7 +139,7 @@ def by_values(machines: Mapping[str, list[Means]]) -> dict[str, list[Means]]:
 
 
 @given(form=logs())
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 def test_no_number_of_a_log_made_at_random_is_wrong_in_silence(form: Form) -> None:
     with TemporaryDirectory() as folder:
         found = outcome(form, Path(folder))

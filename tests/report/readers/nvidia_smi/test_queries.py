@@ -72,6 +72,12 @@ def test_a_command_that_is_not_certainly_that_of_the_log_is_not_used(
         read_job(job_of(tmp_path, log, train_sh=script), strict=True)
 
 
+def test_the_script_that_is_used_is_no_file_of_an_unknown_format(tmp_path: Path) -> None:
+    _, quality = read_job(job_of(tmp_path, train_sh=COMMAND, other_sh="sleep 1"), strict=True)
+
+    assert [(one.count, one.place) for one in quality.remarks] == [(1, "other.sh")]
+
+
 def test_a_damaged_row_does_not_rule_out_the_command(tmp_path: Path) -> None:
     log = LOG * 5 + LOG.replace("2025/02/03 11:58:07.433, 1, 17", "2025/02/03 11:58:07.433, 1, x")
 

@@ -47,7 +47,8 @@ QUERY = METRICS | {
 }
 #: What writes each form, and what it says.
 FORMS: dict[str, tuple[Callable[[Sequence[Sample]], str], set[Metric]]] = {
-    "box 530": (partial(boxed, driver="530.30.02", tight=True, cap="N/A"), NO_LIMIT),
+    "box 530": (partial(boxed, driver="530.30.02", cap="N/A"), NO_LIMIT),
+    "box 470": (partial(boxed, driver="470.57.02", mode="On"), METRICS),
     "box 545": (partial(boxed, driver="545.23.08"), METRICS),
     "box 580 Windows": (partial(boxed, driver="581.29", mode="WDDM"), METRICS),
     "box MIG": (partial(boxed, driver="580.65.06", mode="On", mig=True), METRICS - {Metric.GPU_UTILIZATION}),

@@ -54,6 +54,15 @@ def test_cells_are_those_between_the_separators(separator: str, rows: list[list[
     assert [line for part in tables_ for line in part.lines.tolist()] == [i + 2 for i in range(len(sound))]
 
 
+def test_a_cell_between_blanks_may_hold_any_character() -> None:
+    text = "index   utilization.gpu [%]   name\n0       50 %                  A\x1fB\n1       60 %                  C\n"
+
+    (found,) = tables(text)
+
+    assert isinstance(found, Table)
+    assert [cells(column) for column in found.columns] == [["0", "1"], ["50 %", "60 %"], ["A\x1fB", "C"]]
+
+
 def test_headers_in_turn_are_tables_in_turn() -> None:
     text = "index,utilization.gpu [%]\n0,50 %\nutilization.gpu [%],index\n50 %,0\n" * 50
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -21,18 +20,13 @@ from jobreport.readers.nvidia_smi.times import (
     unwrapped,
     zone_of,
 )
-from jobrules.model import SECOND_US, IntArray
+from jobrules.model import SECOND_US
 
 DAY_US = 86400 * SECOND_US
 
 
 def us(text: str) -> int:
     return (datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
-def one(rows: Sized) -> IntArray:
-    """One series for all rows."""
-    return np.zeros(len(rows), np.int64)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +96,7 @@ def test_of_two_kinds_in_a_table_the_commonest_is_used(texts: list[str], kind: s
 
 def test_midnight() -> None:
     times = np.array([86398, 86399, 0, 1, 86399, 3]) * SECOND_US
-    assert np.diff(unwrapped(times, one(times))).tolist() == [
+    assert np.diff(unwrapped(times, times[0])).tolist() == [
         SECOND_US,
         SECOND_US,
         SECOND_US,
@@ -111,45 +105,9 @@ def test_midnight() -> None:
     ]
 
 
-def turns(series: list[int], rows: int, *, sorted_: bool) -> IntArray:
-    """The series of each row: one after the other, or in turn."""
-    return np.repeat(series, rows) if sorted_ else np.tile(series, rows)
-
-
-def each(times: IntArray, series: IntArray) -> list[list[int]]:
-    return [times[series == number].tolist() for number in np.unique(series)]
-
-
-BOTH = pytest.mark.parametrize("sorted_", [True, False])
-
-
-@BOTH
-def test_midnight_in_a_log_of_several_gpus(*, sorted_: bool) -> None:
-    clock = (np.arange(86398, 86403) * SECOND_US) % DAY_US
-    series = turns([0, 1], 5, sorted_=sorted_)
-    times = np.tile(clock, 2) if sorted_ else np.repeat(clock, 2)
-
-    found = each(unwrapped(times, series), series)
-
-    assert found == [(np.arange(86398, 86403) * SECOND_US).tolist()] * 2
-
-
 def test_a_gpu_that_is_first_seen_after_midnight() -> None:
-    times = np.array([86399, 0, 0, 1, 1]) * SECOND_US
-    found = unwrapped(times, np.array([0, 0, 1, 0, 1]))
-    assert (found // SECOND_US).tolist() == [86399, 86400, 86400, 86401, 86401]
-
-
-@BOTH
-def test_the_hour_that_comes_twice_in_a_log_of_several_gpus(*, sorted_: bool) -> None:
-    moments = us("2026-10-25T00:00:00+00:00") + np.arange(0, 7200, 600) * SECOND_US
-    wall = moments + 2 * 3600 * SECOND_US - (moments >= us("2026-10-25T01:00:00+00:00")) * 3600 * SECOND_US
-    series = turns([0, 1], len(moments), sorted_=sorted_)
-    local = np.tile(wall, 2) if sorted_ else np.repeat(wall, 2)
-
-    found = in_zone(local, series, ZoneInfo("Europe/Berlin"))
-
-    assert each(found, series) == [moments.tolist()] * 2
+    found = unwrapped(np.array([0, 1]) * SECOND_US, 86399 * SECOND_US)
+    assert (found // SECOND_US).tolist() == [86400, 86401]
 
 
 def test_a_clock_that_was_set_before_has_no_effect_on_the_hour_that_comes_twice() -> None:
@@ -158,7 +116,7 @@ def test_a_clock_that_was_set_before_has_no_effect_on_the_hour_that_comes_twice(
     # The autumn of the year before is in the same log.
     before = local - 364 * DAY_US
 
-    found = in_zone(np.concatenate([before, local]), one([*before, *local]), ZoneInfo("Europe/Berlin"))
+    found = in_zone(np.concatenate([before, local]), ZoneInfo("Europe/Berlin"))
 
     utc = ["22:20", "22:05", "23:00", "23:30", "00:00", "00:30", "01:00", "01:30", "02:00"]
     for year, mine in (("2025-10-26", found[:9]), ("2026-10-25", found[9:])):
@@ -180,14 +138,14 @@ def test_the_clock_of_a_zone_through_a_year(zone: str) -> None:
     local = np.array([int(one.timestamp()) * SECOND_US for one in wall])
     # Without the second pass of the hour that comes twice only the order separates the passes.
     months = np.split(np.arange(len(moments)), 12)
-    found = np.concatenate([in_zone(local[rows], one(rows), ZoneInfo(zone)) for rows in months])
+    found = np.concatenate([in_zone(local[rows], ZoneInfo(zone)) for rows in months])
     assert np.array_equal(found, moments)
 
 
 @pytest.mark.parametrize(("name", "hours"), [("UTC", 0), ("+02:00", 2), ("-0330", -3.5), ("Asia/Tokyo", 9)])
 def test_zones(name: str, hours: float) -> None:
     noon = us("2025-06-01T12:00:00+00:00")
-    assert in_zone(np.array([noon]), one([noon]), zone_of(name))[0] == noon - hours * 3600 * SECOND_US
+    assert in_zone(np.array([noon]), zone_of(name))[0] == noon - hours * 3600 * SECOND_US
 
 
 @pytest.mark.parametrize(

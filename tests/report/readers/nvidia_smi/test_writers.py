@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -156,6 +157,16 @@ def test_loops_that_cannot_be_separated_are_not_read(loops: tuple[Loop, ...], tm
         read_job(tmp_path, strict=True)
 
 
+@pytest.mark.parametrize(("machines", "jitter_s"), [("ab", 0.0005), ("abc", 0.001)])
+def test_loops_at_nearly_the_same_times_are_not_read(machines: str, jitter_s: float, tmp_path: Path) -> None:
+    text = text_of([Loop(name=name, jitter_s=jitter_s) for name in machines])
+    # Milliseconds, as the tool writes them.
+    (tmp_path / "gpu.csv").write_text(re.sub(r"(\.[0-9]{3})[0-9]{3},", r"\1,", text))
+
+    with pytest.raises(NothingReadableError, match=r"rows skipped: several rows of each GPU in one interval"):
+        read_job(tmp_path, strict=True)
+
+
 def test_rows_of_the_same_times_in_any_order_are_not_read(tmp_path: Path) -> None:
     head, *lines = text_of((A, Loop(name="b", first_s=0))).splitlines()
     shuffled = np.random.default_rng(1).permutation(lines).tolist()
@@ -206,7 +217,20 @@ def test_an_uneven_loop_is_one(times_s: np.ndarray, tmp_path: Path) -> None:
     means, remarks = read(tmp_path, gpu=text)
 
     assert means == {"node": [50.0]}
-    assert remarks.keys() == {"zone"}
+    assert remarks.keys() - {"by_turns"} == {"zone"}
+
+
+@pytest.mark.parametrize(
+    "loops",
+    [
+        [Loop(name="a", interval_s=5), Loop(name="b", first_s=2, interval_s=5)],
+        [Loop(name="a", interval_s=2.5)],
+    ],
+)
+def test_whole_seconds_of_two_machines_or_of_one_are_said(loops: list[Loop], tmp_path: Path) -> None:
+    means, remarks = read(tmp_path, gpu=text_of(loops, form="%Y/%m/%d %H:%M:%S"))
+
+    assert ([*means], remarks["by_turns"]) == (["node"], 1)
 
 
 def test_a_loop_faster_than_its_times_show_loses_rows_of_the_same_second_only(tmp_path: Path) -> None:
@@ -271,7 +295,7 @@ def test_a_uuid_for_every_second_row_takes_no_time(tmp_path: Path) -> None:
     (tmp_path / "gpu.csv").write_text("\n".join(["timestamp,index,uuid,gpu_util", *lines, ""]))
     begin = time.process_time()
 
-    with pytest.raises(NothingReadableError, match=r"40,000.rows skipped: several rows of each GPU"):
+    with pytest.raises(NothingReadableError, match=r"rows skipped: several rows of each GPU"):
         read_job(tmp_path, strict=True)
 
     # A machine for each of them would take minutes.

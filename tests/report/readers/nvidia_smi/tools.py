@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -26,12 +27,34 @@ METRICS = {
 }
 
 
+class Known(Protocol):
+    """What is known of a GPU at a moment."""
+
+    @property
+    def gpu(self) -> int: ...
+    @property
+    def time(self) -> datetime: ...
+    @property
+    def machine(self) -> str: ...
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def bus(self) -> str: ...
+
+    def value(self, metric: Metric) -> float:
+        """In the unit of the metric."""
+
+    def whole(self, metric: Metric) -> int:
+        """As it is written; memory in MiB."""
+
+
 class Sample(Struct, frozen=True):
     """A GPU at a moment; every value follows from number and GPU, and differs from its neighbors."""
 
     number: int
     gpu: int
     time: datetime
+    machine: str = "worker-7"
 
     def value(self, metric: Metric) -> float:
         """In the unit of the metric."""
@@ -78,42 +101,65 @@ def ctime(time: datetime) -> str:
     return time.strftime("%a %b %e %H:%M:%S %Y")
 
 
+#: Widths of the three columns of the box up to drivers 470, 530, and of later ones.
+_BOXES = {470: (31, 22, 22), 530: (41, 22, 22), 999: (41, 24, 22)}
+
+
 def boxed(
-    samples: Sequence[Sample],
+    samples: Sequence[Known],
     *,
     driver: str = "550.54.15",
     mode: str = "Off",
     cap: str = f"{LIMIT_W}W",
-    tight: bool = False,
     mig: bool = False,
     date: bool = True,
 ) -> str:
-    """A box of nvidia-smi; ``tight`` as drivers up to 530 write it."""
-    blank, wide = "" if tight else " ", "" if tight else "  "
-    rule = f"+{'-' * 41}+{'-' * (22 + len(wide))}+{'-' * 22}+"
+    """A box of nvidia-smi."""
+    widths = next(one for last, one in _BOXES.items() if int(driver[:3]) <= last)
+    whole = sum(widths) + 2
+    # Old drivers write no blank behind the first column.
+    blank = " " * (widths[1] > 22)
+    cells = ["-" * width for width in widths]
+
+    def line(first: str, second: str, third: str) -> str:
+        return f"|{first:{widths[0]}}|{second:>{widths[1]}}|{third:>{widths[2]}}|"
+
     lines = [f"{ctime(samples[0].time)}       "] if date else []
     lines += [
-        f"+{'-' * (87 + len(wide))}+",
-        f"| NVIDIA-SMI {driver:<22}Driver Version: {driver:<15}CUDA Version: 12.4     {wide}|",
-        rule.replace("+", "|", 1),
-        f"| GPU  Name                 Persistence-M{blank}| Bus-Id        {wide}Disp.A | Volatile Uncorr. ECC |",
-        f"| Fan  Temp   Perf          Pwr:Usage/Cap{blank}|         {wide}Memory-Usage | GPU-Util  Compute M. |",
-        f"|                                         |                    {wide}  |               MIG M. |",
-        rule.replace("-", "=").replace("+", "|", 1)[:-1] + "|",
+        f"+{'-' * whole}+",
+        f"|{f' NVIDIA-SMI {driver:<13}Driver Version: {driver:<13}CUDA Version: 12.4':{whole}}|",
+        f"|{'+'.join(cells)}+",
+        line(
+            f" GPU  Name{'Persistence-M':>{widths[0] - 10 - len(blank)}}",
+            "Bus-Id        Disp.A ",
+            "Volatile Uncorr. ECC ",
+        ),
+        line(
+            f" Fan  Temp  Perf{'Pwr:Usage/Cap':>{widths[0] - 16 - len(blank)}}",
+            "Memory-Usage ",
+            "GPU-Util  Compute M. ",
+        ),
+        line("", "", "MIG M. "),
+        f"|{'+'.join(cells).replace('-', '=')}|",
     ]
     for one in samples:
         use = "N/A" if mig else f"{one.whole(Metric.GPU_UTILIZATION)}%"
-        watts = f"{one.whole(Metric.GPU_POWER)}W"
-        memory = f"{one.whole(Metric.GPU_MEMORY_USED)}MiB / {TOTAL_MIB:>6}MiB"
+        power = f"{one.whole(Metric.GPU_POWER)}W / {cap:>5}"
+        memory = f"{one.whole(Metric.GPU_MEMORY_USED)}MiB / {TOTAL_MIB:>6}MiB "
+        name = f"   {one.gpu}  NVIDIA A100-SXM4-80GB"
         lines += [
-            f"|   {one.gpu}  NVIDIA A100-SXM4-80GB  {mode:>13}{blank}|{wide} {one.bus} Off |                    0 |",
-            f"| N/A   {one.whole(Metric.GPU_TEMPERATURE)}C    P0      {watts:>11} / {cap:>5}{blank}| {wide}{memory:>20} |{use:>8}      Default |",
-            f"|                                         |                    {wide}  |             {'Enabled' if mig else 'Disabled':>8} |",
-            rule,
+            line(f"{name}{mode:>{widths[0] - len(name) - len(blank)}}", f"{one.bus} Off ", "0 "),
+            line(
+                f" N/A   {one.whole(Metric.GPU_TEMPERATURE)}C    P0{power:>{widths[0] - 16 - len(blank)}}",
+                memory,
+                f"{use:>8}      Default ",
+            ),
+            line("", "", f"{'Enabled' if mig else 'Disabled':>8} "),
+            f"+{'+'.join(cells)}+",
         ]
     if mig:
         lines += [
-            "+-----------------------------------------------------------------------------------------+",
+            f"+{'-' * whole}+",
             "| MIG devices:                                                                            |",
             "| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |",
             "|==================+==================================+===========+=======================|",
@@ -122,20 +168,20 @@ def boxed(
         ]
     lines += [
         "",
-        "+-----------------------------------------------------------------------------------------+",
-        "| Processes:                                                                              |",
-        "|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |",
-        "|=========================================================================================|",
-        "|    0   N/A  N/A         3242651      C   python train.py --at 8 / 9             5716MiB |",
-        "+-----------------------------------------------------------------------------------------+",
-    ]
+        f"+{'-' * whole}+",
+        f"|{' Processes:':{whole}}|",
+        f"|{'  GPU   GI   CI        PID   Type   Process name             GPU Memory ':{whole}}|",
+        f"|{'=' * whole}|",
+        f"|{'    0   N/A  N/A   3242651   C   python train.py --at 8 / 9   5716MiB ':{whole}}|",
+        f"+{'-' * whole}+",
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def gpustat(samples: Sequence[Sample], *, options: str = "power", iso: bool = False) -> str:
+def gpustat(samples: Sequence[Known], *, options: str = "power", iso: bool = False) -> str:
     """A header and a line for each GPU."""
     time = f"{samples[0].time:%Y-%m-%d %H:%M:%S}" if iso else ctime(samples[0].time)
-    lines = [f"worker-7                    {time}  535.104.05"]
+    lines = [f"{samples[0].machine:28}{time}  535.104.05"]
     for one in samples:
         fan = " 31 %, " if "fan" in options else " "
         codec = " (E:  77 %  D:  88 %)" if "codec" in options else ""
@@ -147,10 +193,10 @@ def gpustat(samples: Sequence[Sample], *, options: str = "power", iso: bool = Fa
     return "\n".join(lines) + "\n"
 
 
-def gpustat_json(samples: Sequence[Sample], *, indent: int | None = 4) -> str:
+def gpustat_json(samples: Sequence[Known], *, indent: int | None = 4) -> str:
     """An object of ``--json``."""
     found = {
-        "hostname": "worker-7",
+        "hostname": samples[0].machine,
         "driver_version": "535.104.05",
         "query_time": samples[0].time.replace(tzinfo=None).isoformat(),
         "gpus": [
@@ -174,7 +220,7 @@ def gpustat_json(samples: Sequence[Sample], *, indent: int | None = 4) -> str:
     return json.dumps(found, indent=indent) + "\n"
 
 
-def _reasons(one: Sample) -> dict[str, str]:
+def _reasons(one: Known) -> dict[str, str]:
     active = {
         "SW Power Cap": one.value(Metric.GPU_POWER_CAP),
         "HW Slowdown": one.value(Metric.GPU_HARDWARE_SLOWDOWN),
@@ -186,7 +232,7 @@ def _reasons(one: Sample) -> dict[str, str]:
     return {key: "Active" if value else "Not Active" for key, value in active.items()}
 
 
-def query_text(samples: Sequence[Sample], *, driver: int = 550) -> str:
+def query_text(samples: Sequence[Known], *, driver: int = 550) -> str:
     """What ``-q`` writes, shortened to what is read and what could be taken for it."""
     power = "GPU Power Readings" if driver >= 530 else "Power Readings"
     draw = "Average Power Draw" if driver >= 550 else "Power Draw"
@@ -263,14 +309,14 @@ def query_text(samples: Sequence[Sample], *, driver: int = 550) -> str:
     return "\n".join(lines) + "\n"
 
 
-def query_xml(samples: Sequence[Sample], *, driver: int = 550) -> str:
+def query_xml(samples: Sequence[Known], *, driver: int = 550) -> str:
     """A document of ``-q -x``, shortened in the same way."""
     power = "gpu_power_readings" if driver >= 530 else "power_readings"
     draw = "average_power_draw" if driver >= 550 else "power_draw"
     limit = "current_power_limit" if driver >= 530 else "enforced_power_limit"
     of = "event" if driver >= 545 else "throttle"
 
-    def gpu(one: Sample) -> str:
+    def gpu(one: Known) -> str:
         reasons = "".join(
             f"<clocks_{of}_reason_{key.lower().replace(' ', '_')}>{value}</clocks_{of}_reason_{key.lower().replace(' ', '_')}>\n"
             for key, value in _reasons(one).items()

@@ -266,7 +266,7 @@ def test_percentages_are_clamped_and_rates_may_not_be_negative(tmp_path: Path) -
     assert values(job, Metric.DISK_OPERATIONS) == [[0.0], [1e9], [1e15]]
     assert {r.reason: (r.action, r.count, r.place) for r in remarks(quality).values()} == {
         "percentage outside 0 to 100, set to the nearer bound": ("corrected", 2, FILE),
-        "rate outside 0 to 10^15, set to the nearer bound": ("corrected", 2, FILE),
+        "value outside 0 to 10^15, set to the nearer bound": ("corrected", 2, FILE),
     }
 
 

@@ -13,10 +13,12 @@ from jobreport.readers.registry import read_job
 from tests.paths import CORPUS, SYSTEM_SAMPLES, needs_corpus
 from tests.report.readers.samples import remarks, slow_tables, tables
 
+#: The slow reference reads the largest sample in ``make test-all``.
+MADE = [pytest.param(p, marks=pytest.mark.slow if p.name == "healthy-8gpu" else ()) for p in SYSTEM_SAMPLES]
 REAL = [pytest.param(CORPUS / "sagemaker" / name, marks=needs_corpus) for name in ("job-40", "job-41")]
 
 
-@pytest.mark.parametrize("root", [*SYSTEM_SAMPLES, *REAL], ids=lambda path: path.name)
+@pytest.mark.parametrize("root", [*MADE, *REAL], ids=lambda path: path.name)
 def test_a_job_is_read_completely(root: Path) -> None:
     paths = [path for ending in ("json", "json.gz") for path in sorted(root.rglob(f"system/**/*.{ending}"))]
     lines = [line for path in paths for line in unpacked(path.read_bytes()).decode().splitlines()]

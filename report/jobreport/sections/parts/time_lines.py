@@ -125,14 +125,15 @@ class TimeLines(Struct, frozen=True, kw_only=True):
         if any(line.key in REASONS for name in self.names for line in self.of_node(name)):
             sentences.append("Slowdowns: percentage of the time; band: lowest to highest of any GPU.")
         if len(phases.phases) > 1:
-            kind = "step" if phases.basis == "steps" else "GPU work"
             day = formats.spans_days(self.report.job.start_us, self.report.job.end_us)
+            kind = "step" if phases.basis == "steps" else "GPU work"
             ends = [
                 f"{_BOUNDARIES[p.key]} {kind} ({formats.column_time(p.start_us, with_day=day)})"
                 for p in phases.phases[1:]
                 if p.key in _BOUNDARIES
             ]
             sentences.append(f"Dotted: {' and '.join(ends)}.")
+        sentences += profiled_mark(self.report)
         if self.hatched:
             sentences.append("Hatched: not measured.")
         if len(self.names) > 1:
@@ -214,3 +215,14 @@ def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
     values = (line.average, line.lowest, line.highest)
     mean, low, high = (formats.known(None if v is None else v / scale.factor) for v in values)
     return mean, low, high
+
+
+def profiled_mark(report: Report) -> list[str]:
+    """What solid upright lines over time are; empty without any."""
+    spans = report.phases.profiled
+    if not spans:
+        return []
+    day = formats.spans_days(report.job.start_us, report.job.end_us)
+    more = f" and {len(spans) - 1} more" if len(spans) > 1 else ""
+    first = formats.column_time(spans[0][0], with_day=day)
+    return [f"Solid upright line: PyTorch traces were recorded ({first}{more})."]

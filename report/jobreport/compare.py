@@ -1,0 +1,155 @@
+"""The path from the reports of several runs to the files of their comparison."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobreport import pipeline
+from jobreport.comparison import document, markdown, reading
+from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.facts import RunOf, facts_of
+from jobreport.errors import NothingReadableError
+from jobreport.output import publish
+from jobreport.output.files import COMPARISON, FILES
+from jobreport.progress import Progress, showing
+from jobreport.redaction.captures import renamed
+from jobreport.redaction.identifiers import is_common
+from jobreport.redaction.pseudonyms import Pseudonyms
+from jobrules.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from jobreport.comparison.document import Comparison
+    from jobreport.comparison.reading import Argument
+    from jobreport.document import Report
+    from jobreport.errors import JobReportError
+    from jobreport.output.kernel import Kernel
+    from jobreport.tables.engine import Engine
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """The comparison that ``compare_reports`` wrote."""
+
+    comparison: Comparison
+    folder: Path
+    #: Paths of the files, relative to the folder.
+    files: frozenset[str]
+    #: What is missing because it failed; None if nothing is.
+    failure: JobReportError | None = None
+
+    @property
+    def main_file(self) -> Path:
+        """The page, or the next best of the files that were written."""
+        names = COMPARISON.files
+        return self.folder / next(names[f] for f in ("html", "ipynb", "md", "json") if names[f] in self.files)
+
+
+def compare_reports(
+    runs: Sequence[str],
+    out: Path | None = None,
+    *,
+    settings: Settings | None = None,
+    given: Mapping[str, Mapping[str, str | float]] | None = None,
+    command: str = "",
+    formats: Collection[str] = tuple(COMPARISON.files),
+    static: bool = False,
+    force: bool = False,
+    strict: bool = False,
+    redact: bool = False,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+    kernel: Kernel | None = None,
+) -> Outcome:
+    """Compare runs, each ``[LABEL=]PATH`` of a report folder, a report.json, or a job, and write the comparison.
+
+    ``out`` defaults to ``comparison`` in the working directory. ``given`` are facts by label, as of ``--set``. A job
+    without a report gets one in memory, with the same thresholds for all. The other arguments are those of
+    ``pipeline.make_report``.
+
+    Raises ``UsageError`` for runs or facts that cannot be, and ``NothingReadableError`` for a path without a report.
+    """
+    progress = progress or Progress()
+    arguments = reading.arguments(runs, force=force)
+    folder = Path(os.path.abspath(out or "comparison"))  # noqa: PTH100 - Path.absolute keeps ".."
+    names = {COMPARISON.files[one] for one in ("json", *formats)}
+    publish.check(folder, names, force=force, product=COMPARISON)
+    real = Path(os.path.realpath(folder))
+    with showing(progress):
+        progress.stage(f"Reading {count(len(arguments), 'run')}")
+        reports = [_report(one, engine, strict=strict, redact=redact) for one in arguments]
+        jobs = [f"run-{i}" if redact else report.job.name for i, report in enumerate(reports, start=1)]
+        labels = reading.labels([one.label for one in arguments], jobs)
+        reading.check_facts(given or {}, labels)
+        found = [
+            RunOf(
+                label=label,
+                name=name,
+                report=report,
+                page="" if redact else _page(argument, real),
+                facts=facts_of(report, (given or {}).get(label, {})),
+            )
+            for label, name, report, argument in zip(labels, jobs, reports, arguments, strict=True)
+        ]
+        comparison = compare(found, settings or Settings(), command)
+        files = {COMPARISON.files["json"]: document.to_json(comparison)}
+        if "md" in formats:
+            files[COMPARISON.files["md"]] = markdown.markdown(comparison).encode()
+        failure = None
+        if {"html", "ipynb"} & set(formats):
+            progress.stage("Writing the page")
+            data = files[COMPARISON.files["json"]]
+            made, failure = pipeline.pages(
+                data, formats, kernel, static=static, strict=strict, product=COMPARISON
+            )
+            files |= made
+        publish.publish(real, files, force=force, product=COMPARISON)
+    return Outcome(comparison=comparison, folder=folder, files=frozenset(files), failure=failure)
+
+
+def _report(argument: Argument, engine: Engine | None, *, strict: bool, redact: bool) -> Report:
+    """The report of an argument; one is made for a job that has none."""
+    if file := argument.report:
+        report = reading.load(file)
+        return without_names(report) if redact else report
+    try:
+        with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:
+            outcome = pipeline.make_report(
+                argument.path,
+                Path(folder) / "report",
+                formats=("json",),
+                strict=strict,
+                redact=redact,
+                engine=engine,
+            )
+            return outcome.report
+    except NothingReadableError as error:
+        raise NothingReadableError(
+            f"{argument.path} has no {FILES['json']}, and is no job: {error}"
+        ) from error
+
+
+def without_names(report: Report) -> Report:
+    """The report without labels and names in traces that may identify somebody, whatever it was made with."""
+    captures = report.captures and renamed(
+        report.captures, lambda kind, name: name if is_common(name) else f"{kind}-1"
+    )
+    return replace(report, captures=captures, quality=Pseudonyms(names={}).quality(report.quality))
+
+
+def _page(argument: Argument, out: Path) -> str:
+    """The report page of a run, relative to the folder of the comparison; empty if there is none."""
+    file = argument.report
+    page = file.with_name(FILES["html"]) if file else None
+    if page is None or not page.is_file():
+        return ""
+    with contextlib.suppress(ValueError):  # on another drive
+        return Path(os.path.relpath(page, out)).as_posix()
+    return ""

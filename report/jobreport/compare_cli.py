@@ -1,0 +1,259 @@
+"""The command ``compare-reports``: a thin layer over ``compare.compare_reports``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jobreport import __version__, cli
+from jobreport.errors import UsageError
+from jobreport.output.files import COMPARISON
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobreport.comparison.budgets import Limit
+
+
+@click.command(
+    options_metavar="[OPTIONS]",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0 comparison written; 1 something failed, comparison written as far as possible; "
+    "2 usage error or a run that cannot be read; 3 a budget of level error is broken.",
+)
+@click.argument("runs", nargs=-1, metavar="[LABEL=]BASE [LABEL=]RUN...")
+@click.option("--out", callback=cli.path, metavar="DIR", help="Output directory.  [default: ./comparison]")
+@cli.price_options
+@click.option(
+    "--per-month", type=click.FloatRange(min=0), metavar="N", help="Show what N runs save, or cost more."
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="LABEL.KEY=VALUE",
+    help=f"Give a fact of the runs of a label: {cli.FACTS}, steps, tokens_per_step, or any other. Stands over what was "
+    "recorded. Repeatable.",
+)
+@click.option(
+    "--budget",
+    "budgets",
+    multiple=True,
+    metavar="FILE.toml|MEASURE<=LIMIT",
+    help="Check limits; a broken one of level error gives exit status 3. Repeatable.",
+)
+@click.option(
+    "--inconclusive",
+    type=click.Choice(["pass", "error"]),
+    default="pass",
+    show_default=True,
+    help="What a budget is that neither holds nor is broken for sure.",
+)
+@click.option(
+    "--min-effect",
+    "min_effects",
+    multiple=True,
+    metavar="PERCENT|MEASURE=AMOUNT",
+    help="Smaller changes are the same.  [default: 2%, cost 1%, percentages 1 point]",
+)
+@click.option(
+    "--run-noise",
+    default="3%",
+    show_default=True,
+    metavar="PERCENT",
+    help="Standard deviation between runs of the same code, which one run cannot show.",
+)
+@click.option(
+    "--co2", type=click.FloatRange(min=0), metavar="G_PER_KWH", help="Show CO₂ of the GPUs' energy."
+)
+@click.option(
+    "--pue",
+    type=click.FloatRange(min=1),
+    default=1.0,
+    show_default=True,
+    help="Energy of the site per energy of the machines, for --co2.",
+)
+@click.option(
+    "--formats",
+    default=",".join(COMPARISON.files),
+    callback=cli.formats,
+    show_default=True,
+    metavar="LIST",
+    help="Files to write; comparison.json is always written.",
+)
+@click.option("--static", is_flag=True, help="Write a smaller page without scripts; figures are static.")
+@click.option(
+    "--redact",
+    is_flag=True,
+    help="Leave out names of jobs, labels that record-job was given, names in traces, and links to reports.",
+)
+@click.option("--strict", is_flag=True, help="Stop at the first part that fails, and show its traceback.")
+@click.option("--quiet", is_flag=True, help="Print only the path of the page.")
+@click.option(
+    "--force", is_flag=True, help="Overwrite an existing comparison, and compare a run with itself."
+)
+@click.version_option(__version__, message="jobreport %(version)s", help="Show the version and exit.")
+def command(
+    runs: tuple[str, ...],
+    out: Path | None,
+    prices: Path | None,
+    prices_date: str | None,
+    billing: str,
+    per_month: float | None,
+    assignments: tuple[str, ...],
+    budgets: tuple[str, ...],
+    inconclusive: str,
+    min_effects: tuple[str, ...],
+    run_noise: str,
+    co2: float | None,
+    pue: float,
+    formats: tuple[str, ...],
+    static: bool,
+    redact: bool,
+    strict: bool,
+    quiet: bool,
+    force: bool,
+) -> int:
+    """Compare two or more runs of a job: time, utilization, cost, and what to run next.
+
+    A run is a report folder, a report.json, or a job directory or archive. Runs of one label are repeats of one variant;
+    without a label, a run has the name of its job. All variants are compared with the first. Writes comparison.html, .ipynb, .json, and .md. Prints the path of the page
+    to standard output, and the verdict to standard error.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("PYTHONSAFEPATH", "1")
+    from jobreport.output import kernel  # noqa: PLC0415 - numpy is not needed for --help
+
+    if not runs:
+        raise UsageError("No runs given. Use `compare-reports BASE OTHER`; see `compare-reports --help`.")
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
+        from jobreport import compare  # noqa: PLC0415 - nor for --version
+        from jobreport.comparison import markdown, reading  # noqa: PLC0415
+        from jobreport.comparison.build import Settings  # noqa: PLC0415
+        from jobreport.comparison.comparing import Options  # noqa: PLC0415
+
+        settings = Settings(
+            options=Options(
+                min_effect=_min_effects(min_effects), run_noise=_percent("--run-noise", run_noise)
+            ),
+            prices=cli.price_list(prices, prices_date, redact=redact),
+            billing=billing,
+            limits=tuple(_limits(budgets)),
+            runs_per_month=per_month,
+            co2_g=co2,
+            pue=pue,
+        )
+        outcome = compare.compare_reports(
+            runs,
+            out,
+            settings=settings,
+            given=reading.facts(assignments),
+            command=_again(
+                runs,
+                assignments,
+                budgets,
+                cli.price_words(prices, prices_date, billing, redact=redact),
+                min_effects,
+                run_noise,
+                {"--per-month": per_month, "--co2": co2, "--pue": pue if pue != 1 else None},
+                redact=redact,
+            ),
+            formats=formats,
+            static=static,
+            force=force,
+            strict=strict,
+            redact=redact,
+            engine=stack.enter_context(cli.open_engine()),
+            progress=cli.open_progress(quiet=quiet),
+            kernel=running,
+        )
+    if not quiet:
+        cli.print_error("\n".join(markdown.terminal(outcome.comparison)))
+    cli.print_path(outcome.main_file)
+    if outcome.failure:
+        raise outcome.failure
+    states = {"broken", "inconclusive"} if inconclusive == "error" else {"broken"}
+    return 3 if any(one.state in states and one.level == "error" for one in outcome.comparison.budgets) else 0
+
+
+def _limits(budgets: Sequence[str]) -> list[Limit]:
+    from jobreport.comparison.budgets import limit_of, read_budgets  # noqa: PLC0415 - as above
+
+    found = []
+    for text in budgets:
+        found += read_budgets(Path(text)) if _is_file(text) else [limit_of(text)]
+    return found
+
+
+def _is_file(budget: str) -> bool:
+    return budget.endswith(".toml") or Path(budget).is_file()
+
+
+def _percent(option: str, text: str) -> float:
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1000:
+        raise UsageError(f"{option} {text[:80]}: expected a percentage such as 3%.")
+    return value
+
+
+def _min_effects(texts: Sequence[str]) -> dict[str, float]:
+    """By measure; for all others under the empty name."""
+    from jobreport.comparison.measures import BY_KEY  # noqa: PLC0415 - as above
+
+    found = {}
+    for text in texts:
+        name, equals, amount = text.rpartition("=")
+        if equals and name not in BY_KEY:
+            raise UsageError(f"--min-effect {text[:80]}: unknown measure {name[:40]}.")
+        found[name] = _percent("--min-effect", amount)
+    return found
+
+
+def _again(
+    runs: Sequence[str],
+    assignments: Sequence[str],
+    budgets: Sequence[str],
+    price_words: Sequence[str],
+    min_effects: Sequence[str],
+    run_noise: str,
+    numbers: Mapping[str, float | None],
+    *,
+    redact: bool,
+) -> str:
+    """The command that makes the comparison again, with the last part of each path; without paths if redacted."""
+    from jobreport.comparison.reading import argument  # noqa: PLC0415 - as above
+
+    def short(text: str) -> str:
+        run = argument(text)
+        name = "RUN" if redact else run.path.name or str(run.path)
+        return f"{run.label}={name}" if run.label else name
+
+    def limit(text: str) -> str:
+        return "BUDGETS" if redact and _is_file(text) else Path(text).name
+
+    words = ["compare-reports", *map(short, runs)]
+    words += [word for one in assignments for word in ("--set", one)]
+    words += price_words
+    words += [word for one in budgets for word in ("--budget", limit(one))]
+    words += [word for one in min_effects for word in ("--min-effect", one)]
+    words += ["--run-noise", run_noise] if run_noise != "3%" else []
+    words += [word for name, one in numbers.items() if one is not None for word in (name, f"{one:g}")]
+    return shlex.join(words)
+
+
+def main() -> None:
+    """Run the command; errors become a sentence and an exit status."""
+    cli.run(command, "compare-reports")
+
+
+if __name__ == "__main__":
+    main()

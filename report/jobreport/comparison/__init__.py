@@ -1,0 +1,1 @@
+"""Comparison of runs: from the reports of several jobs to ``comparison.json``."""

@@ -1,0 +1,125 @@
+"""From the reports of several runs to their comparison."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobreport import __version__
+from jobreport.comparison import budgets, curves
+from jobreport.comparison.comparing import Options, compared, headline
+from jobreport.comparison.cost import cost, cost_of, has_own_price
+from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Run, Variant, Word
+from jobreport.comparison.facts import common_facts, differences
+from jobreport.comparison.measures import measured
+from jobreport.comparison.notes import notes
+from jobreport.comparison.profiled import profiled
+from jobreport.comparison.rules import rules
+from jobreport.comparison.sizes import sizing
+from jobreport.comparison.verdict import next_step, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.comparison.budgets import Limit
+    from jobreport.comparison.document import Cost, Measure
+    from jobreport.comparison.facts import RunOf
+    from jobreport.comparison.prices import Prices
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What the user set for a comparison."""
+
+    options: Options = Options()
+    prices: Prices | None = None
+    billing: str = "1s"
+    limits: tuple[Limit, ...] = ()
+    runs_per_month: float | None = None
+    #: Grams of CO₂ per kWh, and energy of the site per energy of the machines; None for none.
+    co2_g: float | None = None
+    pue: float = 1.0
+
+
+def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparison:
+    """The comparison of all variants with that of the first run."""
+    labels = list(dict.fromkeys(run.label for run in runs))
+    variants = {label: [run for run in runs if run.label == label] for label in labels}
+    costs = {
+        label: [cost_of(run, settings.prices, settings.billing) for run in own]
+        for label, own in variants.items()
+    }
+    values = {
+        label: [measured(run, paid) for run, paid in zip(own, costs[label], strict=True)]
+        for label, own in variants.items()
+    }
+    measures = compared(variants, values, settings.options)
+    own_price = [run.label for run in runs if has_own_price(run)]
+    paid = cost(costs, settings.prices, settings.billing, own_price)
+    known = _monthly(paid, measures, settings.runs_per_month)
+    facts = {label: common_facts(own) for label, own in variants.items()}
+    shown = tuple(
+        Variant(
+            label=label,
+            runs=tuple(
+                Run(
+                    name=run.name,
+                    report_version=run.report.version,
+                    start_us=run.report.job.start_us,
+                    end_us=run.report.job.end_us,
+                    page=run.page,
+                )
+                for run in own
+            ),
+            facts=facts[label],
+        )
+        for label, own in variants.items()
+    )
+    key = headline(measures)
+    judged = budgets.judged(settings.limits, measures, labels[1:])
+    goodput = curves.goodput(variants)
+    in_traces = profiled(variants)
+    differing = differences(facts)
+    sizes = {
+        label: found
+        for label, own in variants.items()
+        if (found := sizing(own, settings.prices, [o[0] for one, o in variants.items() if one != label]))
+    }
+    return Comparison(
+        schema_version=SCHEMA_VERSION,
+        version=__version__,
+        command=command,
+        base=labels[0],
+        verdict=verdict(shown, measures, known, goodput, in_traces, differing),
+        next=next_step(variants, measures, key, in_traces),
+        variants=shown,
+        differences=tuple(differing),
+        headline=key,
+        measures=tuple(measures),
+        cost=known,
+        goodput=goodput,
+        device_time=curves.device_time(variants),
+        steps=curves.steps(variants),
+        use=curves.use(variants),
+        rules=tuple(rules(variants)),
+        candidates=sizes,
+        budgets=tuple(judged),
+        notes=tuple(notes(variants, settings, measures, costs)),
+        profiled=in_traces,
+    )
+
+
+def _monthly(found: Cost | None, measures: Sequence[Measure], runs: float | None) -> Cost | None:
+    """The cost with what so many runs of the variants that can be compared would save."""
+    if found is None or runs is None:
+        return found
+    base = found.rows[0].cost
+    against = next(one for one in measures if one.key == "cost").against
+    monthly = {
+        row.label: math.fsum((runs * base, -runs * row.cost))
+        for row in found.rows[1:]
+        if against[row.label].word is not Word.REFUSED
+    }
+    return replace(found, runs_per_month=runs, monthly=monthly)

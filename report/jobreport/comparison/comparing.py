@@ -1,0 +1,279 @@
+"""Each measure of each variant against the base: the change, its interval, and one word."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobreport.comparison.document import Change, Measure, Word
+from jobreport.comparison.facts import within
+from jobreport.comparison.measures import KINDS, Kind, Measured
+from jobreport.comparison.real_difference import (
+    CHANGED_CORRELATION,
+    Difference,
+    Sample,
+    difference,
+    with_run_noise,
+)
+from jobrules.text import join_names
+from jobrules.verdict.observations import CROWDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobreport.comparison.facts import RunOf
+
+#: Changes that count, in percent or points; of money half of it, because no clock disturbs it.
+MIN_EFFECT, MIN_EFFECT_POINTS, MIN_EFFECT_MONEY = 2.0, 1.0, 1.0
+#: Standard deviation between runs of the same code, in percent; of percentages in points for each percent.
+RUN_NOISE, POINTS_PER_PERCENT = 3.0, 1 / 3
+#: Runs whose steps, or samples, differ by more did not do the same work.
+SAME_WORK = 0.02
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What the user may set."""
+
+    #: In percent or points by the key of the measure, and for all others under the empty key.
+    min_effect: dict[str, float] = {}
+    run_noise: float = RUN_NOISE
+
+    def least(self, kind: Kind) -> float:
+        """Smallest change of a measure that counts."""
+        default = (
+            MIN_EFFECT_POINTS if kind.in_points else MIN_EFFECT_MONEY if kind.unit == "money" else MIN_EFFECT
+        )
+        return self.min_effect.get(kind.key, default if kind.in_points else self.min_effect.get("", default))
+
+
+def same_work(one: Sequence[RunOf], other: Sequence[RunOf]) -> bool | None:
+    """Whether all runs did the same work: equal samples, or equal steps of equal batches; None if that is not known.
+
+    Equal steps of batches that nobody knows are the same work, other steps are not known to be other work.
+    """
+    runs = [*one, *other]
+    samples = [run.number("samples") or 0 for run in runs]
+    if all(samples):
+        return within(min(samples), max(samples), SAME_WORK)
+    if any(run.number("batch_size") for run in runs):
+        return None
+    steps = [run.number("steps") or 0 for run in runs]
+    return (within(min(steps), max(steps), SAME_WORK) or None) if all(steps) else None
+
+
+def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
+    """Why a measure cannot be compared; empty if it can."""
+    runs = [*base, *other]
+    if kind.of_whole_job and (labels := stopped(runs)):
+        return f"{join_names(labels)} {'was' if len(labels) == 1 else 'were'} stopped, or the end was not recorded"
+    if kind.of_whole_job and same_work(base, other) is False:
+        return "the runs did not do the same work"
+    batches = {run.number("batch_size") for run in runs}
+    if kind.of_step and len(batches) > 1:
+        return "the batch size is not known of all" if None in batches else "the batch sizes differ"
+    if (kind.of_step or kind.of_whole_job) and batches == {None} and _other_steps(runs):
+        return "the numbers of steps differ, and the batch sizes are not known"
+    return ""
+
+
+def stopped(runs: Sequence[RunOf]) -> list[str]:
+    """Labels of runs that were stopped, or whose end was not recorded."""
+    return list(dict.fromkeys(run.label for run in runs if run.report.job.finished is False))
+
+
+def changed_course(measures: Sequence[Measure]) -> list[str]:
+    """Labels of single runs whose step times have a trend or a jump, the base first."""
+    steps = next((one for one in measures if one.key == "step_s"), None)
+    if steps is None:
+        return []
+    base = next(iter(steps.values))
+    changed = {
+        name
+        for label, change in steps.against.items()
+        for name, correlation in zip((base, label), change.r, strict=False)
+        if correlation > CHANGED_CORRELATION
+    }
+    return [name for name in steps.values if name in changed]
+
+
+def crowded(runs: Sequence[RunOf]) -> list[str]:
+    """Labels of runs that had to share their cores: how much runs differ is not that of other machines."""
+    found = (run.label for run in runs if any(one.key == CROWDED for one in run.report.verdict.findings))
+    return list(dict.fromkeys(found))
+
+
+def _other_steps(runs: Sequence[RunOf]) -> bool:
+    """True if jobs that ended by themselves did other numbers of steps: perhaps of other batches."""
+    steps = [run.number("steps") or 0 for run in runs]
+    return not stopped(runs) and all(steps) and not within(min(steps), max(steps), SAME_WORK)
+
+
+def compared(
+    variants: Mapping[str, Sequence[RunOf]],
+    values: Mapping[str, Sequence[Mapping[str, Measured]]],
+    options: Options,
+) -> list[Measure]:
+    """All measures with a value in some variant; the first variant is the base."""
+    found = []
+    for kind in KINDS:
+        rows = {
+            label: [run.get(kind.key, Measured(reason="not recorded")) for run in runs]
+            for label, runs in values.items()
+        }
+        if any(one.value is not None for row in rows.values() for one in row):
+            found.append(_measure(kind, variants, rows, options))
+    return _shares_with_throughput(found)
+
+
+def _measure(
+    kind: Kind,
+    variants: Mapping[str, Sequence[RunOf]],
+    rows: Mapping[str, Sequence[Measured]],
+    options: Options,
+) -> Measure:
+    base, *others = rows
+    against = {}
+    for label in others:
+        change = change_of(kind, rows[base], rows[label], options)
+        reason = refusal(kind, variants[base], variants[label])
+        if reason and change.word is not Word.NOT_MEASURED:
+            change = replace(change, word=Word.REFUSED, reason=reason)
+        elif change.run_noise is not None and (shared := crowded([*variants[base], *variants[label]])):
+            reason = f"other processes used the cores of {join_names(shared)}"
+            change = replace(change, word=Word.NOT_RESOLVED, reason=reason)
+        against[label] = change
+    return Measure(
+        key=kind.key,
+        label=kind.label,
+        unit=kind.unit,
+        direction=kind.direction,
+        min_effect=options.least(kind),
+        values={label: _mean(row) for label, row in rows.items()},
+        per_run={label: tuple(one.value for one in row) for label, row in rows.items()},
+        against=against,
+    )
+
+
+def _mean(row: Sequence[Measured]) -> float | None:
+    values = [one.value for one in row if one.value is not None]
+    return math.fsum(values) / len(values) if len(values) == len(row) else None
+
+
+def change_of(kind: Kind, base: Sequence[Measured], other: Sequence[Measured], options: Options) -> Change:
+    """The change of one measure from the runs of the base to those of another variant."""
+    a, b = _mean(base), _mean(other)
+    if a is None or b is None:
+        reason = next((one.reason for one in (*base, *other) if one.value is None), "")
+        return Change(word=Word.NOT_MEASURED, reason=reason)
+    if kind.in_points:
+        moved: float | None = b - a
+        change = Change(word=Word.NOT_TESTED, points=b - a)
+    else:
+        moved = math.log(b / a) if a > 0 and b > 0 else None
+        ratio = 100 * (b / a - 1) if a else None
+        change = Change(word=Word.NOT_TESTED, change=0.0 if a == b else ratio)
+        if moved is None:
+            return replace(change, reason="" if a == b else "there is no ratio to 0")
+    one, two = _sample(kind, base), _sample(kind, other)
+    if moved is None or isinstance(one, str) or isinstance(two, str):
+        reason = one if isinstance(one, str) else two if isinstance(two, str) else ""
+        return replace(change, reason=reason)
+    test = difference(one, two)
+    single = (len(base) == 1) + (len(other) == 1)
+    noise = options.run_noise * POINTS_PER_PERCENT if kind.in_points else options.run_noise / 100
+    half = with_run_noise(test.half_width, noise, single)
+    tested = _with_test(change, kind, moved, half, test, (one, two))
+    word = _word(kind, moved, half, options.least(kind))
+    return replace(tested, word=word, run_noise=options.run_noise if single else None)
+
+
+def _sample(kind: Kind, row: Sequence[Measured]) -> Sample | str:
+    """The runs of a variant as a sample, or why there is none: repeats by their values, a single run by its blocks."""
+    if len(row) == 1:
+        return row[0].sample or row[0].reason
+    values = [one.value for one in row if one.value is not None]
+    if kind.in_points:
+        return Sample.of_runs(values)
+    if not all(value > 0 for value in values):
+        return "there is no ratio to 0"
+    return Sample.of_runs([math.log(value) for value in values])
+
+
+def _with_test(
+    change: Change, kind: Kind, moved: float, half: float, test: Difference, samples: tuple[Sample, Sample]
+) -> Change:
+    """The interval around the plain change, so that it is that of the two numbers next to it; blocks give its width."""
+
+    def shown(place: float) -> float:
+        return place if kind.in_points else 100 * math.expm1(place)
+
+    return replace(
+        change,
+        low=shown(moved - half),
+        high=shown(moved + half),
+        own_low=shown(moved - test.half_width),
+        own_high=shown(moved + test.half_width),
+        d=test.d,
+        se=test.se,
+        df=test.df,
+        r=tuple(sample.correlation for sample in samples),
+        k_eff=tuple(sample.effective for sample in samples),
+    )
+
+
+def _word(kind: Kind, moved: float, half: float, least: float) -> Word:
+    """Of ratios the limits are those of the logarithm, so that the order of the two does not matter."""
+    limit = least if kind.in_points else math.log1p(least / 100)
+    if moved - half >= -limit and moved + half <= limit:
+        return Word.SAME
+    if abs(moved) <= half or abs(moved) < limit:
+        return Word.NOT_RESOLVED
+    if kind.direction == "none":
+        return Word.HIGHER if moved > 0 else Word.LOWER
+    return Word.BETTER if (moved > 0) is (kind.direction == "higher") else Word.WORSE
+
+
+def _shares_with_throughput(measures: Sequence[Measure]) -> list[Measure]:
+    """No share is better where throughput is worse, or worse where it is better.
+
+    A slower program can use the GPU more, and a wait has a larger share of shorter steps.
+    """
+    rates = [one for one in measures if one.key in ("samples_per_s", "tokens_per_s", "steps_per_s")]
+    pace = {(label, change.word) for rate in rates for label, change in rate.against.items()}
+
+    def plain(label: str, change: Change) -> Change:
+        opposite = {Word.BETTER: Word.WORSE, Word.WORSE: Word.BETTER}.get(change.word)
+        if (label, opposite) not in pace:
+            return change
+        return replace(change, word=Word.HIGHER if (change.points or 0) > 0 else Word.LOWER)
+
+    return [
+        replace(one, against={label: plain(label, change) for label, change in one.against.items()})
+        if one.unit == "%"
+        else one
+        for one in measures
+    ]
+
+
+def headline(measures: Sequence[Measure], of: str = "") -> str:
+    """Key of the measure that the verdict judges: throughput, or the duration if no steps were recorded.
+
+    ``of`` is the label of a variant; without one, it is judged of any. Traces alone say nothing of these; of them it is the time of a profiled step, or what is known of the profiled time.
+    """
+    known = {
+        one.key
+        for one in measures
+        if any(
+            change.word is not Word.REFUSED and change.word is not Word.NOT_MEASURED
+            for label, change in one.against.items()
+            if of in ("", label)
+        )
+    }
+    order = (
+        *("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s"),
+        *("profiled_step_s", "profiled_samples_per_s", "profiled_compute_percent"),
+    )
+    return next((key for key in order if key in known), "duration_s")

@@ -1,0 +1,152 @@
+"""What runs cost, from prices that the user gives, and why one costs less than another."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from jobreport.comparison.document import Cost, CostRow, Factors
+from jobreport.comparison.profiled import has_only_traces
+from jobreport.cost import RunCost
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from jobreport.comparison.facts import RunOf
+    from jobreport.comparison.prices import Machine, Prices
+
+#: Seconds that a duration is rounded up to before it is billed.
+BILLING = {"1s": 1, "1min": 60, "1h": 3600}
+HOUR_S = 3600.0
+#: Costs, or times, within this part of each other are about the same.
+ABOUT_SAME = 0.02
+#: A factor of the cost, or a part of the time, is the reason if it explains this share of the change.
+MIN_EXPLAINED = 0.5
+
+
+def machine_of(run: RunOf, prices: Prices | None) -> Machine | None:
+    """The machine that a run had; None if it is not known."""
+    kind = run.facts.get("instance_type")
+    region = str(run.facts.get("region") or "")
+    return prices.machine(str(kind), region, spot=is_spot(run)) if prices and kind else None
+
+
+def is_spot(run: RunOf) -> bool:
+    """Whether the machines of a run were spot machines."""
+    return str(run.facts.get("spot")).lower() in ("true", "yes", "1")
+
+
+def has_own_price(run: RunOf) -> bool:
+    """Whether the cost is not by the list: it was given for the run, with ``--set`` or a label."""
+    return bool(run.number("cost") or run.number("price_per_node_hour"))
+
+
+def listed_price(machine: Machine, *, spot: bool) -> float | None:
+    """Of an hour; None for a spot machine without a spot price."""
+    return machine.spot_per_hour if spot else machine.per_hour
+
+
+def missing(run: RunOf, prices: Prices | None) -> str:
+    """What has to be known before a run has a cost: a key of ``words.TO_GIVE``."""
+    if not run.seconds or has_only_traces(run.report):
+        return "duration"
+    machine = machine_of(run, prices)
+    if has_own_price(run) or (machine and listed_price(machine, spot=is_spot(run))):
+        return "nodes"
+    if prices is None:
+        return "prices"
+    if not run.facts.get("instance_type"):
+        return "machine"
+    return "spot_price" if machine else "price"
+
+
+def cost_of(run: RunOf, prices: Prices | None, billing: str) -> RunCost | None:
+    """None if it took no time, or has no price: given for the run, or by the list for its machine."""
+    nodes = run.number("nodes")
+    machine = machine_of(run, prices)
+    spot = is_spot(run)
+    listed = listed_price(machine, spot=spot) if machine else None
+    unit = BILLING[billing]
+    # Times are whole microseconds: 60.0000000001 s are one minute.
+    hours = math.ceil(round(run.seconds / unit, 9)) * unit / HOUR_S if unit > 1 else run.seconds / HOUR_S
+    given = run.number("cost")
+    if not nodes or not hours or has_only_traces(run.report):
+        return None
+    per_hour = given / nodes / hours if given else run.number("price_per_node_hour") or listed
+    if not per_hour:
+        return None
+    return RunCost(
+        machine=str(run.facts.get("instance_type") or ""),
+        nodes=nodes,
+        hours=hours,
+        per_hour=per_hour,
+        spot=spot,
+        cost=given or nodes * hours * per_hour,
+        gpus=run.number("gpus") or 0,
+    )
+
+
+def cost(
+    variants: Mapping[str, Sequence[RunCost | None]],
+    prices: Prices | None,
+    billing: str,
+    own_price: Collection[str] = (),
+) -> Cost | None:
+    """The costs of all variants; None if one is not known. The first variant is the base.
+
+    ``own_price`` are the labels of variants with a cost that is not by the list.
+    """
+    rows: dict[str, CostRow] = {}
+    of_gpus = all(run is not None and run.gpus for runs in variants.values() for run in runs)
+    counts: dict[str, float] = {}
+    for label, runs in variants.items():
+        known = [run for run in runs if run is not None]
+        if len(known) < len(runs):
+            return None
+        rows[label] = CostRow(
+            label=label,
+            machine=" / ".join(dict.fromkeys(run.machine for run in known)),
+            nodes=_mean([run.nodes for run in known]),
+            node_hours=_mean([run.nodes * run.hours for run in known]),
+            per_hour=_mean([run.per_hour for run in known]),
+            spot=all(run.spot for run in known),
+            cost=_mean([run.cost for run in known]),
+        )
+        counts[label] = _mean([run.gpus if of_gpus else run.nodes for run in known])
+    base, *others = rows.values()
+    by_list = None if rows.keys() <= {*own_price} else prices
+    return Cost(
+        currency=prices.currency if prices else "",
+        source=by_list.source if by_list else "",
+        as_of=by_list.as_of if by_list else "",
+        own_price=tuple(label for label in rows if label in own_price),
+        billing=billing,
+        rows=tuple(rows.values()),
+        saving={row.label: 1 - row.cost / base.cost for row in others},
+        factors={row.label: _factors(base, row, counts, of_gpus=of_gpus) for row in others},
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _factors(base: CostRow, row: CostRow, counts: Mapping[str, float], *, of_gpus: bool) -> Factors:
+    """Ratios whose product is that of the costs: of the time of a machine, of the number, and of the price of each."""
+    time = (row.node_hours / row.nodes) / (base.node_hours / base.nodes)
+    count = counts[row.label] / counts[base.label]
+    # What is left, so that the product holds whatever a user gave as cost.
+    return Factors(time=time, count=count, price=row.cost / base.cost / time / count, of_gpus=of_gpus)
+
+
+def main_factor(factors: Factors) -> str:
+    """``time``, ``count``, or ``price``: what explains most of the change; empty if the costs are about the same.
+
+    A factor in the other direction explains nothing, however large it is.
+    """
+    logs = {key: math.log(getattr(factors, key)) for key in ("time", "count", "price")}
+    whole = math.fsum(logs.values())
+    if abs(whole) <= ABOUT_SAME:
+        return ""
+    key = max(logs, key=lambda one: logs[one] / whole)
+    return key if logs[key] / whole >= MIN_EXPLAINED else ""

@@ -1,0 +1,127 @@
+"""What the figures of a comparison draw; of repeats the mean of each number."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobreport.comparison.document import Steps, TimePart, Use
+from jobreport.comparison.measures import stretches
+from jobrules.model import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobreport.comparison.facts import RunOf
+
+    Variants = Mapping[str, Sequence[RunOf]]
+
+#: Role of each part of goodput: time that trains, time of the loop that does not, and time outside of the loop.
+ROLES = {
+    "productive": "used",
+    "interruption": "lost",
+    "lost_work": "lost",
+    "first_step": "lost",
+    "data_wait": "lost",
+    "stall": "lost",
+}
+
+
+def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
+    """Seconds of the job by part, of the variants whose runs all have it."""
+    found = {}
+    for label, runs in variants.items():
+        known = [run.report.goodput for run in runs if run.report.goodput]
+        if len(known) == len(runs):
+            found[label] = tuple(
+                TimePart(
+                    key=part.key,
+                    label=part.label,
+                    role=ROLES.get(part.key, "outside"),
+                    amount=_mean([one.of(part.key).seconds for one in known]),
+                    percent=_mean([one.of(part.key).percent for one in known]),
+                    measured=all(one.of(part.key).measured for one in known),
+                )
+                for part in known[0].parts
+            )
+    return found
+
+
+def device_time(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
+    """Device-hours by cause of loss, of the variants whose runs all have GPUs with samples."""
+    found = {}
+    for label, runs in variants.items():
+        known = [run.report.verdict.use for run in runs if run.report.verdict.use]
+        if len(known) < len(runs) or any(use.device != "GPU" for use in known):
+            continue
+        parts = {part.key: part for use in known for part in use.parts}
+        amounts = {
+            key: [sum(part.hours for part in use.parts if part.key == key) for use in known] for key in parts
+        }
+        whole = math.fsum(_mean(hours) for hours in amounts.values()) or 1.0
+        found[label] = tuple(
+            TimePart(
+                key=key,
+                label=part.label,
+                role=part.role,
+                amount=_mean(amounts[key]),
+                percent=100 * _mean(amounts[key]) / whole,
+            )
+            for key, part in parts.items()
+        )
+    return found
+
+
+def steps(variants: Variants) -> dict[str, Steps]:
+    """Step times of the variants whose runs all have steps."""
+    found = {}
+    for label, runs in variants.items():
+        known = [run.report.blocks for run in runs if run.report.blocks]
+        if len(known) < len(runs):
+            continue
+        # Runs of fewer steps have no blocks.
+        blocks = [np.divide(one.sum_s, one.n) for one in known if len(one.n) > 1]
+        same = len(blocks) == len(runs)
+        found[label] = Steps(
+            quantiles_s=_means([one.quantiles_s for one in known]),
+            means_s=_means(blocks) if same else (),
+        )
+    return found
+
+
+def use(variants: Variants) -> dict[str, tuple[Use, ...]]:
+    """Utilization of GPUs and cores in the loop."""
+    found: dict[str, tuple[Use, ...]] = {}
+    for label, runs in variants.items():
+        rows = []
+        for device, metric in (("GPU", Metric.GPU_UTILIZATION), ("CPU", Metric.CPU_UTILIZATION)):
+            known = [one for run in runs if (one := stretches(run.report, metric))]
+            if known and len(known) == len(runs):
+                histogram = _means([one.histogram for one in known])
+                rows.append(
+                    Use(
+                        device=device,
+                        mean=_mean([_weighted(one.mean, one.covered_s) for one in known]),
+                        histogram=histogram,
+                    )
+                )
+        found[label] = tuple(rows)
+    return {label: rows for label, rows in found.items() if rows}
+
+
+def _weighted(means: Sequence[float | None], weights: Sequence[float]) -> float:
+    pairs = [(mean, weight) for mean, weight in zip(means, weights, strict=True) if mean is not None]
+    return math.fsum(mean * weight for mean, weight in pairs) / (
+        math.fsum(weight for _, weight in pairs) or 1.0
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _means(rows: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> tuple[float, ...]:
+    """Mean of each place of rows of one length."""
+    return tuple(np.mean(np.array(rows, np.float64), axis=0).tolist())

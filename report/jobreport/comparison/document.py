@@ -1,0 +1,320 @@
+"""``comparison.json``: everything the page of a comparison shows, and nothing else."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from jobreport.cost import Sizing  # noqa: TC001 - msgspec reads the annotation
+
+SCHEMA_VERSION = 1
+
+
+class Word(StrEnum):
+    """What is known of a change."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    #: As better and worse, of a measure without a direction.
+    HIGHER = "higher"
+    LOWER = "lower"
+    SAME = "the same"
+    NOT_RESOLVED = "not resolved"
+    NOT_TESTED = "not tested"
+    NOT_MEASURED = "not measured"
+    REFUSED = "refused"
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One run of a variant."""
+
+    name: str
+    #: Version of jobreport that wrote the report.
+    report_version: str
+    start_us: int
+    end_us: int
+    #: Report page of the run, relative to the comparison; empty if there is none.
+    page: str = ""
+
+
+class Variant(Struct, frozen=True, kw_only=True):
+    """Runs of one label: repeats of the same code on the same machines."""
+
+    label: str
+    runs: tuple[Run, ...]
+    #: Values by fact; None if not known.
+    facts: dict[str, str | float | None]
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """A fact of the variants that differs, or that is not known of all."""
+
+    key: str
+    label: str
+    #: ``different``, ``unknown``, or ``same``.
+    kind: str
+    values: dict[str, str | float | None]
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """A measure of one variant against the base."""
+
+    word: Word
+    #: Why there is no better word; empty if there is one, or if the interval shows it.
+    reason: str = ""
+    #: Ratio to the base less 1, in percent; for percentages the difference in points.
+    change: float | None = None
+    points: float | None = None
+    #: 95% interval of the change or the points, and the same without the spread between runs.
+    low: float | None = None
+    high: float | None = None
+    own_low: float | None = None
+    own_high: float | None = None
+    #: The test: difference of the means of logarithms (or of points), its standard error, degrees of freedom, and for
+    #: both samples, the base first, correlation of neighboring blocks and effective number of values.
+    d: float | None = None
+    se: float | None = None
+    df: float | None = None
+    r: tuple[float, ...] = ()
+    k_eff: tuple[float, ...] = ()
+    #: Standard deviation between runs that was assumed; None for repeats.
+    run_noise: float | None = None
+
+
+class Measure(Struct, frozen=True, kw_only=True):
+    """A number of each variant."""
+
+    key: str
+    label: str
+    #: ``s``, ``%``, ``1/s``, ``h``, ``GPU-h``, ``kWh``, ``B``, or ``money``.
+    unit: str
+    #: ``lower``, ``higher``, or ``none``.
+    direction: str
+    #: Smallest change that counts, in percent or points.
+    min_effect: float
+    #: Mean over the runs; None if not measured.
+    values: dict[str, float | None]
+    per_run: dict[str, tuple[float | None, ...]]
+    against: dict[str, Change]
+
+
+class CostRow(Struct, frozen=True, kw_only=True):
+    """Cost of one variant; for repeats the mean of its runs."""
+
+    label: str
+    machine: str
+    nodes: float
+    #: Billed hours of all nodes.
+    node_hours: float
+    per_hour: float
+    spot: bool
+    cost: float
+
+
+class Factors(Struct, frozen=True, kw_only=True):
+    """Ratios to the base; their product is that of the costs."""
+
+    time: float
+    #: Number of GPUs; of machines if there are none.
+    count: float
+    #: Price of an hour of a GPU, or of a machine.
+    price: float
+    of_gpus: bool
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What the variants cost, from the user's prices."""
+
+    currency: str
+    #: Name and day of the list; empty if no price is from it.
+    source: str
+    as_of: str
+    #: Variants with prices or costs that were given for their runs.
+    own_price: tuple[str, ...]
+    billing: str
+    rows: tuple[CostRow, ...]
+    #: 1 less the ratio of the costs.
+    saving: dict[str, float]
+    factors: dict[str, Factors]
+    #: Saved by so many runs; empty unless asked for.
+    runs_per_month: float | None = None
+    monthly: dict[str, float] = {}
+
+
+class TimePart(Struct, frozen=True, kw_only=True):
+    """A part of the time of a variant: of the job (goodput), its devices (verdict), or of profiled steps."""
+
+    key: str
+    label: str
+    #: ``used``, ``lost``, ``outside``, or ``unknown``.
+    role: str
+    #: Seconds of the job or of a profiled step, or device-hours.
+    amount: float
+    percent: float
+    measured: bool = True
+
+
+class WorkTime(Struct, frozen=True, kw_only=True):
+    """What an operator, mark, or kernel took in the profiled stretch of a variant."""
+
+    #: None if it is not among the names of a trace that have most time, so that only limits are known.
+    calls: float | None
+    low_s: float
+    high_s: float
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """An operator by its own time on the host, a mark of the program, or a kernel by its time on devices."""
+
+    #: ``operator``, ``mark``, or ``kernel``.
+    kind: str
+    name: str
+    variants: dict[str, WorkTime]
+
+
+class Profiled(Struct, frozen=True, kw_only=True):
+    """The stretch of each variant that PyTorch's profiler recorded."""
+
+    #: True if times and calls are those of a step of one rank; otherwise of one capture.
+    per_step: bool
+    #: Length of the stretch: of the device with the longest one.
+    seconds: dict[str, float]
+    #: Of one device; left out of variants without device work.
+    time: dict[str, tuple[TimePart, ...]]
+    #: What changed most, by kind.
+    work: tuple[Work, ...]
+    #: The kinds of which all names could be compared.
+    compared: tuple[str, ...]
+
+
+class Steps(Struct, frozen=True, kw_only=True):
+    """Step times of a variant; of repeats the mean of each number."""
+
+    #: 0th to 100th percentile, and means of the blocks, in seconds.
+    quantiles_s: tuple[float, ...]
+    means_s: tuple[float, ...]
+
+
+class Use(Struct, frozen=True, kw_only=True):
+    """Utilization of a variant in the loop."""
+
+    #: ``GPU`` or ``CPU``.
+    device: str
+    mean: float
+    #: Percent of the time per 2%.
+    histogram: tuple[float, ...]
+
+
+class RuleResult(Struct, frozen=True, kw_only=True):
+    """A rule in one variant; of repeats the worst."""
+
+    #: A status, or a severity if it triggered.
+    status: str
+    #: Share of the checks that violate, in percent; None if it was not evaluated.
+    percent: float | None
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """A rule in all variants."""
+
+    name: str
+    title: str
+    results: dict[str, RuleResult]
+    #: True if the runs were judged by other thresholds.
+    other_thresholds: bool
+    changed: bool
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """A limit, and how a variant keeps it."""
+
+    measure: str
+    #: In words: ``at most 5.00``.
+    limit: str
+    label: str
+    value: float | None
+    #: ``met``, ``broken``, or ``inconclusive``.
+    state: str
+    level: str
+    reason: str = ""
+
+
+#: Kind of the note that says why there is no cost.
+NO_COST = "no-cost"
+
+
+class Note(Struct, frozen=True, kw_only=True):
+    """A sentence on how far the comparison can be trusted."""
+
+    kind: str
+    text: str
+
+
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Everything the page shows."""
+
+    schema_version: int
+    #: Version of jobreport that wrote the file.
+    version: str
+    command: str
+    #: Label of the variant that all others are compared with.
+    base: str
+    verdict: str
+    #: What would settle what is open; empty if nothing is.
+    next: str
+    variants: tuple[Variant, ...]
+    differences: tuple[Fact, ...]
+    #: Key of the measure that the verdict is about.
+    headline: str
+    measures: tuple[Measure, ...]
+    cost: Cost | None
+    goodput: dict[str, tuple[TimePart, ...]]
+    device_time: dict[str, tuple[TimePart, ...]]
+    steps: dict[str, Steps]
+    use: dict[str, tuple[Use, ...]]
+    rules: tuple[Rule, ...]
+    candidates: dict[str, Sizing]
+    budgets: tuple[Budget, ...]
+    notes: tuple[Note, ...]
+    #: None if a run has no traces of PyTorch's profiler.
+    profiled: Profiled | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """The base first."""
+        return [variant.label for variant in self.variants]
+
+    @property
+    def others(self) -> list[str]:
+        """All but the base."""
+        return self.labels[1:]
+
+    @property
+    def no_cost(self) -> str:
+        """Why there is no cost; empty if there is one."""
+        return next((note.text for note in self.notes if note.kind == NO_COST), "")
+
+    def measure(self, key: str) -> Measure:
+        """The measure of a key."""
+        return next(one for one in self.measures if one.key == key)
+
+
+def to_json(comparison: Comparison) -> bytes:
+    """Content of the file: the same for equal comparisons."""
+    return msgspec.json.format(msgspec.json.encode(comparison), indent=1) + b"\n"
+
+
+def from_json(data: bytes) -> Comparison:
+    """Inverse of ``to_json``; raises ``msgspec.ValidationError`` for other content."""
+    return msgspec.json.decode(data, type=Comparison)
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of ``comparison.json``."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **msgspec.json.schema(Comparison),
+    }

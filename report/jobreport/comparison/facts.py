@@ -1,0 +1,244 @@
+"""Facts of runs, from their reports and from ``--set``, and which of them differ."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, Struct
+
+from jobreport.comparison.document import Fact
+from jobreport.comparison.profiled import profile_of
+from jobreport.document import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from jobreport.comparison.profiled import Profile
+    from jobreport.document import Report
+    from jobreport.recordings import Recording
+    from jobrules.model.captures import Capture
+
+#: Facts with names; any other that ``--set`` gives is shown as it is.
+LABELS = {
+    "instance_type": "Machine type",
+    "nodes": "Nodes",
+    "gpus_per_node": "GPUs per node",
+    "gpus": "GPUs",
+    "cores": "CPU cores",
+    "gpu_model": "GPU model",
+    "gpu_memory_gib": "GPU memory size (GiB)",
+    "batch_size": "Batch size",
+    "precision": "Precision",
+    "parallelism": "Parallelism",
+    "world_size": "Ranks of the job",
+    "steps": "Training steps",
+    "samples": "Training samples",
+    "tokens_per_step": "Tokens per step",
+    "interval_s": "Sampling interval (s)",
+    "sources": "Sources",
+    "version": "jobreport version",
+    "region": "Region",
+    "spot": "Spot",
+    "price_per_node_hour": "Price of a node hour",
+    "profiled_ranks": "Profiled ranks",
+    "profiled_steps": "Profiled steps of a trace",
+    "profiled_gpus": "Profiled GPUs",
+    "profiler_settings": "Settings of the profiler",
+    "trace_versions": "Versions in traces",
+    "unknown_waits": "Waits for an event that the trace lacks",
+}
+#: Those of the stretch that PyTorch's profiler recorded.
+OF_TRACES = frozenset(
+    {
+        "profiled_ranks",
+        "profiled_gpus",
+        "profiled_steps",
+        "profiler_settings",
+        "trace_versions",
+        "unknown_waits",
+    }
+)
+#: Given facts that are numbers.
+NUMBERS = frozenset(
+    {
+        "nodes",
+        "gpus_per_node",
+        "cores",
+        "batch_size",
+        "steps",
+        "world_size",
+        "tokens_per_step",
+        "price_per_node_hour",
+        "cost",
+    }
+)
+GIB = 1024.0**3
+#: What ``--redact`` leaves of a label that is no word of a framework.
+HIDDEN = "…"
+#: Larger than any number of machines, samples, or amount of money.
+MAX_GIVEN = 1e15
+
+
+class RunOf(Struct, frozen=True, kw_only=True):
+    """A run with its facts."""
+
+    label: str
+    name: str
+    report: Report
+    #: Report page next to the file that was read; empty if there is none.
+    page: str
+    facts: dict[str, str | float | None]
+
+    def number(self, key: str) -> float | None:
+        """A fact that is a number, if it is known."""
+        value = self.facts.get(key)
+        return value if isinstance(value, int | float) else None
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the job."""
+        return (self.report.job.end_us - self.report.job.start_us) / 1e6
+
+
+def facts_of(report: Report, given: Mapping[str, str | float]) -> dict[str, str | float | None]:
+    """What is known of a run: what the user gave, what the report measured, labels of the recording, in this order.
+
+    A label with the key of something measured is a fact of its own.
+    """
+    nodes = report.job.nodes
+    blocks = report.blocks or None
+    demand = report.demand or None
+    # What ran again after a restart is the same work.
+    lost = report.goodput.lost_steps if report.goodput else 0
+    counts = {node.gpus for node in nodes}
+    recordings = [one for source in report.quality.sources for one in source.recordings]
+    found: dict[str, str | float | None] = dict.fromkeys(LABELS)
+    found |= {
+        "nodes": len(nodes) or None,
+        "gpus_per_node": counts.pop() if len(counts) == 1 else None,
+        "gpus": sum(node.gpus for node in nodes) if nodes else None,
+        "cores": sum(node.cores for node in nodes) or None,
+        "gpu_model": _joined(gpu.name for one in recordings for gpu in one.gpus),
+        "gpu_memory_gib": demand.gpu_memory_total / GIB if demand and demand.gpu_memory_total else None,
+        "steps": blocks.steps - lost if blocks else None,
+        # Samplers are late by milliseconds.
+        "interval_s": min((round(node.interval_s, 2) for node in nodes if node.interval_s), default=None),
+        "sources": ", ".join(report.job.sources),
+        "version": report.version,
+    }
+    if profile := profile_of(report):
+        found |= {key: value for key, value in _of_traces(report, profile).items() if value is not None}
+    for key, value in _labels(recordings).items():
+        found[key if found.get(key) is None else f"label {key}"] = value
+    if "price_per_node_hour" in given:
+        found["cost"] = None  # that of a label
+    found |= given
+    gpus = _product(found["gpus_per_node"], found["nodes"])
+    return found | {
+        "gpus": found["gpus"] if gpus is None else gpus,
+        "samples": _product(found["batch_size"], found["steps"]),
+    }
+
+
+def _product(one: str | float | None, other: str | float | None) -> float | None:
+    """None unless both are known numbers."""
+    return one * other if isinstance(one, int | float) and isinstance(other, int | float) else None
+
+
+def _joined(names: Iterable[str]) -> str | None:
+    return " / ".join(sorted({name for name in names if name})) or None
+
+
+def _labels(recordings: Sequence[Recording]) -> dict[str, str | float]:
+    """What the user gave to record-job; nodes that do not agree have all of their values."""
+    values: dict[str, dict[str, None]] = {}
+    for label in (label for one in recordings for label in one.labels):
+        if HIDDEN in (label.key, label.value):
+            continue
+        values.setdefault(label.key, {})[label.value] = None
+    found: dict[str, str | float] = {key: " / ".join(texts) for key, texts in values.items()}
+    numbers = {key: number for key, texts in values.items() if (number := number_of(key, texts)) is not None}
+    return found | numbers
+
+
+def number_of(key: str, texts: Collection[str]) -> float | None:
+    """The number that a fact is, if it is one, and if all agree; None for other texts."""
+    try:
+        (number,) = {float(text) for text in texts}
+    except ValueError:
+        return None
+    return number if key in NUMBERS and 0 < number < MAX_GIVEN else None
+
+
+def _of_traces(report: Report, profile: Profile) -> dict[str, str | float | None]:
+    captures = profile.captures
+    devices = [(_whose(one), device) for one in captures for device in one.devices]
+    steps = sorted({one.steps for one in captures})
+    settings = {name for one in captures for name in one.recorded}
+    if any(one.python_calls for one in captures):
+        settings.add("with_stack")
+    versions = {
+        f"{name.removesuffix('_version')} {number}"
+        for one in captures
+        for name, number in one.versions.items()
+    }
+    unknown, others = (
+        sum(r.count for source in report.quality.sources for r in source.remarks if r.code == code)
+        for code in ("kineto.unknown_wait", "kineto.synchronization")
+    )
+    return {
+        "gpu_model": _joined(device.name for _, device in devices),
+        "world_size": max((one.world_size for one in captures if one.world_size), default=None),
+        "profiled_ranks": len({_whose(one) for one in captures}),
+        "profiled_steps": steps[0] if len(steps) == 1 else f"{steps[0]} to {steps[-1]}",
+        "profiled_gpus": len({(whose, device.device) for whose, device in devices}),
+        "profiler_settings": ", ".join(sorted(settings)) or None,
+        "trace_versions": ", ".join(sorted(versions)).replace("_", " ") or None,
+        "unknown_waits": f"{unknown} of {unknown + others}" if unknown + others else None,
+    }
+
+
+def _whose(capture: Capture) -> str | int:
+    return capture.file if capture.rank is None else capture.rank
+
+
+def common_facts(runs: Sequence[RunOf]) -> dict[str, str | float | None]:
+    """Facts of a variant: those in which its runs agree, ranges of numbers, and texts one after the other."""
+    found: dict[str, str | float | None] = {}
+    for key in dict.fromkeys(key for run in runs for key in run.facts):
+        values = list(dict.fromkeys(run.facts.get(key) for run in runs))
+        numbers = [value for value in values if isinstance(value, int | float)]
+        if len(values) == 1:
+            found[key] = values[0]
+        elif len(numbers) == len(values):
+            found[key] = f"{min(numbers):,.10g} to {max(numbers):,.10g}"
+        else:
+            found[key] = " / ".join(str(value) for value in values if value is not None)
+    return found
+
+
+def differences(variants: Mapping[str, Mapping[str, str | float | None]]) -> list[Fact]:
+    """Different facts first, unknown ones last; a fact that nobody knows is left out unless it matters."""
+    keys = dict.fromkeys(key for facts in variants.values() for key in facts)
+    found = []
+    for key in keys:
+        values = {label: facts.get(key) for label, facts in variants.items()}
+        known = {value for value in values.values() if value is not None}
+        if not known and key not in ("batch_size", "instance_type"):
+            continue
+        kind = "unknown" if None in values.values() else "different" if len(known) > 1 else "same"
+        found.append(Fact(key=key, label=LABELS.get(key, key), kind=kind, values=values))
+    order = ("different", "same", "unknown")
+    return sorted(found, key=lambda fact: order.index(fact.kind))
+
+
+def within(one: float | None, other: float | None, part: float) -> bool | None:
+    """Whether two numbers are within a part of the larger; None if either is not known."""
+    if one is None or other is None:
+        return None
+    return abs(one - other) <= part * max(abs(one), abs(other))
+
+
+def is_older(report: Report) -> bool:
+    """True for a report of samples of a version without blocks."""
+    return report.blocks is UNSET and report.origin is Origin.SAMPLES

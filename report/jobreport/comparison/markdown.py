@@ -1,0 +1,152 @@
+"""``comparison.md`` for the text field of a ticket, and the verdict for a terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from jobreport.comparison import words
+from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
+from jobreport.comparison.document import NO_COST, Word
+from jobrules.text import between, capitalized, count, escape_name, join_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.comparison.document import Budget, Comparison, Measure
+
+#: Text fields of trackers hold at least this many characters.
+MAX_CHARACTERS = 10_000
+_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+#: Words that stand in the table; the others are counted.
+SHOWN = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.NOT_RESOLVED, Word.SAME)
+
+
+def escape(text: str) -> str:
+    """Text as Markdown that shows it unchanged."""
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def markdown(comparison: Comparison) -> str:
+    """The verdict, budgets, and every measure that was judged; untested ones are in the page."""
+    labels = " against ".join((", ".join(comparison.others), comparison.base))
+    blocks = [
+        f"# {escape(labels)}: comparison of runs",
+        *(f"**{escape(line)}**" for line in [*_broken(comparison), comparison.verdict]),
+        escape(comparison.next),
+        _runs(comparison),
+        _budgets(comparison),
+        _measures(comparison),
+        _cost(comparison),
+        "\n".join(f"- {escape(note.text)}" for note in comparison.notes if note.kind != NO_COST),
+        "Full comparison: comparison.html. How well the model learned is not compared.",
+    ]
+    kept: list[str] = []
+    for block in filter(None, blocks):
+        if sum(map(len, kept)) + len(block) < MAX_CHARACTERS:
+            kept.append(block)
+    return "\n\n".join(kept) + "\n"
+
+
+def _of_state(comparison: Comparison, state: str) -> list[Budget]:
+    return [one for one in comparison.budgets if one.state == state]
+
+
+def _broken(comparison: Comparison) -> list[str]:
+    """A sentence on the broken budgets, if there are any."""
+    found = _of_state(comparison, BROKEN)
+    return (
+        [f"{capitalized(count(len(found), 'budget is', 'budgets are'))} broken: {_named(found)}."]
+        if found
+        else []
+    )
+
+
+def _named(budgets: Sequence[Budget]) -> str:
+    return join_names(
+        [f"{one.measure} of {one.label}{f' ({one.reason})' if one.reason else ''}" for one in budgets]
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *([escape(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _runs(comparison: Comparison) -> str:
+    rows = [
+        # A trace whose clock counts from the start of the machine has no date.
+        [
+            variant.label,
+            escape_name(run.name),
+            between(run.start_us, run.end_us) if run.end_us else "not known",
+        ]
+        for variant in comparison.variants
+        for run in variant.runs
+    ]
+    return _table(["Variant", "Run", "Time"], rows)
+
+
+def _budgets(comparison: Comparison) -> str:
+    by_key = {one.key: one for one in comparison.measures}
+    rows = []
+    for one in comparison.budgets:
+        measure = by_key.get(one.measure)
+        found = words.value(one.value, measure.unit, comparison.cost) if measure else "–"
+        state = f"{one.state} ({one.reason})" if one.reason else one.state
+        rows.append(
+            [measure.label if measure else one.measure, one.limit, one.label, found, state, one.level]
+        )
+    return _table(["Budget", "Limit", "Variant", "Value", "State", "Level"], rows) if rows else ""
+
+
+def _measures(comparison: Comparison) -> str:
+    shown = [one for one in comparison.measures if any(c.word in SHOWN for c in one.against.values())]
+    rows = [_row(comparison, measure, label) for measure in shown for label in comparison.others]
+    heads = ["Measure", "Variant", comparison.base, "Value", "Change", "95% interval", "Result"]
+    left = len(comparison.measures) - len(shown)
+    more = f"{count(left, 'more measure')} without a test in the page." if left else ""
+    return "\n\n".join(filter(None, (_table([escape(head) for head in heads], rows) if rows else "", more)))
+
+
+def _row(comparison: Comparison, measure: Measure, label: str) -> list[str]:
+    change = measure.against[label]
+    base, value = (
+        words.value(measure.values[one], measure.unit, comparison.cost) for one in (comparison.base, label)
+    )
+    return [
+        measure.label,
+        label,
+        base,
+        value,
+        words.change(change),
+        words.interval(change),
+        words.outcome(measure, change),
+    ]
+
+
+def _cost(comparison: Comparison) -> str:
+    cost = comparison.cost
+    if cost is None:
+        return escape(comparison.no_cost)
+    rows = [
+        [
+            row.label,
+            escape_name(row.machine, 40) or "–",
+            f"{row.nodes:g}",
+            f"{row.node_hours:.3f}",
+            words.money(row.cost, cost.currency),
+        ]
+        for row in cost.rows
+    ]
+    return f"{_table(['Variant', 'Machine', 'Nodes', 'Node-hours', 'Cost'], rows)}\n\n{escape(words.origin(cost))}"
+
+
+def terminal(comparison: Comparison) -> list[str]:
+    """At most five lines, broken budgets first."""
+    lines = [*_broken(comparison), comparison.verdict, comparison.next]
+    if found := _of_state(comparison, INCONCLUSIVE):
+        lines.append(
+            f"{capitalized(count(len(found), 'budget is', 'budgets are'))} inconclusive: {_named(found)}."
+        )
+    return [line for line in [*lines, comparison.no_cost] if line]

@@ -1,0 +1,79 @@
+"""Cost and size of a job by itself, as for a comparison."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from jobreport.comparison.cost import HOUR_S, cost_of, has_own_price, machine_of, missing
+from jobreport.comparison.facts import RunOf, facts_of
+from jobreport.comparison.measures import measured
+from jobreport.comparison.sizes import sizing
+from jobreport.cost import JobCost, PartCost
+
+if TYPE_CHECKING:
+    from msgspec import UnsetType
+
+    from jobreport.comparison.prices import Pricing
+    from jobreport.cost import RunCost
+    from jobreport.document import Report
+
+#: Facts that stand over the price of the list.
+_GIVEN = ("cost", "price_per_node_hour")
+
+
+def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
+    """Unset without a list of prices and without a price. Raises ``UsageError`` if a machine has several prices."""
+    prices = pricing.prices
+    run = RunOf(label="", name="", report=report, page="", facts=facts_of(report, pricing.facts))
+    paid = cost_of(run, prices, pricing.billing)
+    if paid is None and prices is None and not has_own_price(run):
+        return UNSET
+    if given := [key for key in _GIVEN if run.number(key)]:
+        source = "the command line" if pricing.facts.keys() & given else "a label of the recording"
+    else:
+        source = prices.source if prices else ""
+    per_gpu_hour = _per_gpu_hour(run, paid, pricing)
+    parts = _parts(report, run.seconds / HOUR_S, per_gpu_hour)
+    values = measured(run, paid)
+    return JobCost(
+        machine=str(run.facts.get("instance_type") or ""),
+        currency=prices.currency if prices else "",
+        source=source,
+        as_of=prices.as_of if prices and not given else "",
+        billing=pricing.billing,
+        run=paid,
+        missing="" if paid else missing(run, prices),
+        per_1000_steps=values["cost_per_1000_steps"].value,
+        per_million_samples=values["cost_per_million_samples"].value,
+        per_gpu_hour=per_gpu_hour,
+        parts=parts,
+        lost=math.fsum(part.cost for part in parts if part.role == "lost"),
+        rest=math.fsum((paid.cost, *(-part.cost for part in parts))) if paid and parts else 0.0,
+        sizing=sizing([run], prices),
+    )
+
+
+def _per_gpu_hour(run: RunOf, paid: RunCost | None, pricing: Pricing) -> float | None:
+    """The price of a node over its GPUs: those of the list, recorded or not, and no fewer than were recorded."""
+    if paid is None:
+        return None
+    machine = machine_of(run, pricing.prices)
+    use = run.report.verdict.use
+    recorded = use.count if use and use.device == "GPU" else 0
+    gpus = max(paid.gpus, recorded, paid.nodes * (machine.gpus or 0) if machine else 0)
+    return paid.cost / (gpus * paid.hours) if gpus else None
+
+
+def _parts(report: Report, hours: float, per_gpu_hour: float | None) -> tuple[PartCost, ...]:
+    """By the percentages of the verdict, which have more digits than its hours in a short job."""
+    use = report.verdict.use
+    if use is None or use.device != "GPU" or not per_gpu_hour:
+        return ()
+    whole = use.count * hours * per_gpu_hour
+    return tuple(
+        PartCost(key=part.key, label=part.label, role=part.role, cost=part.percent / 100 * whole)
+        for part in use.parts
+    )

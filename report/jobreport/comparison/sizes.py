@@ -1,0 +1,227 @@
+"""Which machines could run a job: what it needs, what each offers, and from when it pays.
+
+A candidate is something to test, never an order. The needs are those of the busiest moments, with headroom.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport.comparison.cost import cost_of, listed_price, machine_of
+from jobreport.comparison.facts import GIB, RunOf
+from jobreport.comparison.prices import Machine  # noqa: TC001 - msgspec reads the annotation
+from jobreport.cost import Candidate, RunCost, Sizing
+from jobrules.model import Metric, Status
+from jobrules.text import duration, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from jobreport.comparison.prices import Prices
+    from jobreport.document import Report
+
+#: Room above the demand, as AWS Compute Optimizer's default.
+HEADROOM = 0.20
+#: Less than a rounding error of a sum of percentages makes no GPU more.
+_EPSILON = 1e-9
+MAX_CANDIDATES = 3
+MIN_SECONDS, MIN_COVERAGE = 600.0, 80.0
+#: Above this share of its size, GPU memory may hold parts of a sharded model.
+FULL_MEMORY = 0.80
+#: Bottlenecks of this share of the time come first.
+BOTTLENECK_PERCENT = 10.0
+IMBALANCED_PERCENT, LOW_PERCENT = 80.0, 50.0
+
+
+def whole(demand: float) -> int:
+    """Devices that hold a demand with headroom."""
+    return math.ceil(demand / (1 - HEADROOM) - _EPSILON)
+
+
+def sizing(runs: Sequence[RunOf], prices: Prices | None, others: Sequence[RunOf] = ()) -> Sizing | None:
+    """For the run that asks for most; None without a list of machines, or if nothing was sampled.
+
+    The machines of ``others``, a run of each other variant, are looked at whatever they cost.
+    """
+    known = [(run, found) for run in runs if (found := demand_of(run.report))]
+    if prices is None or not known or not any(machine.gpus is not None for machine in prices.machines):
+        return None
+    run, (gpus, cores, upper) = max(known, key=lambda one: (one[1][0] or 0.0, one[1][1] or 0.0))
+    now = machine_of(run, prices)
+    paid = cost_of(run, prices, "1s")
+    if now is None or paid is None:
+        return None
+    needs = _needs(run.report, gpus, cores, now)
+    guards, advised = _guards(run.report)
+    have = _Today(run=run, machine=now, paid=paid, needs=needs)
+    offers = [
+        have.offer(machine, count, per_hour)
+        for machine, per_hour in _cheapest(prices, now, paid)
+        for count in have.counts(machine)
+        if count * per_hour < paid.nodes * paid.per_hour and (machine.gpus or not needs["gpus"])
+    ]
+    # Those that hold what is needed, the cheapest first; then those that lack least.
+    offers.sort(key=lambda one: (len(one.fails), one.per_hour, one.machine, one.count))
+    best = offers[:MAX_CANDIDATES]
+    compared = [
+        have.offer(machine, int(its.nodes), its.per_hour, other.label)
+        for other in others
+        if (machine := machine_of(other, prices)) and (its := cost_of(other, prices, "1s"))
+    ]
+    taken = {(one.machine, one.count) for one in compared}
+    best = [one for one in best if (one.machine, one.count) not in taken]
+    return Sizing(
+        needs=needs,
+        now=have.offer(now, int(paid.nodes), paid.per_hour),
+        candidates=(*best, *compared),
+        guards=tuple(guards),
+        advised=advised and bool(offers) and not offers[0].fails,
+        upper_estimate=upper,
+    )
+
+
+def _cheapest(prices: Prices, now: Machine, paid: RunCost) -> Collection[tuple[Machine, float]]:
+    """Each type once, with its lowest price of an hour in the region: catalogs have a row for each zone.
+
+    That of the run's own machines is what was paid. A run on spot machines is held against spot prices.
+    """
+    found: dict[str, tuple[Machine, float]] = {}
+    for machine in prices.machines:
+        own = machine.type == now.type
+        price = paid.per_hour if own else listed_price(machine, spot=paid.spot)
+        near = not now.region or machine.region in ("", now.region)
+        if near and price and (machine.type not in found or price < found[machine.type][1]):
+            found[machine.type] = machine, price
+    return found.values()
+
+
+def demand_of(report: Report) -> tuple[float | None, float | None, bool] | None:
+    """GPUs and cores in full use at the busiest, and whether that is an upper estimate from percentiles of nodes."""
+    demand = report.demand or None
+    if demand is not None and (demand.gpus is not None or demand.cores is not None):
+        return demand.gpus, demand.cores, False
+    devices = {node.name: (node.gpus, node.cores) for node in report.job.nodes}
+    sums: dict[Metric, float] = {}
+    for metric, place in ((Metric.GPU_UTILIZATION, 0), (Metric.CPU_UTILIZATION, 1)):
+        rows = [row for row in report.utilization if row.label == metric.label and row.node in devices]
+        if rows:
+            sums[metric] = math.fsum(devices[row.node][place] * row.p95 / 100 for row in rows)
+    return (sums.get(Metric.GPU_UTILIZATION), sums.get(Metric.CPU_UTILIZATION), True) if sums else None
+
+
+def _needs(report: Report, gpus: float | None, cores: float | None, now: Machine) -> dict[str, float | None]:
+    """With headroom: GPUs and cores of all machines, host memory of each, memory of each GPU, in GiB."""
+    demand = report.demand or None
+    used = demand.host_memory_percent if demand else None
+    host = used / 100 * now.memory_gib / (1 - HEADROOM) if used and now.memory_gib else None
+    memory = demand.gpu_memory / GIB / (1 - HEADROOM) if demand and demand.gpu_memory else None
+    return {
+        "gpus": whole(gpus) if gpus is not None else None,
+        "cores": whole(cores) if cores is not None else None,
+        "memory_gib": host,
+        "gpu_memory_gib": memory,
+    }
+
+
+class _Today(Struct, frozen=True, kw_only=True):
+    """What a run has, and needs."""
+
+    run: RunOf
+    machine: Machine
+    paid: RunCost
+    needs: dict[str, float | None]
+
+    def counts(self, machine: Machine) -> list[int]:
+        """Numbers of a machine, at most as many as today, among which the best are: more machines lack less.
+
+        These are the lowest from which on a need is met, and some more of each.
+        """
+        sizes = {"gpus": machine.gpus, "cores": machine.cores}
+        whole = [(self.needs[key], size) for key, size in sizes.items()] + [(self.paid.gpus, machine.gpus)]
+        enough = [1, *(math.ceil(need / size) for need, size in whole if need and size)]
+        near = {count + more for count in enough for more in range(-1, MAX_CANDIDATES)}
+        return sorted(count for count in near if 1 <= count <= self.paid.nodes)
+
+    def offer(self, machine: Machine, count: int, per_hour: float, label: str = "") -> Candidate:
+        """So many of a machine at a price, held against the needs."""
+        offers = {
+            "gpus": count * machine.gpus if machine.gpus is not None else None,
+            "cores": count * machine.cores if machine.cores is not None else None,
+            "memory_gib": machine.memory_gib,
+            "gpu_memory_gib": machine.gpu_memory_gib,
+        }
+        units = {
+            "gpus": "GPUs",
+            "cores": "cores",
+            "memory_gib": "host memory",
+            "gpu_memory_gib": "GPU memory",
+        }
+        fails = []
+        for key, unit in units.items():
+            need, offer = self.needs[key], offers[key]
+            if need is not None and offer is not None and offer < need:
+                gib = " GiB" if key.endswith("gib") else ""
+                fails.append(f"{unit}: {need:,.4g}{gib} needed, {offer:,.4g}{gib} there")
+        fewer = offers["gpus"] is not None and (self.run.number("gpus") or 0) > offers["gpus"]
+        less = (
+            self.machine.gpu_memory_gib
+            and machine.gpu_memory_gib
+            and machine.gpu_memory_gib < self.machine.gpu_memory_gib
+        )
+        if self.needs["gpu_memory_gib"] is None and self.needs["gpus"] and (fewer or less):
+            fails.append("GPU memory in use was not recorded")
+        elif fewer and _is_full(self.run.report) and self.run.facts.get("parallelism") != "ddp":
+            fails.append("GPU memory is nearly full, and may hold parts of a sharded model")
+        hourly, today = count * per_hour, self.paid.nodes * self.paid.per_hour
+        other_model = bool(
+            machine.gpu_model and self.machine.gpu_model and machine.gpu_model != self.machine.gpu_model
+        )
+        return Candidate(
+            machine=machine.type,
+            count=count,
+            offers=offers,
+            fails=tuple(fails),
+            per_hour=hourly,
+            saving=None if other_model else 1 - hourly / today,
+            break_even_s=today / hourly * self.run.seconds,
+            label=label,
+        )
+
+
+def _is_full(report: Report) -> bool:
+    demand = report.demand or None
+    return bool(
+        demand
+        and demand.gpu_memory
+        and demand.gpu_memory_total
+        and demand.gpu_memory >= FULL_MEMORY * demand.gpu_memory_total
+    )
+
+
+def _guards(report: Report) -> tuple[list[str], bool]:
+    """What stands before any advice, and whether there may be any."""
+    guards, advised = [], True
+    demand = report.demand or None
+    if demand and (demand.seconds < MIN_SECONDS or demand.coverage_percent < MIN_COVERAGE):
+        advised = False
+        measured = f"{duration(demand.seconds * 1e6)}, {percent(demand.coverage_percent)} of it sampled"
+        guards.append(f"The measurement is short ({measured}); a candidate needs 10 min with 80% sampled.")
+    guards += [
+        f"Utilization is low because GPUs wait ({card.name}, {percent(100 * card.severity)}): first remove that."
+        for card in report.rules
+        if card.name in ("CPUBottleneck", "IOBottleneck")
+        and card.status is Status.TRIGGERED
+        and 100 * card.severity >= BOTTLENECK_PERCENT
+    ]
+    if demand and demand.highest_gpu_percent is not None and demand.mean_gpu_percent is not None:
+        if demand.highest_gpu_percent > IMBALANCED_PERCENT and demand.mean_gpu_percent < LOW_PERCENT:
+            advised = False
+            guards.append("One GPU is busy while the others are not: first balance the work (LoadBalancing).")
+        if 0 < demand.used_gpus < demand.all_gpus:
+            guards.append(
+                f"{demand.used_gpus} of {demand.all_gpus} GPUs were used: first try the same machine type with so many."
+            )
+    return guards, advised

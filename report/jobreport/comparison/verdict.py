@@ -1,0 +1,261 @@
+"""The verdict of a comparison: a sentence on each variant, and what would settle what is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobreport.comparison import profiled_verdict, words
+from jobreport.comparison.comparing import crowded, headline
+from jobreport.comparison.cost import ABOUT_SAME, MIN_EXPLAINED, main_factor
+from jobreport.comparison.document import Word
+from jobreport.comparison.facts import is_older
+from jobreport.comparison.measures import BY_KEY
+from jobreport.formats import NBSP
+from jobrules.text import count, escape_name, join_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jobreport.comparison.document import Change, Cost, Fact, Measure, Profiled, TimePart, Variant
+    from jobreport.comparison.facts import RunOf
+
+#: From this change on, a ratio says more than percent.
+MANY_TIMES = 1.0
+#: Variants that the sentence names.
+MAX_SENTENCES = 2
+#: What throughput counts.
+RATES = {
+    "samples_per_s": "samples per second",
+    "tokens_per_s": "tokens per second",
+    "steps_per_s": "steps per second",
+}
+#: The cost of so much work can be compared where that of the whole run cannot.
+PER_WORK = {"cost_per_million_samples": "1 million samples", "cost_per_1000_steps": "1,000 steps"}
+_NOT_COMPARED = (Word.REFUSED, Word.NOT_MEASURED)
+
+
+def verdict(
+    variants: Sequence[Variant],
+    measures: Sequence[Measure],
+    cost: Cost | None,
+    goodput: Mapping[str, Sequence[TimePart]],
+    traces: Profiled | None,
+    differences: Sequence[Fact],
+) -> str:
+    """A sentence on each of the first other variants."""
+    base, *others = (variant.label for variant in variants)
+    by_key = {one.key: one for one in measures}
+    sentences = []
+    for label in others[:MAX_SENTENCES]:
+        key = headline(measures, label)
+        if found := _on_traces(by_key.get(key), traces, differences, base, label):
+            sentences.append(f"{escape_name(label, 40)} {found}.")
+            continue
+        amount = _costs(base, label, cost, by_key) or _gpu_hours(variants, base, label, by_key)
+        # The base is named once.
+        pace = _pace(by_key, key, base, label, than="" if amount else f"{NBSP}{base}")
+        joined = f"{amount} {'' if pace.startswith('in ') else 'and '}{pace}" if amount else pace
+        reason = _reason(variants, base, label, cost, by_key, goodput)
+        sentences.append(f"{escape_name(label, 40)} {joined}{f'; main reason: {reason}' if reason else ''}.")
+    if len(others) > MAX_SENTENCES:
+        sentences.append(f"{count(len(others) - MAX_SENTENCES, 'more variant')} in the tables.")
+    return " ".join(sentences)
+
+
+def _on_traces(
+    measure: Measure | None, traces: Profiled | None, differences: Sequence[Fact], base: str, label: str
+) -> str:
+    """What traces say of a variant if nothing else does; empty if something does."""
+    if measure and BY_KEY[measure.key].is_profiled:
+        why = profiled_verdict.reason(traces, measure, base, label) if traces else ""
+        return f"{profiled_verdict.pace(measure, base, label)}{f'; main reason: {why}' if why else ''}"
+    if measure and measure.against[label].word is not Word.NOT_MEASURED:
+        return ""
+    if traces:
+        return profiled_verdict.without_device_work(traces, differences, base, label)
+    return f"cannot be compared with {base}: of one of them, only traces of PyTorch's profiler are known"
+
+
+def _is_compared(measure: Measure | None, label: str) -> bool:
+    return measure is not None and measure.against[label].word not in _NOT_COMPARED
+
+
+def _costs(base: str, label: str, cost: Cost | None, measures: Mapping[str, Measure]) -> str:
+    """What a variant costs against the base: the run, otherwise so much work; empty if neither can be compared."""
+    if cost is None:
+        return ""
+    key = next((one for one in ("cost", *PER_WORK) if _is_compared(measures.get(one), label)), None)
+    if key is None:
+        return ""
+    one, two = (measures[key].values[name] or 0.0 for name in (label, base))
+    per = f" per {PER_WORK[key]}" if key in PER_WORK else ""
+    against = f"({words.money(one, cost.currency)} against {words.money(two, cost.currency)})"
+    more = one / two - 1
+    if round(abs(more), 3) == 0:
+        return f"costs as much{per} as {base} {against}"
+    if more >= MANY_TIMES:
+        return f"costs {_times(1 + more)} as much{per} as {base} {against}"
+    return f"costs {abs(100 * more):.1f}% {'more' if more > 0 else 'less'}{per} than {base} {against}"
+
+
+def _gpu_hours(variants: Sequence[Variant], base: str, label: str, measures: Mapping[str, Measure]) -> str:
+    """GPU-hours against those of the base; empty if the durations say as much."""
+    gpus = {variant.label: variant.facts.get("gpus") for variant in variants}
+    hours = measures.get("gpu_hours")
+    if hours is None or gpus[base] == gpus[label] or not _is_compared(hours, label):
+        return ""
+    one, two = (words.value(hours.values[name], "GPU-h") for name in (label, base))
+    return f"took {one} against {two} of {base}"
+
+
+def _pace(measures: Mapping[str, Measure], headline: str, base: str, label: str, *, than: str) -> str:
+    """How fast a variant is if that is resolved; otherwise how long it took, and what is open."""
+    rate = measures.get(headline) if headline in RATES else None
+    change = rate.against[label] if rate else None
+    if rate is None or change is None or change.word in _NOT_COMPARED:
+        return _duration(measures["duration_s"], base, label, than=than, alone=True)
+    unit, amount = RATES[headline], _more_or_fewer(change)
+    if change.word in (Word.BETTER, Word.WORSE):
+        faster = "faster" if change.word is Word.BETTER else "slower"
+        than = f" than{than}" if than else ""
+        return f"is {faster}{than}: {amount} {unit} ({words.interval(change)})"
+    if change.word is Word.SAME:
+        return f"is as fast as {base} within {rate.min_effect:g}% ({words.interval(change)} {unit})"
+    open_rate = f"{unit}: {words.interval(change) or words.change(change)}, {change.word}"
+    why = f" ({change.reason})" if change.reason else ""
+    return f"{_duration(measures['duration_s'], base, label, than=than, alone=False)}; {open_rate}{why}"
+
+
+def _more_or_fewer(change: Change) -> str:
+    """``16.9% fewer``, ``3.0 times as many``."""
+    moved = change.change or 0.0
+    if moved >= 100 * MANY_TIMES:
+        return f"{_times(1 + moved / 100)} as many"
+    return f"{abs(moved):.1f}% {'more' if moved > 0 else 'fewer'}"
+
+
+def _times(ratio: float) -> str:
+    """``3.0 times``, ``1e+06 times``."""
+    return f"{ratio:.1f} times" if ratio < 1000 else f"{ratio:.3g} times"
+
+
+def _duration(measure: Measure, base: str, label: str, *, than: str, alone: bool) -> str:
+    """How long a variant took; `alone` if nothing follows that was tested."""
+    one, two = measure.values[label] or 0.0, measure.values[base] or 0.0
+    found = measure.against[label]
+    tail = ", not tested" if alone else ""
+    if found.word is Word.REFUSED:
+        tail = f"; {found.reason}"
+    elif found.low is not None:
+        tail = f", {words.interval(found)}"
+    times = f"({' against '.join(words.durations(one, two))}{tail})"
+    if two and abs(one / two - 1) <= ABOUT_SAME:
+        return f"took about as long as{than} {times}" if than else f"in about the same time {times}"
+    return f"ran {'longer' if one > two else 'shorter'}{f' than{than}' if than else ''} {times}"
+
+
+def _reason(
+    variants: Sequence[Variant],
+    base: str,
+    label: str,
+    cost: Cost | None,
+    measures: Mapping[str, Measure],
+    goodput: Mapping[str, Sequence[TimePart]],
+) -> str:
+    """The largest factor of the cost, or part of the time, if it explains most of the change."""
+    factors = cost.factors[label] if cost and _is_compared(measures.get("cost"), label) else None
+    if factors and (key := main_factor(factors)) in ("count", "price"):
+        return _factor(variants, base, label, key, of_gpus=factors.of_gpus)
+    duration = measures["duration_s"]
+    before, after = duration.values[base] or 0.0, duration.values[label] or 0.0
+    if not _is_compared(duration, label) or abs(after - before) <= ABOUT_SAME * before:
+        return ""
+    return _part_of_time(goodput.get(base, ()), goodput.get(label, ()), after - before)
+
+
+def _part_of_time(base: Sequence[TimePart], other: Sequence[TimePart], longer_s: float) -> str:
+    """The part that explains most of the time that the other took longer; empty if that is training itself."""
+    pairs = [(one, two) for one, two in zip(base, other, strict=False) if one.measured and two.measured]
+    one, two = max(pairs, key=lambda pair: (pair[1].amount - pair[0].amount) / longer_s, default=(None, None))
+    if one is None or two is None or one.key in ("productive", "other"):
+        return ""
+    if (two.amount - one.amount) / longer_s < MIN_EXPLAINED:
+        return ""
+    return f"{one.label.lower()} took {' instead of '.join(words.durations(two.amount, one.amount))}"
+
+
+def _factor(variants: Sequence[Variant], base: str, label: str, key: str, *, of_gpus: bool) -> str:
+    noun = "GPU" if of_gpus else "machine"
+    if key == "price":
+        return f"the price of an hour of a {noun}"
+    facts = {variant.label: variant.facts for variant in variants}
+    fact = "gpus" if of_gpus else "nodes"
+    one, two = facts[label].get(fact), facts[base].get(fact)
+    if isinstance(one, int | float) and isinstance(two, int | float):
+        return f"{count(round(one), noun)} in place of {round(two):,}"
+    return f"the number of {noun}s"
+
+
+def next_step(
+    variants: Mapping[str, Sequence[RunOf]],
+    measures: Sequence[Measure],
+    headline: str,
+    traces: Profiled | None,
+) -> str:
+    """What would settle the headline; empty if nothing is open."""
+    measure = next((one for one in measures if one.key == headline), None)
+    if measure is None:
+        return (
+            "Profile at least 0.1 s of GPU work, and call profiler.step() after each step."
+            if traces
+            else "Record steps, to compare throughput."
+        )
+    open_words = {change.word for change in measure.against.values()}
+    runs = [run for own in variants.values() for run in own]
+    if open_words == {Word.NOT_MEASURED}:
+        return "Record the same of all runs: samples with record-job, or traces of PyTorch's profiler."
+    if older := sorted({run.label for run in runs if is_older(run.report)}):
+        return (
+            f"Make the report of {join_names(older)} again: an older version kept nothing that can be tested."
+        )
+    single = all(len(own) == 1 for own in variants.values())
+    if BY_KEY[headline].is_profiled:
+        return _to_test_traces(headline, open_words, single=single)
+    if headline not in RATES:
+        return _to_judge_throughput(variants, single=single)
+    return _to_test_throughput(runs, open_words, single=single)
+
+
+def _to_test_throughput(runs: Sequence[RunOf], open_words: set[Word], *, single: bool) -> str:
+    if single and crowded(runs):
+        return "Run each variant three times, in turn, on cores that no other process uses."
+    if Word.NOT_TESTED in open_words and Word.NOT_RESOLVED not in open_words:
+        return "Record at least 100 steps of each run after the first 10, or run each variant three times."
+    return _to_resolve(open_words, single=single)
+
+
+def _to_resolve(open_words: set[Word], *, single: bool) -> str:
+    if Word.NOT_RESOLVED not in open_words:
+        return ""
+    return (
+        "Run each variant three times, in turn: one run cannot show how much runs differ."
+        if single
+        else "Run each variant more often, in turn."
+    )
+
+
+def _to_test_traces(headline: str, open_words: set[Word], *, single: bool) -> str:
+    if Word.NOT_TESTED not in open_words:
+        return _to_resolve(open_words, single=single)
+    if headline == "profiled_compute_percent":
+        return "Call profiler.step() after each step, to compare step times."
+    return "Profile three runs of each variant, in turn: the few steps of one trace cannot be tested."
+
+
+def _to_judge_throughput(variants: Mapping[str, Sequence[RunOf]], *, single: bool) -> str:
+    if all(run.report.blocks for own in variants.values() for run in own):
+        given = " ".join(f"--set {label}.batch_size=N" for label in variants)
+        return f"Give the batch sizes, to compare throughput: {given}."
+    if single:
+        return "Record steps, or run each variant three times: one duration for each run cannot be tested."
+    return ""

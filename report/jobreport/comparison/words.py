@@ -1,0 +1,192 @@
+"""The numbers of a comparison in words, the same on the page, in Markdown, and on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.comparison.document import Cost, Word
+from jobreport.formats import NBSP
+from jobrules.text import duration, join_names, took
+
+if TYPE_CHECKING:
+    from jobreport.comparison.document import Change, Measure, WorkTime
+    from jobreport.cost import JobCost
+
+#: Signs of currencies that stand in front of an amount.
+SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
+MINUS = "\u2212"
+#: From here on, a ratio says more than percent.
+MANY_PERCENT = 200.0
+
+
+def money(amount: float, currency: str, whole: float | None = None) -> str:
+    """``$1.07``; with more digits below 1, those of the whole if it is a part: ``under $0.01`` of ``$6.16``."""
+    most = abs(amount if whole is None else whole)
+    digits = 2 if most >= 1 else 3 if most >= 0.1 else 4
+    if amount and not round(amount, digits):
+        return f"under {_with_sign(formats.number(10**-digits, digits), currency)}"
+    return f"{MINUS if amount < 0 else ''}{_with_sign(formats.number(abs(amount), digits), currency)}"
+
+
+def _with_sign(text: str, currency: str) -> str:
+    if currency in SIGNS:
+        return f"{SIGNS[currency]}{text}"
+    return f"{text}{NBSP}{formats.escape_name(currency, 12)}".rstrip()
+
+
+def price(amount: float, currency: str) -> str:
+    """``$14.688``: as the list has it, with at least two digits."""
+    whole = money(amount, currency)
+    digits = max(2, len(f"{amount:.10g}".partition(".")[2]))
+    return (
+        whole.replace(f"{formats.number(amount, 2)}", formats.number(amount, digits))
+        if amount >= 1
+        else whole
+    )
+
+
+#: How a duration is billed.
+BILLED = {"1s": "to the second", "1min": "to the minute", "1h": "to the hour"}
+
+
+def origin(cost: Cost | JobCost) -> str:
+    """``Prices: list, as of 2026-01-31; billed to the second.``"""
+    as_of = f", as of {formats.escape_name(cost.as_of, 40)}" if cost.as_of else ""
+    sources = [f"{formats.escape_name(cost.source, 120)}{as_of}"] if cost.source else []
+    if isinstance(cost, Cost) and cost.own_price:
+        sources.append(f"given for {join_names(cost.own_price)}")
+    return f"Prices: {'; '.join(sources)}; billed {BILLED[cost.billing]}."
+
+
+def lost_money(cost: JobCost) -> str:
+    """``Lost GPU time cost about $3.20 of $6.16.``; empty without a price."""
+    if cost.run is None:
+        return ""
+    whole = money(cost.run.cost, cost.currency)
+    if cost.lost:
+        return f"Lost GPU time cost about {money(cost.lost, cost.currency, cost.run.cost)} of {whole}."
+    return f"The job cost {whole}."
+
+
+#: How to say what a cost needs, by what is missing; ``given`` is ``--set``, with the label of a comparison.
+TO_GIVE = {
+    "duration": "the duration of the job was not recorded",
+    "nodes": "give the number of machines with {given}nodes=N",
+    "prices": "no price was given; use --prices FILE with {given}instance_type=TYPE, or {given}price_per_node_hour=PRICE",
+    "machine": "name the type of the machines with {given}instance_type=TYPE, or use {given}price_per_node_hour=PRICE",
+    "price": "the list of prices ({source}) lacks {machine}; add it, or use {given}price_per_node_hour=PRICE",
+    "spot_price": "the list of prices ({source}) has no spot price of {machine}; add spot_per_hour, or use "
+    "{given}price_per_node_hour=PRICE",
+}
+
+
+def why_no_cost(missing: str, machine: str, source: str, label: str = "") -> str:
+    """What to give so that a run has a cost; ``label`` is that of a run in a comparison."""
+    why = TO_GIVE[missing].format(
+        given=f"--set {label}." if label else "--set ",
+        machine=formats.escape_name(machine, 60),
+        source=formats.escape_name(source, 120),
+    )
+    return f"{f'The cost of {label}' if label else 'Cost'} is not known: {why}."
+
+
+def no_cost(cost: JobCost) -> str:
+    """Why the cost of a job is not known, and what to do; empty if it is."""
+    return why_no_cost(cost.missing, cost.machine, cost.source) if cost.missing else ""
+
+
+def value(amount: float | None, unit: str, cost: Cost | None = None) -> str:
+    """A value with its unit: ``503.0 s``, ``45.0%``, ``$6.16``; ``–`` if there is none."""
+    if amount is None:
+        return "–"
+    if unit == "s":
+        return formats.seconds(amount) if 0 < amount < 100 else f"{formats.number(amount)}{NBSP}s"
+    if unit == "B":
+        scale = formats.rate_scale((amount,), "B")
+        return f"{formats.number(amount / scale.factor)}{NBSP}{scale.unit}"
+    known = {
+        "money": lambda: money(amount, cost.currency if cost else ""),
+        "%": lambda: formats.percent(amount),
+    }
+    return known[unit]() if unit in known else f"{formats.number(amount, _digits(amount))}{NBSP}{unit}"
+
+
+def _digits(amount: float) -> int:
+    """Digits after the point that show about three digits."""
+    return 0 if abs(amount) >= 1000 else 1 if abs(amount) >= 100 else 2 if abs(amount) >= 1 else 3
+
+
+def plain(amount: float | str | None) -> str:
+    """A fact: a number with its thousands, a text as it is, ``not known``."""
+    if amount is None:
+        return "not known"
+    return (
+        formats.escape_name(amount)
+        if isinstance(amount, str)
+        else f"{amount:,.6g}"
+        if amount < 1e6
+        else f"{amount:,.0f}"
+    )
+
+
+def work_time(found: WorkTime) -> str:
+    """``46.9 ms``, ``20 ns``; ``up to 0.4 ms`` for what is known to be no longer."""
+    seconds = found.high_s
+    amount = (
+        f"{seconds * 1e9:.0f}{NBSP}ns" if 0 < seconds < 1e-6 else formats.seconds(seconds) if seconds else "0"
+    )
+    return amount if found.calls is not None else f"up to{NBSP}{amount}"
+
+
+def stretch(seconds: float) -> str:
+    """Length of what was profiled: ``0.801 s``, ``less than 1 ms``."""
+    return took(seconds * 1e6) if seconds >= 1e-3 else f"less than 1{NBSP}ms"
+
+
+def signed(number: float, sign: str = "") -> str:
+    """``+5.0%``, ``−0.2%``; 0 has no sign."""
+    text = f"{abs(number):,.1f}"
+    return f"{'' if text == '0.0' else '+' if number > 0 else MINUS}{text}{sign}"
+
+
+def change(found: Change) -> str:
+    """``+5.0%``, ``+32.5 points``, ``–``; a change of a percentage is never in percent."""
+    if found.points is not None:
+        return signed(found.points, f"{NBSP}points")
+    if found.change is None:
+        return "–"
+    return ratio(found.change)
+
+
+def ratio(percent: float) -> str:
+    """``+5.0%``, ``× 15.3``."""
+    return f"×{NBSP}{1 + percent / 100:,.3g}" if percent >= MANY_PERCENT else signed(percent, "%")
+
+
+def interval(found: Change) -> str:
+    """``−3.0 to +9.1%``; empty without a test."""
+    if found.low is None or found.high is None:
+        return ""
+    if found.points is None and found.high >= MANY_PERCENT:
+        return f"×{NBSP}{1 + found.low / 100:,.3g} to {1 + found.high / 100:,.3g}"
+    unit = f"{NBSP}points" if found.points is not None else "%"
+    return f"{signed(found.low)} to {signed(found.high, unit)}"
+
+
+def outcome(measure: Measure, found: Change) -> str:
+    """The word of a change: ``the same within 2%``, ``better``."""
+    if found.word is Word.SAME:
+        points = f"{NBSP}point{'s' if measure.min_effect != 1 else ''}"
+        return f"the same within {measure.min_effect:g}{points if measure.unit == '%' else '%'}"
+    return str(found.word)
+
+
+def durations(*amounts: float) -> list[str]:
+    """All in one form, in seconds: ``503 s`` and ``502 s``, ``7 min 21 s`` and ``1 h 12 min``."""
+    longest = max(amounts)
+    if longest < 10:
+        return [took(amount * 1e6) for amount in amounts]
+    if longest < 600:
+        return [f"{formats.number(amount, 0)}{NBSP}s" for amount in amounts]
+    return [duration(amount * 1e6) for amount in amounts]

@@ -1,0 +1,92 @@
+"""What a job cost, and which machines could run it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class RunCost(Struct, frozen=True, kw_only=True):
+    """Cost of one run."""
+
+    machine: str
+    nodes: float
+    #: Billed hours of one node.
+    hours: float
+    per_hour: float
+    spot: bool
+    cost: float
+    gpus: float
+
+
+class PartCost(Struct, frozen=True, kw_only=True):
+    """Cost of a part of the GPU time in the verdict."""
+
+    #: That of the part.
+    key: str
+    label: str
+    role: str
+    cost: float
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A number of machines that may run the job."""
+
+    machine: str
+    count: int
+    #: GPUs, cores, and memory in GiB of all machines; GPU memory of each GPU. None if not known.
+    offers: dict[str, float | None]
+    #: Needs that are not met, as clauses.
+    fails: tuple[str, ...]
+    per_hour: float
+    #: Of the cost if the run takes as long; None for another GPU model.
+    saving: float | None
+    #: It pays up to this duration.
+    break_even_s: float
+    #: The variant that ran on these machines; empty for machines of the list alone.
+    label: str = ""
+
+
+class Sizing(Struct, frozen=True, kw_only=True):
+    """Which machines may run a variant."""
+
+    #: As ``Candidate.offers``, with headroom.
+    needs: dict[str, float | None]
+    now: Candidate
+    #: The best of the list, and the machines of the other variants.
+    candidates: tuple[Candidate, ...]
+    #: Why nothing is called a candidate, or what comes first; sentences.
+    guards: tuple[str, ...]
+    #: True if the candidates may be tried.
+    advised: bool
+    #: True if only percentiles of each node were known.
+    upper_estimate: bool
+
+
+class JobCost(Struct, frozen=True, kw_only=True):
+    """Cost and size of the job, from the user's prices. Amounts are not rounded."""
+
+    #: Type of the machines; empty if nobody named it.
+    machine: str
+    #: As the list of prices has it; empty without a list.
+    currency: str
+    #: Where the price is from, and of which day.
+    source: str
+    as_of: str
+    #: Unit that a duration is rounded up to: ``1s``, ``1min``, or ``1h``.
+    billing: str
+    #: None if the cost is not known, because of what is ``missing``: ``machine``, ``price``,
+    #: ``spot_price``, ``nodes``, or ``duration``.
+    run: RunCost | None
+    missing: str
+    #: Of so much work; None if it is not known.
+    per_1000_steps: float | None
+    per_million_samples: float | None
+    #: Price of an hour of a GPU: that of the node over its GPUs. None without GPUs.
+    per_gpu_hour: float | None
+    #: The parts of the verdict's GPU time in money, in their order; empty without GPUs.
+    parts: tuple[PartCost, ...]
+    #: Of the lost ones together, and what was billed beyond all parts, as for GPUs that were not recorded.
+    lost: float
+    rest: float
+    #: None without a list of machines, or if nothing was sampled.
+    sizing: Sizing | None

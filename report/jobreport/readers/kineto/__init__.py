@@ -1,0 +1,1 @@
+"""The reader of traces that PyTorch's profiler wrote."""

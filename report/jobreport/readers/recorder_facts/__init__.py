@@ -1,0 +1,1 @@
+"""Facts that record-job writes about each node."""

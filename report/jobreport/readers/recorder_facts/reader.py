@@ -1,0 +1,243 @@
+"""Facts about the recording of each node: ``jobrecord/<node>.json``, which record-job rewrites every minute."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from jobreport.readers import text_files
+from jobreport.readers.base import Found
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.names import as_name
+from jobreport.readers.tally import Tally, UnusableError
+from jobreport.recordings import GPUModel, Label, LeftOut, LessWritten, RecordedRun, Recording, SharedGPU
+from jobreport.remarks import SourceQuality
+from jobrules.model import SECOND_US, natural_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.readers.base import SourceFile
+
+_NAME = re.compile(r"(?:.*/)?jobrecord/[^/]+\.json", re.DOTALL)
+_ENDED_BY = re.compile(r"exit|signal:[0-9]{1,3}|detached|parent gone")
+#: Far more than a recorder writes: labels, a command line, and a thousand earlier runs.
+_MAX_BYTES = 8 << 20
+#: Entries of each list, and characters of a text, that are kept.
+_MAX_ENTRIES, _MAX_TEXT = 512, 300
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**15)]
+Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e15)]
+Time: TypeAlias = Annotated[int, Meta(ge=int(EARLIEST_S * SECOND_US), le=int(LATEST_S * SECOND_US))]
+
+
+class RecorderFacts:
+    """Reads what record-job noted about a recording. Absent facts change no number of the report."""
+
+    source = "facts of record-job"
+    looks_for = ""
+    memory = 0.0
+    rows = "samples"
+    names_machines = True
+
+    def matches_name(self, file: SourceFile) -> bool:
+        """By its folder."""
+        return _NAME.fullmatch(file.name) is not None
+
+    def matches_content(self, file: SourceFile) -> bool:
+        """Never: a file elsewhere is of no recording."""
+        del file
+        return False
+
+    def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
+        """All together."""
+        return {"": list(files)}
+
+    def read(self, files: Sequence[SourceFile]) -> Found:
+        """Read the facts of every node."""
+        tally = Tally()
+        recordings = []
+        for file in sorted(files):
+            try:
+                recordings.append(_recording(file))
+            except UnusableError as error:
+                tally.note(error.code, file=file.name, **error.fields)
+        recordings.sort(key=lambda one: natural_key(one.node))
+        quality = SourceQuality(
+            source=self.source,
+            files=len(recordings),
+            rows=len(recordings),
+            remarks=tally.remarks(),
+            recordings=tuple(recordings),
+        )
+        ended = any(one.runs[-1].ended_by.startswith(("exit", "signal")) for one in recordings)
+        return Found(quality=quality, finished=True if ended else None)
+
+
+class _Cores(Struct):
+    host: Count | None = None
+    affinity: Count | None = None
+    limit: Amount | None = None
+
+
+class _Memory(Struct):
+    host_bytes: Count | None = None
+    limit_bytes: Count | None = None
+
+
+class _GPU(Struct):
+    name: str | None = None
+
+
+class _LeftOut(Struct):
+    sensor: str
+    reason: str
+    count: Count
+
+
+class _Ticks(Struct):
+    p50: Amount = 0.0
+    p99: Amount = 0.0
+
+
+class _Dropped(Struct):
+    samples: Count = 0
+    events: Count = 0
+    reason: str | None = None
+    since_us: Time | None = None
+    until_us: Time | None = None
+
+
+class _Run(Struct):
+    started_us: Time
+    ended_us: Time | None = None
+    ended_by: str | None = None
+    sampler_ended_by: str | None = None
+    exit_status: Annotated[int, Meta(ge=-(10**9), le=10**9)] | None = None
+    dropped: _Dropped | None = None
+
+
+class _Overhead(Struct):
+    sampler_cpu_s: Amount = 0.0
+    hook_s: Amount | None = None
+    processes: Count = 1
+
+
+class _Change(Struct):
+    worker: str
+    at_us: Time
+    written: str
+
+
+class _Hooks(Struct):
+    other_threads: Count = 0
+    other_lane_events: Count = 0
+    written: list[_Change] = field(default_factory=list)
+
+
+class _Facts(_Run, kw_only=True):
+    """The file, as far as the report shows it: the last run, and what is kept of those before."""
+
+    #: Of another number, names may mean something else.
+    schema: Annotated[int, Meta(ge=1, le=1)]
+    recorder: str
+    node: str
+    interval_ms: Amount
+    earlier: list[_Run] = field(default_factory=list)
+    cores: _Cores = field(default_factory=_Cores)
+    memory: _Memory = field(default_factory=_Memory)
+    gpus: list[_GPU] = field(default_factory=list)
+    gpu_reason: str | None = None
+    gpu_interval_ms: Amount | None = None
+    shared_gpus: dict[str, Count] = field(default_factory=dict)
+    pressure: str = ""
+    left_out: list[_LeftOut] = field(default_factory=list)
+    late_ticks: Count = 0
+    tick_ms: _Ticks = field(default_factory=_Ticks)
+    overhead: _Overhead = field(default_factory=_Overhead)
+    clock_steps: Count = 0
+    hooks: _Hooks = field(default_factory=_Hooks)
+    auto_steps: str | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+def _recording(file: SourceFile) -> Recording:
+    """The facts in a file. Raises ``UnusableError``."""
+    content = text_files.content(file.path, _MAX_BYTES)
+    try:
+        facts = msgspec.json.decode(content, type=_Facts)
+    except msgspec.ValidationError:
+        raise UnusableError("facts.unknown") from None
+    except (ValueError, RecursionError):
+        raise UnusableError("file.not_json") from None
+    models = Counter(gpu.name or "" for gpu in facts.gpus[:_MAX_ENTRIES])
+    return Recording(
+        node=as_name(facts.node),
+        recorder=_text(facts.recorder),
+        interval_s=facts.interval_ms / 1000,
+        runs=tuple(map(_run, [*facts.earlier[-_MAX_ENTRIES:], facts])),
+        cores=facts.cores.host,
+        affinity=facts.cores.affinity,
+        core_limit=facts.cores.limit,
+        memory=facts.memory.host_bytes,
+        memory_limit=facts.memory.limit_bytes,
+        gpus=tuple(GPUModel(name=_text(name), count=count) for name, count in models.items()),
+        gpu_reason=_text(facts.gpu_reason or ""),
+        gpu_interval_s=None if facts.gpu_interval_ms is None else facts.gpu_interval_ms / 1000,
+        shared_gpus=tuple(
+            SharedGPU(device=as_name(device), processes=processes)
+            for device, processes in list(facts.shared_gpus.items())[:_MAX_ENTRIES]
+            if processes
+        ),
+        container_pressure=facts.pressure == "cgroup",
+        left_out=tuple(
+            LeftOut(sensor=_text(one.sensor), reason=_text(one.reason), count=one.count)
+            for one in facts.left_out[:_MAX_ENTRIES]
+        ),
+        late_ticks=facts.late_ticks,
+        tick_p50_ms=facts.tick_ms.p50,
+        tick_p99_ms=facts.tick_ms.p99,
+        clock_steps=facts.clock_steps,
+        sampler_s=facts.overhead.sampler_cpu_s,
+        hook_s=facts.overhead.hook_s,
+        hooked_processes=facts.overhead.processes,
+        less_written=tuple(
+            LessWritten(rank=as_name(one.worker), at_us=one.at_us, written=_text(one.written))
+            for one in facts.hooks.written[:_MAX_ENTRIES]
+        ),
+        other_threads=facts.hooks.other_threads,
+        other_lane_events=facts.hooks.other_lane_events,
+        no_steps=_text(facts.auto_steps or ""),
+        labels=tuple(
+            Label(key=_text(key), value=_text(value))
+            for key, value in list(facts.labels.items())[:_MAX_ENTRIES]
+        ),
+    )
+
+
+def _run(facts: _Run) -> RecordedRun:
+    dropped = facts.dropped or _Dropped()
+    return RecordedRun(
+        start_us=facts.started_us,
+        end_us=facts.ended_us,
+        ended_by=_ended_by(facts.ended_by),
+        exit_status=facts.exit_status,
+        sampler_ended_by=_ended_by(facts.sampler_ended_by),
+        dropped_samples=dropped.samples,
+        dropped_events=dropped.events,
+        dropped_reason=_text(dropped.reason or ""),
+        dropped_since_us=dropped.since_us,
+        dropped_until_us=dropped.until_us,
+    )
+
+
+def _ended_by(text: str | None) -> str:
+    return text if text and _ENDED_BY.fullmatch(text) else ""
+
+
+def _text(text: str) -> str:
+    return text[:_MAX_TEXT]

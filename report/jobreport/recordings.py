@@ -1,0 +1,107 @@
+"""What record-job noted about the recording of a node: limits, what it left out, and what it cost."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class GPUModel(Struct, frozen=True, kw_only=True):
+    """GPUs of one model."""
+
+    name: str
+    count: int
+
+
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """Readings of a sensor that failed."""
+
+    #: ``gpu0 ECC errors``; it may name a path.
+    sensor: str
+    reason: str
+    count: int
+
+
+class SharedGPU(Struct, frozen=True, kw_only=True):
+    """A GPU on which processes of others computed, and how many at most."""
+
+    device: str
+    processes: int
+
+
+class LessWritten(Struct, frozen=True, kw_only=True):
+    """From when on a training process wrote less, because writing took too much time, or more again."""
+
+    #: Rank or process number.
+    rank: str
+    at_us: int
+    written: str
+
+
+class RecordedRun(Struct, frozen=True, kw_only=True):
+    """A run of the job, from the start of its recording."""
+
+    start_us: int
+    #: None while it goes on, and if the machine went away.
+    end_us: int | None
+    #: ``exit``, ``signal:<number>``, ``detached`` (the job may go on), ``parent gone`` (record-job was killed), or empty.
+    ended_by: str
+    exit_status: int | None
+    #: The same of a sampler that ended before the job.
+    sampler_ended_by: str
+    dropped_samples: int
+    dropped_events: int
+    #: Why, from when, and to when; the last is None if it went on to the end.
+    dropped_reason: str
+    dropped_since_us: int | None
+    dropped_until_us: int | None
+
+
+class Label(Struct, frozen=True, kw_only=True):
+    """A fact that the user gave with ``--label``."""
+
+    key: str
+    value: str
+
+
+class Recording(Struct, frozen=True, kw_only=True):
+    """The recording of one node; None for what is not known."""
+
+    node: str
+    #: ``jobrecord 0.1.0``.
+    recorder: str
+    interval_s: float
+    #: Each start of the job into the same folder, oldest first; the facts below are of the last one.
+    runs: tuple[RecordedRun, ...]
+    #: Cores of the machine, those that the job may run on, and how many of them the container's CPU limit allows.
+    cores: int | None
+    affinity: int | None
+    core_limit: float | None
+    #: Bytes: of the machine, and the container's limit.
+    memory: int | None
+    memory_limit: int | None
+    #: Of those that the job sees, in their order; instances of a divided one (MIG) count as GPUs.
+    gpus: tuple[GPUModel, ...]
+    #: Why no GPU was sampled.
+    gpu_reason: str
+    #: Of the GPUs, if their driver is too slow for the sampling interval.
+    gpu_interval_s: float | None
+    shared_gpus: tuple[SharedGPU, ...]
+    #: False if pressure is that of the machine, not of the container.
+    container_pressure: bool
+    left_out: tuple[LeftOut, ...]
+    late_ticks: int
+    #: Milliseconds that reading all sensors took: median, and 99th percentile.
+    tick_p50_ms: float
+    tick_p99_ms: float
+    clock_steps: int
+    #: CPU time of the sampler, and time that the hooks took in the training processes, in seconds.
+    sampler_s: float
+    hook_s: float | None
+    hooked_processes: int
+    less_written: tuple[LessWritten, ...]
+    #: Steps of optimizers in other threads, and events of too many lanes.
+    other_threads: int
+    other_lane_events: int
+    #: Why ``--steps auto`` recorded none.
+    no_steps: str
+    labels: tuple[Label, ...]

@@ -1,0 +1,1 @@
+"""Sections on traces of PyTorch's profiler."""

@@ -1,0 +1,70 @@
+"""Sentences that the page, ``summary.md``, and the terminal have in common; the last two do without the sections."""
+
+from __future__ import annotations
+
+import math
+import signal
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobrules.model import SECOND_US
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+    from jobreport.recordings import RecordedRun, Recording
+    from jobrules.analyses.goodput import Goodput
+
+
+def goodput_sentence(found: Goodput) -> str:
+    """``Goodput was 54.9%: training that was kept took 9 min 20 s of 17 min.``"""
+    whole, kept = found.seconds, found.of("productive").seconds
+    was = "was at most" if found.at_most else "was"
+    times = f"{_duration(kept)} of {_duration(whole)}"
+    sentence = f"Goodput {was} {formats.percent(found.percent)}: training that was kept took {times}."
+    evaluation = found.of("evaluation").seconds
+    if evaluation and kept < whole - evaluation:
+        most = "at most " if found.at_most else ""
+        sentence += f" Without evaluation: {most}{formats.percent(100 * kept / (whole - evaluation))}."
+    return sentence
+
+
+def _duration(seconds: float) -> str:
+    return formats.duration(seconds * SECOND_US)
+
+
+def recordings_of(report: Report) -> list[Recording]:
+    """One for each node, in natural order."""
+    return [one for source in report.quality.sources for one in source.recordings]
+
+
+def bad_end(report: Report) -> str:
+    """``exit status 1``, ``killed by signal 9 on node-2``; empty if the job ended well, or nobody knows.
+
+    Of several nodes that of the cause: the first one that was not asked to end, as launchers do once a node has failed.
+    """
+    found = recordings_of(report)
+    last = {one.node: one.runs[-1] for one in found}
+    bad = {n: run for n, run in last.items() if run.exit_status or run.ended_by.startswith("signal")}
+    if not bad:
+        return ""
+    first = min(bad.values(), key=lambda run: (_was_terminated(run), run.end_us or math.inf))
+    nodes = [formats.escape_name(node, 40) for node, run in bad.items() if end_of(run) == end_of(first)]
+    return end_of(first) if len(found) == 1 else f"{end_of(first)} on {formats.join_names(nodes)}"
+
+
+def _was_terminated(run: RecordedRun) -> bool:
+    return run.exit_status == 128 + signal.SIGTERM or run.ended_by == f"signal:{signal.SIGTERM.value}"
+
+
+def end_of(run: RecordedRun, *, is_last: bool = True) -> str:
+    """How a run ended: ``exit status 1``."""
+    if not run.ended_by and not is_last:
+        return "killed with record-job"
+    kind, _, number = run.ended_by.partition(":")
+    if kind == "signal":
+        return f"killed by signal {number}"
+    if kind == "parent gone":
+        return "record-job was killed"
+    if kind == "detached":
+        return "recording ended before the job"
+    return "not recorded" if run.exit_status is None else f"exit status {run.exit_status}"

@@ -1,0 +1,1 @@
+"""Rules on traces of PyTorch's profiler."""

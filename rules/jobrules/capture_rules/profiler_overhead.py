@@ -1,0 +1,142 @@
+"""ProfilerOverhead: the profiler itself changes what it measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from msgspec.structs import replace
+
+from jobrules.capture_rules.shares import PROFILED_TIME, ProfiledGPU, ShareRule
+from jobrules.model import Note, Reason, ReasonKind, Severity, StepMark
+from jobrules.rule import number as a_number
+from jobrules.rule import percent
+from jobrules.text import capitalized, join_names, number
+from jobrules.text import percent as in_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobrules.model import Fact, Job, RuleResult
+
+_NOT_TOLD = Reason(kind=ReasonKind.NOT_RECORDED, what="the profiler's own activity in the trace")
+#: Steps of each kind that a comparison needs.
+_MIN_STEPS = 3
+#: Settings that take time, and what they record.
+_COSTLY = {"with_stack": "stacks", "record_shapes": "shapes", "profile_memory": "memory"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfilerOverhead(ShareRule):
+    """The profiler itself changes what it measures.
+
+    What it checks
+        The share of the profiled time in which GPUs idle while the profiler is busy; and how much longer steps of
+        another source took meanwhile.
+
+    Why it matters
+        Time of the host is longer in such a trace than without the profiler, so other findings may be too large.
+
+    What to do
+        * Record again without stacks: ``with_stack=False``.
+        * Record fewer steps, with a warm-up in the schedule.
+
+    Details
+        Info from ``threshold`` on or if Python stacks were recorded, warning from ``warning_threshold`` on or if the
+        median step took more than ``max_slowdown`` times as long as without the profiler, critical from twice
+        ``warning_threshold`` on.
+    """
+
+    title: ClassVar[str] = "The profiler itself changes what it measures"
+    did: ClassVar[str] = "GPUs idled while the profiler itself was busy"
+    section: ClassVar[str] = "idle-time"
+
+    threshold: float = percent(1.0, "idle time while PyTorch's profiler is busy, from which it is a finding")
+    warning_threshold: float = percent(5.0, "the same, from which it is a warning")
+
+    def part_ns(self, gpu: ProfiledGPU) -> int:
+        """Idle time during the profiler's own work."""
+        return gpu.idle_ns("profiler")
+
+    max_slowdown: float = a_number(
+        1.2, "duration of steps with PyTorch's profiler over that without, above which it is a warning", low=1
+    )
+
+    def check_gpus(self, job: Job, gpus: Sequence[ProfiledGPU]) -> RuleResult:
+        """Counts are of GPUs."""
+        slowdown = _slowdown(job)
+        return super().check_gpus(job, [replace(gpu, slowdown=slowdown) for gpu in gpus])
+
+    def missing(self, gpu: ProfiledGPU) -> Reason | None:
+        """Any evidence is worth a word."""
+        known = gpu.slowdown is not None or _has_overhead([gpu]) or _has_stacks([gpu])
+        return None if known else _NOT_TOLD
+
+    def counts(self, part: float, gpus: Sequence[ProfiledGPU]) -> bool:
+        """Stacks and slow steps count, however little idle time the profiler took."""
+        return part >= self.threshold or _has_stacks(gpus) or self._slows(gpus)
+
+    def severity(self, part: float, gpus: Sequence[ProfiledGPU]) -> Severity:
+        """Slow steps are at least a warning."""
+        found = super().severity(part, gpus)
+        return Severity.WARNING if found is Severity.INFO and self._slows(gpus) else found
+
+    def sentence(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
+        """All that is known of the profiler."""
+        slowdown = gpus[0].slowdown
+        known = [
+            f"the profiler itself took {in_percent(part)} {PROFILED_TIME}" if _has_overhead(gpus) else "",
+            f"steps took {number(slowdown, 2)} times as long with the profiler as without"
+            if slowdown
+            else "",
+            "stacks were recorded" if _has_stacks(gpus) else "",
+        ]
+        return capitalized(", and ".join(filter(None, known)))
+
+    def facts(self, gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
+        """What was recorded that takes time."""
+        settings = {setting for gpu in gpus for capture in gpu.captures for setting in capture.recorded}
+        if _has_stacks(gpus):
+            settings.add("with_stack")
+        costly = [what for setting, what in _COSTLY.items() if setting in settings]
+        return (Note(f"Recorded in addition: {join_names(costly)}"),) if costly else ()
+
+    def _slows(self, gpus: Sequence[ProfiledGPU]) -> bool:
+        return (gpus[0].slowdown or 0.0) > self.max_slowdown
+
+
+def _has_overhead(gpus: Sequence[ProfiledGPU]) -> bool:
+    return any(capture.has_overhead for gpu in gpus for capture in gpu.captures)
+
+
+def _has_stacks(gpus: Sequence[ProfiledGPU]) -> bool:
+    return any(capture.python_calls for gpu in gpus for capture in gpu.captures)
+
+
+def _slowdown(job: Job) -> float | None:
+    """The median over series of steps: their median while traces were recorded, over that of the others."""
+    spans = tuple(span for one in job.captures if (span := one.span_us))
+    numbers = {step.number for one in job.captures if not one.span_us for step in one.step_times}
+    ratios = job.gathered(_ratios, spans, frozenset(numbers))
+    return float(np.median(ratios)) if ratios else None
+
+
+def _ratios(part: Job, spans: tuple[tuple[int, int], ...], numbers: frozenset[int]) -> Iterator[float]:
+    """The ratio of each series with enough steps.
+
+    Steps are profiled as their source says, else if their middle lies in a trace; those of a trace without a clock have
+    its numbers.
+    """
+    steps = part.steps
+    profiled = steps.mark == StepMark.PROFILED
+    if not profiled.any():
+        profiled = np.isin(steps.number, list(numbers))
+        middle_us = (steps.start_us + steps.end_us) // 2
+        for start_us, end_us in spans:
+            profiled |= (middle_us >= start_us) & (middle_us < end_us)
+    for code in range(len(steps.series)):
+        own = (steps.code == code) & (steps.mark != StepMark.CUT)
+        during, usual = (steps.duration_us[own & rows] for rows in (profiled, ~profiled))
+        if min(len(during), len(usual)) >= _MIN_STEPS:
+            yield float(np.median(during) / max(1.0, np.median(usual)))

@@ -1,0 +1,218 @@
+"""Operators and marks on threads of the host: who called whom, and who launched what.
+
+A call lies in the last one before it on its thread that has not ended. An operator owns the device events whose launch
+call begins inside of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.captures.trace import NOT_GIVEN, HostCalls
+from jobrules.measures.intervals import Intervals, union
+from jobrules.model.captures import Operators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jobrules.model import BoolArray, CodeArray, IntArray
+
+MAX_ROWS, MAX_HOST_PARTS = 25, 10
+#: Calls that are looked at together: as Python objects they take much memory.
+_MANY = 1 << 14
+
+
+class CallSums(Struct, frozen=True, kw_only=True, eq=False):
+    """Sums over all calls of a name, by its position; and the innermost call at given moments."""
+
+    calls: IntArray
+    #: Length without that of the calls directly in each, these cut at its end; and with it, once for nested calls.
+    self_ns: IntArray
+    total_ns: IntArray
+    #: Weight of the moments in each, without and with those in other calls in it.
+    device_self_ns: IntArray
+    device_total_ns: IntArray
+    #: (moments,) position of the name of the innermost call; ``NOT_GIVEN`` for none.
+    innermost: CodeArray
+
+
+def call_sums(
+    tables: Sequence[HostCalls],
+    names: int,
+    moments: HostCalls | None = None,
+    weight_ns: IntArray | None = None,
+    length: Callable[[IntArray, IntArray], IntArray] = np.subtract,
+) -> CallSums:
+    """The sums of all threads. Moments are the starts of other calls; ``length`` takes ends and starts."""
+    moments = HostCalls() if moments is None else moments
+    weight_ns = np.zeros(len(moments), np.int64) if weight_ns is None else weight_ns
+    sums = CallSums(
+        **{key: np.zeros(names, np.int64) for key in CallSums.__struct_fields__[:-1]},
+        innermost=np.full(len(moments), NOT_GIVEN, np.int32),
+    )
+    threads = np.unique(np.concatenate([np.unique(table.thread) for table in tables]))
+    for thread in threads.tolist():
+        (at,) = np.nonzero(moments.thread == thread)
+        at = at[np.argsort(moments.start_ns[at], kind="stable")]
+        _Thread(sums, *_of_thread(tables, thread), length).add(at, moments.start_ns[at], weight_ns[at])
+    return sums
+
+
+def _of_thread(tables: Sequence[HostCalls], thread: int) -> tuple[CodeArray, IntArray, IntArray]:
+    """Names, starts, and ends of the calls on a thread, by start, the longest first."""
+    borders = np.array([thread, thread + 1], np.int32)
+    own = [slice(*np.searchsorted(table.thread, borders).tolist()) for table in tables]
+    columns = (
+        [getattr(table, key)[rows] for table, rows in zip(tables, own, strict=True)]
+        for key in ("name", "start_ns", "end_ns")
+    )
+    if len(tables) == 1:
+        ((name,), (start_ns,), (end_ns,)) = columns
+        return name, start_ns, end_ns
+    name, start_ns, end_ns = map(np.concatenate, columns)
+    order = np.lexsort((-end_ns, start_ns))
+    return name[order], start_ns[order], end_ns[order]
+
+
+class _Thread(Struct, eq=False):
+    """The calls of one thread, by start, the longest first, and those that are open as they are gone through."""
+
+    sums: CallSums
+    name: CodeArray
+    start_ns: IntArray
+    end_ns: IntArray
+    length: Callable[[IntArray, IntArray], IntArray]
+    #: End and name of each open call; and what had been launched before it, if it lies in no other of its name.
+    open: list[tuple[int, int, int]] = []
+    names: set[int] = set()
+    launched_ns: int = 0
+
+    def add(self, at: IntArray, moment_ns: IntArray, weight_ns: IntArray) -> None:
+        """Add its sums, with moments in their order, which stand at these positions of the result."""
+        for calls, looks in self._parts(moment_ns):
+            count = calls.stop - calls.start
+            columns = np.full((3, count + looks.stop - looks.start), NOT_GIVEN, np.int64)
+            columns[:, :count] = self.start_ns[calls], self.end_ns[calls], self.name[calls]
+            columns[:2, count:] = moment_ns[looks], weight_ns[looks]
+            # A moment comes behind the calls that begin in it.
+            order = np.argsort(columns[0], kind="stable")
+            back = np.argsort(order)
+            outer, until, outermost = self._outer(columns[:, order])
+            outer, until, outermost = outer[back], until[back], outermost[back]
+            self._add_calls(calls, outer[:count], until[:count], outermost[:count])
+            launching = outer[count:]
+            self.sums.innermost[at[looks]] = launching
+            owned = launching != NOT_GIVEN
+            np.add.at(self.sums.device_self_ns, launching[owned], weight_ns[looks][owned])
+        self._close_until(np.iinfo(np.int64).max)
+
+    def _parts(self, moment_ns: IntArray) -> Iterator[tuple[slice, slice]]:
+        """Calls and moments that are gone through together: all calls begin no later than the next moments."""
+        call = moment = 0
+        while call < len(self.name) or moment < len(moment_ns):
+            next_call = min(call + _MANY, len(self.name))
+            next_moment = len(moment_ns)
+            if next_call < len(self.name):
+                next_moment = int(np.searchsorted(moment_ns, self.start_ns[next_call]))
+            if next_moment - moment > _MANY:
+                next_moment = moment + _MANY
+                next_call = int(np.searchsorted(self.start_ns, moment_ns[next_moment - 1], side="right"))
+            yield slice(call, next_call), slice(moment, next_moment)
+            call, moment = next_call, next_moment
+
+    def _outer(self, columns: IntArray) -> tuple[IntArray, IntArray, BoolArray]:
+        """(n,) name and end of the call in which each call and moment lies, and whether it is in none of its name."""
+        stack, names = self.open, self.names
+        outer, ends, outermost = [], [], []
+        for begin, until, name in zip(*columns.tolist(), strict=True):
+            if stack and stack[-1][0] <= begin:
+                self._close_until(begin)
+            if stack:
+                end, around, _ = stack[-1]
+                outer.append(around)
+                ends.append(end)
+            else:
+                outer.append(NOT_GIVEN)
+                ends.append(begin)
+            if name == NOT_GIVEN:
+                self.launched_ns += until
+                outermost.append(False)
+            elif name in names:
+                stack.append((until, name, NOT_GIVEN))
+                outermost.append(False)
+            else:
+                stack.append((until, name, self.launched_ns))
+                names.add(name)
+                outermost.append(True)
+        return np.array(outer, np.int64), np.array(ends, np.int64), np.array(outermost, np.bool_)
+
+    def _close_until(self, begin: int) -> None:
+        stack, launched_ns = self.open, self.launched_ns
+        while stack and stack[-1][0] <= begin:
+            _, name, before_ns = stack.pop()
+            if before_ns != NOT_GIVEN:
+                self.names.discard(name)
+                if launched_ns != before_ns:
+                    self.sums.device_total_ns[name] += launched_ns - before_ns
+
+    def _add_calls(self, rows: slice, outer: IntArray, until_ns: IntArray, outermost: BoolArray) -> None:
+        name, start, end = self.name[rows], self.start_ns[rows], self.end_ns[rows]
+        own = self.length(end, start)
+        np.add.at(self.sums.calls, name, 1)
+        np.add.at(self.sums.self_ns, name, own)
+        np.add.at(self.sums.total_ns, name[outermost], own[outermost])
+        inside = outer != NOT_GIVEN
+        covered = self.length(np.minimum(end, until_ns)[inside], start[inside])
+        np.subtract.at(self.sums.self_ns, outer[inside], covered)
+
+
+def operator_table(sums: CallSums, names: Sequence[str]) -> list[Operators]:
+    """All names with a call, most self time first."""
+    rows = [
+        Operators(
+            name=names[name],
+            calls=int(sums.calls[name]),
+            self_ns=int(sums.self_ns[name]),
+            total_ns=int(sums.total_ns[name]),
+            device_self_ns=int(sums.device_self_ns[name]),
+            device_total_ns=int(sums.device_total_ns[name]),
+        )
+        for name in np.flatnonzero(sums.calls).tolist()
+    ]
+    return sorted(rows, key=lambda row: (-row.self_ns, row.name))
+
+
+def host_parts(
+    tables: Sequence[HostCalls], names: Sequence[str], start_ns: IntArray, end_ns: IntArray, thread: IntArray
+) -> Counter[str]:
+    """Nanoseconds of stretches of threads by the name of the innermost call; those of a thread do not overlap.
+
+    An empty name stands for what lies outside of all calls.
+    """
+    found: Counter[str] = Counter()
+    for own in np.unique(thread).tolist():
+        rows = thread == own
+        stretches = union(start_ns[rows], end_ns[rows])
+
+        def within(end: IntArray, start: IntArray, held: Intervals = stretches) -> IntArray:
+            return held.overlap(start, end)
+
+        touching = [_touching(table, own, stretches) for table in tables]
+        spent = call_sums(touching, len(names), length=within).self_ns
+        found.update({names[name]: int(spent[name]) for name in np.flatnonzero(spent).tolist()})
+        found[""] += stretches.total - int(spent.sum())
+    return +found
+
+
+def _touching(table: HostCalls, thread: int, stretches: Intervals) -> HostCalls:
+    """The calls on a thread that lie partly in some stretches."""
+    (own,) = np.nonzero(table.thread == thread)
+    parts = [own[begin : begin + _MANY] for begin in range(0, len(own), _MANY)]
+    inside = [some[stretches.overlap(table.start_ns[some], table.end_ns[some]) > 0] for some in parts]
+    rows = np.concatenate([own[:0], *inside])
+    kept = ("name", "thread", "start_ns", "end_ns")
+    return HostCalls(**{key: getattr(table, key)[rows] for key in kept})

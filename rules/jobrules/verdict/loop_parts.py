@@ -1,0 +1,185 @@
+"""What took the training loop of a job without GPU samples: time between whole steps, and waits for another rank."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.data_loading import FETCH
+from jobrules.measures.framework_time import Kind, event_type_of, kind_of
+from jobrules.measures.intervals import Intervals, difference, joined, time_of, union
+from jobrules.measures.rows import rows_by_lane, series_of
+from jobrules.model import Fact, Finding, Job, Note, Severity, Where
+from jobrules.text import capitalized, duration, escape_name, share
+from jobrules.verdict.story import CRITICAL_SHARE, NAMED_SHARE, WARNING_SHARE
+
+#: Event types in which ranks wait for one another.
+_COLLECTIVE = re.compile(
+    r"all.?(reduce|gather|to.?all)|reduce.?scatter|broadcast|barrier|sync|nccl|gloo", re.IGNORECASE
+)
+#: The mode of training steps, and what steps of any other mode are called.
+_TRAIN, _EVALUATION = "TRAIN", "Evaluation"
+#: An event type that takes this part of the time between steps is named in the title; so many are named in the evidence.
+_NAMED_PART, _MAX_NAMED = 0.5, 4
+_MAX_NAME = 40
+
+EVALUATION_ADVICE = ("Evaluate less often, or on fewer batches.",)
+BETWEEN_ADVICE = ("Do it less often, or in the background while training goes on.",)
+UNNAMED_ADVICE = (
+    "Record what runs there: `jobrecord.phase(name)` around it, `jobrecord.data(loader)` in `jobrecord.eval()`.",
+)
+SLOW_RANK_ADVICE = (
+    "Compare a step of that rank with one of the others: more data, a slower machine, or work that only it does.",
+)
+LATE_RANK_ADVICE = ("Find out what that rank does before its first step; start all ranks at once.",)
+
+
+class RankLoop(Struct, frozen=True, kw_only=True):
+    """The training loop of one rank, from its first to its last step, without restarts, in microseconds."""
+
+    node: str
+    rank: str
+    start_us: int
+    length_us: int
+    #: Outside of training steps, and of it by event type.
+    between_us: int
+    between: dict[str, int]
+    #: In steps: waits for batches, and for other ranks with the event type that took most.
+    fetched_us: int
+    collective_us: int
+    collective: str
+
+    @property
+    def name(self) -> str:
+        """``rank 1``, as in a sentence."""
+        return f"rank {escape_name(self.rank, _MAX_NAME)}"
+
+    @property
+    def waited(self) -> float:
+        """Share of the loop in which the rank waited for others."""
+        return self.collective_us / self.length_us
+
+
+def loop_findings(job: Job) -> list[Finding]:
+    """Findings on the training loop, if steps hold all that a rank does in them."""
+    loops = job.gathered(rank_loops)
+    return [*_between(loops), *_slow_rank(loops)]
+
+
+def rank_loops(part: Job) -> Iterator[RankLoop]:
+    """The loop of each rank of a node, if its steps are whole."""
+    (node,) = part.nodes
+    steps, events = part.steps, part.events
+    if not steps.whole:
+        return
+    by_rank: dict[str, dict[str, Intervals]] = {}
+    restarts: dict[tuple[str, str], Intervals] = {}
+    for (_, rank, mode), rows in series_of(steps).items():
+        starts_us, ends_us, number = steps.start_us[rows], steps.end_us[rows], steps.number[rows]
+        by_rank.setdefault(rank, {})[mode] = union(starts_us, ends_us)
+        # A job that was started again counts its steps anew, or resumes behind a checkpoint.
+        again = np.flatnonzero((np.diff(number) <= 0) & (number[1:] >= 0))
+        restarts[rank, mode] = union(ends_us[again], starts_us[again + 1])
+    lanes = rows_by_lane(
+        events, lambda lane: (lane.rank, event_type_of(lane)) if kind_of(lane) is Kind.GENERAL else None
+    )
+    for rank, modes in by_rank.items():
+        main = _TRAIN if _TRAIN in modes else max(modes, key=lambda mode: modes[mode].total)
+        steps_us = modes[main]
+        if not steps_us.total:
+            continue
+        start_us, end_us = int(steps_us.start[0]), int(steps_us.end[-1])
+        restarted = restarts[rank, main]
+        gaps = difference(union(steps_us.end[:-1], steps_us.start[1:]), restarted)
+        own = {kind: time_of(events, rows) for (of, kind), rows in lanes.items() if of == rank}
+        others = [times for mode, times in modes.items() if mode != main]
+        between = {_EVALUATION: joined(others).shared(gaps)} if others else {}
+        between |= {kind: times.shared(gaps) for kind, times in own.items() if kind != FETCH}
+        waits = {kind: times.shared(steps_us) for kind, times in own.items() if _COLLECTIVE.search(kind)}
+        yield RankLoop(
+            node=node,
+            rank=rank,
+            start_us=start_us,
+            length_us=end_us - start_us - restarted.total,
+            between_us=gaps.total,
+            between={kind: us for kind, us in between.items() if us},
+            fetched_us=own[FETCH].shared(steps_us) if FETCH in own else 0,
+            collective_us=sum(waits.values()),
+            collective=max(waits, key=waits.__getitem__, default=""),
+        )
+
+
+def _between(loops: Sequence[RankLoop]) -> list[Finding]:
+    """Time between the steps of the rank with most of it."""
+    worst = max(loops, key=lambda one: one.between_us / one.length_us, default=None)
+    if worst is None or worst.between_us < WARNING_SHARE * worst.length_us:
+        return []
+    named = [(us / worst.length_us, kind) for kind, us in worst.between.items()]
+    named = sorted((one for one in named if one[0] >= NAMED_SHARE), reverse=True)[:_MAX_NAMED]
+    part = between = worst.between_us / worst.length_us
+    title = f"{share(between)} of the training loop is between steps, mostly without a record"
+    advice: tuple[str, ...] = UNNAMED_ADVICE
+    if named and named[0][0] >= _NAMED_PART * between:
+        part, kind = named[0]
+        title = f"{escape_name(kind, _MAX_NAME)} takes {share(part)} of the training loop"
+        advice = EVALUATION_ADVICE if kind == _EVALUATION else BETWEEN_ADVICE
+    evidence: tuple[Fact, ...] = (
+        Where((worst.node,)),
+        Note(f"Between the steps of {worst.name}: {share(between)} of the training loop"),
+        *(Note(f"{escape_name(kind, _MAX_NAME)}: {share(one)}") for one, kind in named),
+    )
+    return [_finding("between-steps", title, part, evidence, advice, worst)]
+
+
+def _slow_rank(loops: Sequence[RankLoop]) -> list[Finding]:
+    """The rank for which others wait, unless they wait because it waits for data."""
+    together = [one for one in loops if one.collective]
+    if len(together) < 2:
+        return []
+    slow, waiting = min(together, key=_waited), max(together, key=_waited)
+    part = waiting.waited - slow.waited
+    fetched = slow.fetched_us / slow.length_us - waiting.fetched_us / waiting.length_us
+    if part < WARNING_SHARE or 2 * fetched >= part:
+        return []
+    late_us = slow.start_us - waiting.start_us
+    late = 2 * late_us >= part * waiting.length_us
+    what = escape_name(waiting.collective, _MAX_NAME)
+    evidence: tuple[Fact, ...] = (Where((slow.node,)),)
+    how = f"{what} took {share(waiting.waited)} of its training loop, {share(slow.waited)} on {slow.name}"
+    if late:
+        evidence += (Note(f"First step of {slow.name} {duration(late_us)} after that of {waiting.name}"),)
+    return [
+        _finding(
+            "slow-rank",
+            f"{capitalized(waiting.name)} waits for {slow.name}: {how}",
+            part,
+            evidence,
+            LATE_RANK_ADVICE if late else SLOW_RANK_ADVICE,
+            slow,
+        )
+    ]
+
+
+def _waited(loop: RankLoop) -> float:
+    return loop.waited
+
+
+def _finding(
+    key: str, title: str, part: float, evidence: tuple[Fact, ...], advice: tuple[str, ...], loop: RankLoop
+) -> Finding:
+    return Finding(
+        key=key,
+        severity=Severity.CRITICAL if part >= CRITICAL_SHARE else Severity.WARNING,
+        title=title,
+        evidence=evidence,
+        advice=advice,
+        rules=(),
+        section="steps",
+        share=part,
+        share_of="of the training loop",
+        start_us=loop.start_us,
+        end_us=loop.start_us + loop.length_us,
+    )

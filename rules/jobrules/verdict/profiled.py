@@ -1,0 +1,462 @@
+"""How the time of the profiled GPUs was spent, in parts that add up; never mixed with the time of the whole job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobrules.capture_rules.exposed_communication import ExposedCommunication
+from jobrules.capture_rules.shares import (
+    MIN_WINDOW_NS,
+    CaptureRule,
+    ProfiledGPU,
+    first_iterations,
+    idle_ns,
+    launch_bound_ns,
+    profiled_gpus,
+    severity_by,
+)
+from jobrules.capture_rules.straggler_rank import StragglerRank
+from jobrules.measures.work import Work
+from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
+from jobrules.model.captures import NOT_EXPLAINED, DeviceCapture
+from jobrules.rule import Rule
+from jobrules.text import capitalized, count, digits_for, duration, percent, some_of, took
+from jobrules.verdict.sampled_gpus import MIN_SAMPLES, SampledGPUs, recorded_in, sampled_gpus
+
+#: A capture is of the job if it was recorded so close to its samples.
+NEAR_US = 600 * SECOND_US
+#: Utilization that differs by more is not typical, in points.
+TYPICAL_POINTS = 10.0
+#: Time before the first recorded kernel is worth a word from this percentage of the profiled time on.
+MIN_LEAD_IN = 1.0
+#: What no finding explains is a part from this percentage on, which is not printed as 0.
+MIN_PART = 0.05
+#: Time in which GPUs only communicate, and utilization says that they are in use: worth a word from this percentage on.
+MIN_COMMUNICATED = 5.0
+
+#: Where the captures are on the clock of the samples; ``unknown`` if their clock does not count from the epoch.
+Placed = Literal["inside", "outside", "unknown"]
+
+
+class ProfiledPart(Struct, frozen=True, kw_only=True):
+    """One part of the profiled time."""
+
+    #: ``used``, ``first``, ``other``, ``unknown``, or the key of the rule's finding on the loss.
+    key: str
+    label: str
+    #: ``used``, ``lost`` or ``unknown``.
+    role: str
+    #: GPU-seconds and percent, rounded so that the parts add up.
+    seconds: float
+    percent: float
+    #: Key of the finding that explains it; empty if none does.
+    finding: str = ""
+    #: When it was lost, after an amount; empty if there is no cause.
+    when: str = ""
+
+
+class ProfiledTime(Struct, frozen=True, kw_only=True):
+    """The time of all profiled GPUs, each from its first recorded kernel on."""
+
+    gpus: int
+    #: Ranks with a trace, and of the job; None if no trace says it.
+    ranks: int
+    world_size: int | None
+    #: GPU-seconds of all, and the seconds of the GPU with most.
+    gpu_s: float
+    longest_s: float
+    #: Digits after the point that seconds of parts are rounded to.
+    digits: int
+    #: Used; lost by finding, in their order; lost to other causes; not known.
+    parts: tuple[ProfiledPart, ...]
+    #: Percent of all parts of a role, as printed.
+    roles: dict[str, float]
+    #: Longest time before the first recorded kernel, which is in no part.
+    lead_in_s: float
+    #: Percent that memory allocation of first iterations took; None if later iterations were recorded.
+    first_iterations: float | None = None
+    #: Length of the job by its other sources; None if there are only traces.
+    job_s: float | None = None
+    #: None if there are only traces.
+    placed: Placed | None = None
+    #: Mean GPU utilization while traces were recorded, and of the work of the job; None if there are too few samples.
+    utilization: tuple[float, float] | None = None
+    #: Which GPUs of the samples were profiled; None without samples of GPUs, or if ranks are not known.
+    sampled: SampledGPUs | None = None
+    #: Percent of the profiled time in which GPUs only communicated.
+    communicated: float = 0.0
+    #: Traces that were recorded at another time than those of all other ranks.
+    alone: int = 0
+
+    @property
+    def is_typical(self) -> bool | None:
+        """Whether utilization was then as during the work; None if it is not known."""
+        if self.utilization is None:
+            return None
+        during, usual = self.utilization
+        return abs(during - usual) <= TYPICAL_POINTS
+
+    def of(self, role: str) -> float:
+        """Percent of all parts of one role."""
+        return self.roles.get(role, 0.0)
+
+
+class _Loss(Struct, frozen=True):
+    """A part by the rule that explains it."""
+
+    rule: str
+    key: str
+    label: str
+    when: str
+    amount: Callable[[DeviceCapture], int]
+
+
+def _waiting_ns(device: DeviceCapture) -> int:
+    return device.exposed_waiting_ns or 0
+
+
+_LOSSES = (
+    _Loss(
+        "StragglerRank",
+        "straggler-rank",
+        "Lost: waiting for other ranks",
+        "while ranks waited for one another",
+        _waiting_ns,
+    ),
+    _Loss(
+        "UnevenRanks",
+        "uneven-ranks",
+        "Lost: waiting for other ranks",
+        "while ranks waited for one another",
+        _waiting_ns,
+    ),
+    _Loss(
+        "ExposedCommunication",
+        "exposed-communication",
+        "Lost: only communicating",
+        "while GPUs only communicated",
+        lambda device: device.exposed_communication_ns,
+    ),
+    _Loss(
+        "ExposedCopies",
+        "exposed-copies",
+        "Lost: only copying",
+        "while GPUs only copied",
+        lambda device: device.exposed_copies_ns,
+    ),
+    _Loss(
+        "LaunchBound",
+        "launch-bound",
+        "Lost: waiting for launches",
+        "while GPUs waited for the host to launch work",
+        launch_bound_ns,
+    ),
+    _Loss(
+        "DataLoaderWait",
+        "data-loader-wait",
+        "Lost: waiting for data",
+        "while the training loop fetched the next batch",
+        lambda device: idle_ns(device, "data_loading"),
+    ),
+    _Loss(
+        "SynchronizationStall",
+        "synchronization-stall",
+        "Lost: host waited for the GPU",
+        "after the host had waited for GPUs",
+        lambda device: idle_ns(device, "synchronisation"),
+    ),
+    _Loss(
+        "AllocationStall",
+        "allocation-stall",
+        "Lost: memory allocation",
+        "while the driver allocated memory",
+        lambda device: device.late_allocation_ns,
+    ),
+    _Loss(
+        "ProfilerOverhead",
+        "profiler-overhead",
+        "Lost: the profiler itself",
+        "while the profiler itself was busy",
+        lambda device: idle_ns(device, "profiler"),
+    ),
+)
+#: What is left of communication where waiting is a part of its own.
+_TRANSFERRING = _Loss(
+    "ExposedCommunication",
+    "exposed-communication",
+    "Lost: transferring between ranks",
+    "while GPUs only transferred",
+    lambda device: device.exposed_communication_ns - _waiting_ns(device),
+)
+#: Rules that name waiting, and rules whose parts need the causes of idle time.
+_OF_WAITING = frozenset({"StragglerRank", "UnevenRanks"})
+_OF_IDLE = frozenset(
+    {"LaunchBound", "DataLoaderWait", "SynchronizationStall", "AllocationStall", "ProfilerOverhead"}
+)
+_LABELS = {
+    "used": "Computing",
+    "first": "Lost: memory for first iterations",
+    "other": "Lost: other causes",
+    "unknown": "Idle, cause not known",
+}
+
+
+def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
+    """How the profiled time was spent, by the findings on it, worst first; None if too little was profiled."""
+    gpus = _judged_gpus(job)
+    if not gpus:
+        return None
+    explained = {rule: finding.key for finding in findings for rule in finding.rules}
+    waits = not explained.keys().isdisjoint(_OF_WAITING)
+    losses = [
+        _TRANSFERRING if waits and loss.rule == _TRANSFERRING.rule else loss
+        for loss in _LOSSES
+        if loss.rule in explained
+    ]
+    first = first_iterations(gpus)
+    sums: Counter[str] = Counter()
+    for gpu in gpus:
+        for device in gpu.devices:
+            sums.update(_parts(device, losses, has_first=first is not None))
+    whole_s = sum(sums.values()) / 1e9
+    by_key = {loss.key: loss for loss in losses}
+    keys = sorted((key for key in by_key if sums[key]), key=lambda key: -sums[key])
+    others = (key for key in ("first", "other", "unknown") if sums[key] / 1e7 / whole_s >= MIN_PART)
+    order = ["used", *keys, *others]
+    digits = digits_for(whole_s)
+    seconds = _rounded({key: sums[key] / 1e9 for key in order}, round(whole_s, digits), digits)
+    percents = _rounded({key: sums[key] / 1e7 / whole_s for key in order}, 100.0, 1)
+    worlds = [one.world_size for gpu in gpus for one in gpu.captures if one.world_size]
+    parts = tuple(
+        ProfiledPart(
+            key=key,
+            label=by_key[key].label if key in by_key else _LABELS[key],
+            role=key if key in ("used", "unknown") else "lost",
+            seconds=seconds[key],
+            percent=percents[key],
+            finding=explained[by_key[key].rule] if key in by_key else "",
+            when=by_key[key].when if key in by_key else "",
+        )
+        for key in order
+    )
+    return ProfiledTime(
+        gpus=len(gpus),
+        ranks=len({gpu.captures[0].file if gpu.rank is None else gpu.rank for gpu in gpus}),
+        world_size=max(worlds, default=None),
+        gpu_s=round(whole_s, digits),
+        longest_s=max(gpu.window_ns for gpu in gpus) / 1e9,
+        digits=digits,
+        parts=parts,
+        roles={
+            role: round(sum(p.percent for p in parts if p.role == role), 1)
+            for role in {p.role: 0 for p in parts}
+        },
+        first_iterations=first,
+        lead_in_s=max(device.lead_in_ns for gpu in gpus for device in gpu.devices) / 1e9,
+        **_place(job, gpus),
+        sampled=sampled_gpus(job, gpus) if job.facts else None,
+        alone=len(job.across_ranks.alone) if job.across_ranks else 0,
+        communicated=sum(gpu.sum(lambda device: device.exposed_communication_ns) for gpu in gpus)
+        / 1e7
+        / whole_s,
+    )
+
+
+def _judged_gpus(job: Job) -> list[ProfiledGPU]:
+    return [gpu for gpu in profiled_gpus(job) if gpu.window_ns >= MIN_WINDOW_NS]
+
+
+def with_place(job: Job, rule: Rule, result: RuleResult) -> RuleResult:
+    """A finding on traces, with what samples can explain of it: nothing of another time, or of another GPU."""
+    if not (isinstance(rule, CaptureRule) and result.findings and job.facts):
+        return result
+    gpus = _judged_gpus(job)
+    (finding,) = result.findings
+    if not gpus or _near(job, gpus)[0] == "outside":
+        of_traces = {loss.key for loss in _LOSSES}
+        reasons = tuple(key for key in finding.because_of if key in of_traces)
+        return replace(result, findings=(replace(finding, because_of=reasons),))
+    if not (isinstance(rule, StragglerRank) and job.across_ranks):
+        return result
+    sampled = sampled_gpus(job, gpus)
+    late = max(job.across_ranks.waiting, key=lambda one: one.caused_ns).rank
+    place = sampled and sampled.gpus.get(late)
+    known = replace(finding, devices=("/".join(place),)) if place else replace(finding, because_of=())
+    return replace(result, findings=(known,))
+
+
+def with_parts(
+    findings: Sequence[Finding], profiled: ProfiledTime, checks: Iterable[tuple[Rule, RuleResult]]
+) -> Iterator[Finding]:
+    """The findings, each with its own part of the profiled time, so that none counts what another explains.
+
+    Communication without the waiting that another finding explains is as severe as what is left of it.
+    """
+    own = {part.key: part.percent for part in profiled.parts if part.key == part.finding}
+    limit = next(
+        (rule.warning_threshold for rule, _ in checks if isinstance(rule, ExposedCommunication)), 0.0
+    )
+    waits = not _OF_WAITING.isdisjoint(rule for finding in findings for rule in finding.rules)
+    for finding in findings:
+        part = own.get(finding.key)
+        if part is None:
+            yield finding
+        elif finding.key == _TRANSFERRING.key and waits:
+            yield replace(finding, share=part / 100, severity=severity_by(part, limit))
+        else:
+            yield replace(finding, share=part / 100)
+
+
+def in_order(profiled: ProfiledTime, findings: Sequence[Finding]) -> ProfiledTime:
+    """The same with lost parts in the order of their findings."""
+    place = {finding.key: i for i, finding in enumerate(findings)}
+    parts = sorted(
+        profiled.parts, key=lambda part: (part.role != "used", place.get(part.finding, len(place)))
+    )
+    return replace(profiled, parts=tuple(parts))
+
+
+def _rounded(parts: dict[str, float], total: float, digits: int) -> dict[str, float]:
+    """Parts that add up: each is rounded as elsewhere, and the one that nothing explains takes the difference."""
+    found = {key: round(value, digits) for key, value in parts.items()}
+    rest = "other" if parts.get("other", 0.0) > total / 100 else "used"
+    return found | {rest: round(total - sum(found.values()) + found[rest], digits)}
+
+
+#: What to record where too little was profiled.
+LONGER_TRACE = (
+    f"A longer trace: at least 6 steps and {took(MIN_WINDOW_NS / 1000)} of GPU work, with `ProfilerActivity.CUDA` and "
+    "`profiler.step()` after each step."
+)
+
+
+def too_little_profiled(job: Job) -> str:
+    """What there is too little of: ``18 ms of profiled time``; empty if nothing was profiled."""
+    longest_ns = max((gpu.window_ns for gpu in profiled_gpus(job)), default=0)
+    if not longest_ns:
+        return ""
+    length = took(longest_ns / 1000) if longest_ns >= 1e6 else "less than 1 ms"
+    return f"{length} of profiled time, {took(MIN_WINDOW_NS / 1000)} needed"
+
+
+def _parts(device: DeviceCapture, losses: Iterable[_Loss], *, has_first: bool) -> dict[str, int]:
+    """Nanoseconds by the key of the part; what is in one part is in no later one."""
+    parts = {"used": device.compute_ns}
+    for loss in losses:
+        if loss.rule in _OF_IDLE and not device.complete:
+            continue
+        parts[loss.key] = loss.amount(device)
+    if has_first and device.complete:
+        parts["first"] = device.first_allocation_ns
+    parts["unknown"] = idle_ns(device, *NOT_EXPLAINED) if device.complete else device.idle_ns
+    return parts | {"other": device.window_ns - sum(parts.values())}
+
+
+def _place(job: Job, gpus: Sequence[ProfiledGPU]) -> dict[str, Any]:
+    """Where the captures are in a job with other sources."""
+    if not job.facts:
+        return {}
+    start_us, end_us = job.span_us
+    placed, near = _near(job, gpus)
+    known = {"job_s": (end_us - start_us) / SECOND_US, "placed": placed}
+    return known | {"utilization": _utilization(job, near)} if near else known
+
+
+def _near(job: Job, gpus: Sequence[ProfiledGPU]) -> tuple[Placed, tuple[tuple[int, int], ...]]:
+    """Where the captures are in a job with other sources, and when those near it were recorded."""
+    start_us, end_us = job.span_us
+    spans = [span for gpu in gpus for one in gpu.captures if (span := one.span_us)]
+    near = [span for span in spans if span[1] >= start_us - NEAR_US and span[0] <= end_us + NEAR_US]
+    return "inside" if near else "outside" if spans else "unknown", tuple(near)
+
+
+def _utilization(job: Job, spans: tuple[tuple[int, int], ...]) -> tuple[float, float] | None:
+    """Mean utilization during some stretches, and during the work; None if one has too few samples."""
+    work = Work.of(job)
+    if work is None:
+        return None
+    rows = job.gathered(_sums, work, spans)
+    during, usual = (
+        np.sum([row[i] for row in rows], axis=0).tolist() if rows else [0.0, 0.0] for i in (0, 1)
+    )
+    if min(during[1], usual[1]) < MIN_SAMPLES:
+        return None
+    return during[0] / during[1], usual[0] / usual[1]
+
+
+def _sums(
+    part: Job, work: Work, spans: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[tuple[float, int], tuple[float, int]]]:
+    """Sum and number of samples during some stretches, and during the work."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        held = recorded_in(panel, spans)
+        some, usual = panel.values[held], panel.values[work.holds(panel.time_us, panel.node)]
+        yield (
+            (float(np.nansum(some)), int(np.count_nonzero(~np.isnan(some)))),
+            (float(np.nansum(usual)), int(np.count_nonzero(~np.isnan(usual)))),
+        )
+
+
+def profiled_used(profiled: ProfiledTime) -> str:
+    """``of the profiled time of 4 GPUs (0.99 s) was used for computing``, after the percentage."""
+    whose = count(profiled.gpus, "GPU")
+    return f"of the profiled time of {whose} ({took(profiled.longest_s * SECOND_US)}) was used for computing"
+
+
+def profiled_lost(profiled: ProfiledTime) -> str:
+    """``40.6% was lost, 28.5% while the training loop fetched the next batch``."""
+    lost, unknown = profiled.of("lost"), profiled.of("unknown")
+    named = next((part for part in profiled.parts if part.when), None)
+    sentences = [f"{percent(lost)} was lost" + (f", {percent(named.percent)} {named.when}" if named else "")]
+    if unknown:
+        sentences.append(f"in {percent(unknown)} GPUs idled for a cause that is not known")
+    return capitalized("; ".join(sentences if lost else sentences[1:] or sentences))
+
+
+def coverage(profiled: ProfiledTime) -> list[str]:
+    """How much of the job was profiled, and whether that looks typical, as sentences."""
+    length = took(profiled.longest_s * SECOND_US)
+    sentences = []
+    if profiled.job_s is None:
+        sentences.append("Only traces were recorded, so nothing is known of the rest of the job.")
+    else:
+        covers = f"The traces cover {length} of {duration(profiled.job_s * SECOND_US)}"
+        sentences.append(f"{covers}{_typical(profiled)}.")
+    if profiled.sampled and profiled.sampled.utilization and profiled.communicated >= MIN_COMMUNICATED:
+        percents = percent(profiled.sampled.utilization), percent(profiled.communicated)
+        sentences.append(
+            f"Utilization of the profiled GPUs, {percents[0]} then, counts the {percents[1]} in which they only communicated."
+        )
+    if profiled.first_iterations is not None:
+        took_first = f"memory allocation that does not recur took {percent(profiled.first_iterations)}"
+        sentences.append(f"The traces hold first iterations: {took_first} of their time.")
+    if profiled.world_size and profiled.ranks < profiled.world_size:
+        sentences.append(f"Traces are of {some_of(profiled.ranks, profiled.world_size, 'rank')}.")
+    if profiled.alone:
+        were = "was" if profiled.alone == 1 else "were"
+        sentences.append(
+            f"{capitalized(count(profiled.alone, 'trace'))} {were} recorded at another time than those of the other ranks, "
+            "perhaps in an older attempt."
+        )
+    if 100 * profiled.lead_in_s > MIN_LEAD_IN * profiled.longest_s:
+        lead_in = took(profiled.lead_in_s * SECOND_US)
+        sentences.append(f"Up to {lead_in} before the first recorded kernel is not judged.")
+    return sentences
+
+
+def _typical(profiled: ProfiledTime) -> str:
+    if profiled.placed == "unknown":
+        return "; when they were recorded is not known"
+    if profiled.placed == "outside":
+        return "; by their clocks, they were recorded at another time"
+    if profiled.utilization is None:
+        return "; too few samples fall into them to say whether they are typical"
+    during, usual = profiled.utilization
+    looks = "looks typical" if profiled.is_typical else "is not typical"
+    return f", which {looks}: GPU utilization was {percent(during)} then and {percent(usual)} during the work"

@@ -1,0 +1,68 @@
+"""The page of a comparison in a browser without a network: two variants, and twelve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobreport import pipeline
+from jobreport.comparison import document
+from jobreport.output.files import COMPARISON
+from tests.browser.visit import TABLES_WITHOUT_ROOM, UNFOLD, Visit, barriers, needs_axe, needs_browser
+from tests.report.sections.test_comparison import EXAMPLES
+
+pytestmark = [pytest.mark.browser, needs_browser]
+
+WIDER_THAN_ITS_WINDOW = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module", params=["priced", "repeats", "twelve", "traces and samples"])
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    data = document.to_json(EXAMPLES[request.param]())
+    files, failure = pipeline.pages(data, ["html"], None, static=False, strict=True, product=COMPARISON)
+    assert failure is None
+    path = tmp_path_factory.mktemp(request.param) / "comparison.html"
+    path.write_bytes(files["comparison.html"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Any, page: Path) -> Iterator[Visit]:
+    found = Visit(browser, page).live()
+    yield found
+    found.context.close()
+
+
+def test_every_figure_becomes_live_and_nothing_is_asked_for(visit: Visit, page: Path) -> None:
+    places = visit.page.locator(".live").count()
+    assert places >= 6
+    assert visit.page.locator(".is-live > .live").count() == places
+    assert visit.complaints == []
+    assert visit.requests == [page.as_uri()]
+
+
+def test_every_table_has_room(visit: Visit) -> None:
+    assert visit.page.evaluate(TABLES_WITHOUT_ROOM) == []
+
+
+def test_nothing_scrolls_sideways(visit: Visit) -> None:
+    visit.page.evaluate(UNFOLD)
+    wider = []
+    for width in (400, 1280):
+        visit.page.set_viewport_size({"width": width, "height": 900})
+        wider.append(visit.page.evaluate(WIDER_THAN_ITS_WINDOW))
+
+    assert wider == [False, False]
+
+
+@needs_axe
+def test_the_page_has_no_barriers(visit: Visit) -> None:
+    assert barriers(visit) == []
+
+
+def test_the_page_is_small(page: Path) -> None:
+    """BokehJS alone has 1.3 MB."""
+    assert page.stat().st_size < (2.0e6 if page.parent.name.startswith("twelve") else 1.6e6)

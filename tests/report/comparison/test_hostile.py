@@ -1,0 +1,136 @@
+"""Reports that somebody changed: they are refused by name, or compared; nothing else happens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobreport import document
+from jobreport.comparison import document as comparison
+from jobreport.comparison import reading
+from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.markdown import markdown
+from jobreport.comparison.prices import Machine, Prices
+from jobreport.errors import NothingReadableError
+from tests.captured_jobs import training
+from tests.copies import replace
+from tests.report.comparison.runs import of_traces, run, steady
+from tests.report.sections.test_comparison import CALLS
+
+SOUND = json.loads(
+    document.to_json(replace(steady(), captures=of_traces(training("data loading", 0.4)).captures))
+)
+PRICES = Prices(
+    currency="USD",
+    source="list",
+    as_of="2026-01-01",
+    machines=(
+        Machine(type="big", per_hour=8.0, gpus=4, cores=8, memory_gib=8),
+        Machine(type="small", per_hour=1.0, gpus=1),
+    ),
+)
+#: Fields that a comparison reads.
+FIELDS = (
+    "job",
+    "phases",
+    "utilization",
+    "blocks",
+    "time_blocks",
+    "goodput",
+    "demand",
+    "verdict",
+    "rules",
+    "captures",
+)
+
+
+def loaded(report: Any) -> document.Report:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "report.json"
+        path.write_text(json.dumps(report))
+        return reading.load(path)
+
+
+def shown(one: document.Report, *, first: bool) -> None:
+    """Compare with a sound report, and show all of it."""
+    facts = {"instance_type": "big", "batch_size": 8.0}
+    other = steady(1.1, 2)
+    for pair in [("A", one, "B", other) if first else ("A", other, "B", one)]:
+        found = compare(
+            [run(pair[0], pair[1], **facts), run(pair[2], pair[3], **facts)], Settings(prices=PRICES), ""
+        )
+        assert comparison.from_json(comparison.to_json(found)) == found
+        markdown(found)
+        for name, call in CALLS.items():
+            assert "failed" not in call(found).facts, (name, call(found).facts)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("job", "end_us"), 0, "job is before its start"),
+        (("job", "end_us"), 10**19, "job is at an impossible time"),
+        (("blocks", "n"), [1], "blocks do not fit together"),
+        (("blocks", "quantiles_s"), [0.5], "blocks do not fit together"),
+        (("blocks", "steps"), -1, "blocks has a number that is below 0"),
+        (("time_blocks", 0, "mean"), [1.0], "time_blocks do not fit together"),
+        (("time_blocks", 0, "covered_s"), [0.0] * 20, "time_blocks have means without samples"),
+        (("goodput", "parts"), [], "goodput lacks a part"),
+        (("goodput", "lost_steps"), 401, "goodput has more lost steps than there were"),
+        (("demand", "gpus"), -1.0, "demand has a number that is below 0"),
+        (("captures", 0, "devices", 0, "idle_ns"), 1, "time does not add up"),
+        (("captures", 0, "devices", 0, "idle_by_cause_ns", "host"), 1, "time does not add up"),
+        (("captures", 0, "devices", 0, "exposed_waiting_ns"), 1, "time does not add up"),
+        (("captures", 0, "step_times", 0, "end_ns"), 0, "captures has a number that is below 0"),
+        (("captures", 0, "operators", 0, "self_ns"), -1, "captures has a number that is below 0"),
+        (("utilization", 0, "p95"), 1e300, "utilization has a number that is below 0 or too large"),
+    ],
+)
+def test_impossible_numbers_are_refused_with_the_name_of_the_field(
+    path: tuple[Any, ...], value: Any, message: str
+) -> None:
+    report = json.loads(json.dumps(SOUND))
+    place = report
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+
+    with pytest.raises(NothingReadableError, match=message):
+        loaded(report)
+
+
+def test_a_job_that_took_no_time_has_no_cost_and_no_ratio() -> None:
+    report = json.loads(json.dumps(SOUND))
+    report["job"]["end_us"] = report["job"]["start_us"]
+    for first in (True, False):
+        shown(loaded(report), first=first)
+
+
+@given(st.data())
+def test_any_change_of_a_number_or_a_list_is_refused_or_shown(data: st.DataObject) -> None:
+    report = json.loads(json.dumps(SOUND))
+    for _ in range(data.draw(st.integers(1, 3))):
+        place, key = report, data.draw(st.sampled_from(FIELDS))
+        while isinstance(place[key], dict | list) and place[key] and data.draw(st.integers(0, 9)):
+            place = place[key]
+            key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        old = place[key]
+        if isinstance(old, bool) or old is None or isinstance(old, str):
+            continue
+        if isinstance(old, list):
+            place[key] = data.draw(st.sampled_from([[], old[:-1], old + old[-1:]]))
+        elif isinstance(old, int | float):
+            kinds = [0, -1, 1, 10**17, 10**19] if isinstance(old, int) else [0.0, -1.0, 1e-300, 1e17, 1e300]
+            place[key] = data.draw(st.sampled_from(kinds))
+
+    try:
+        found = loaded(report)
+    except NothingReadableError:
+        return
+    shown(found, first=data.draw(st.booleans()))

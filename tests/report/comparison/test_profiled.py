@@ -1,0 +1,407 @@
+"""Traces against traces: what is known by construction, what is refused, and what the verdict says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.document import Comparison, Word, from_json, to_json
+from jobreport.comparison.facts import RunOf
+from jobreport.comparison.prices import Machine, Prices
+from jobreport.comparison.profiled_work import change_of, changed_work
+from jobreport.document import Report
+from jobrules.captures.operators import MAX_ROWS
+from jobrules.model.captures import Capture, Operators
+from tests.captured_jobs import STEP, training
+from tests.copies import replace
+from tests.kineto import Recording
+from tests.report.comparison.runs import of_traces, run, steady
+from tests.report.sections.example_captures import ranks
+
+#: Microseconds.
+MS = 1000.0
+SLOW, FAST = {"cause": "data loading", "share": 0.4}, {"length": 0.6 * STEP}
+
+
+@cache
+def traced(cause: str = "", share: float = 0.0, **options: Any) -> Report:
+    return of_traces(training(cause, share, **options))
+
+
+def compared(*runs: RunOf, **settings: Any) -> Comparison:
+    return compare(runs, Settings(**settings), "compare-reports")
+
+
+def pair(a: Report, b: Report) -> Comparison:
+    return compared(run("A", a), run("B", b))
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+def with_traces(report: Report, of: Report) -> Report:
+    """A job of samples and steps that was profiled, too."""
+    return replace(report, captures=of.captures)
+
+
+# --- measures
+
+
+def test_a_step_without_its_data_wait_is_that_much_shorter() -> None:
+    """Steps of 50 ms of which 20 ms are a wait for data, then steps of 30 ms."""
+    found = pair(traced(**SLOW), traced(**FAST))
+
+    assert plain(found.verdict) == (
+        "B took 40.0% less time per profiled step than A (30.0 ms against 50.0 ms, not tested); main reason: "
+        "no idle for data loading per step instead of 20.0 ms."
+    )
+    values = {one.key: one.values for one in found.measures}
+    assert values["profiled_step_s"] == pytest.approx({"A": 0.05, "B": 0.03})
+    assert values["profiled_data_loading_percent"] == pytest.approx({"A": 40.0, "B": 0.0}, abs=0.05)
+    assert values["profiled_compute_percent"] == pytest.approx({"A": 60.0, "B": 100.0}, abs=0.05)
+    assert values["profiled_kernels"] == {"A": 2.0, "B": 2.0}
+    assert {one.against["B"].word for one in found.measures} == {Word.NOT_TESTED}
+    assert found.profiled
+    assert found.profiled.per_step
+    for label, step_s in (("A", 0.05), ("B", 0.03)):
+        parts = found.profiled.time[label]
+        assert math.fsum(part.amount for part in parts) == pytest.approx(step_s, rel=1e-3)
+        assert math.fsum(part.percent for part in parts) == pytest.approx(100)
+
+
+def test_swapped_runs_change_signs_and_a_run_against_itself_changes_nothing() -> None:
+    there, back = pair(traced(**SLOW), traced(**FAST)), pair(traced(**FAST), traced(**SLOW))
+    same = pair(traced(**SLOW), traced(**SLOW))
+
+    assert "B took 66.7% more time per profiled step than A" in plain(back.verdict)
+    assert "20.0 ms idle for data loading" in plain(back.verdict)
+    for forth, reverse in zip(there.measures, back.measures, strict=True):
+        one, other = forth.against["B"], reverse.against["B"]
+        assert (one.points or 0.0) == -(other.points or 0.0)
+        assert one.word is other.word
+    assert plain(same.verdict) == (
+        "B took about as long per profiled step as A (50.0 ms against 50.0 ms, not tested)."
+    )
+    assert all((one.against["B"].points or one.against["B"].change or 0.0) == 0.0 for one in same.measures)
+    assert same.profiled
+    assert (same.profiled.work, same.profiled.compared) == ((), ("operator", "mark", "kernel"))
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        ("communication", "exposed communication"),
+        ("copy", "exposed copies"),
+        ("blocking", "idle for synchronization"),
+        ("allocation", "idle for memory allocation"),
+        ("profiler", "idle for the profiler"),
+        ("late host", "idle for launches"),
+    ],
+)
+def test_the_largest_part_of_a_longer_step_is_the_reason(cause: str, words: str) -> None:
+    base, other = traced(length=0.6 * STEP), traced(cause, 0.4)
+    if cause == "blocking":  # the host is blocked as long as the GPU then waits
+        base = traced(length=0.7 * STEP)
+
+    found = pair(base, other)
+
+    assert f" {words} per step instead of none." in plain(found.verdict)
+
+
+def test_what_has_no_cause_and_what_was_not_recorded_is_no_reason() -> None:
+    lacking, host = traced(**FAST), training(length=20 * MS)
+    (capture,) = traced(**SLOW).captures or ()
+    cut = replace(capture, devices=tuple(replace(one, complete=False) for one in capture.devices))
+    host.events = [event for event in host.events if event["cat"] != "kernel"]
+
+    for other in (replace(lacking, captures=(cut,)), of_traces(host)):
+        verdict = pair(lacking, other).verdict
+        assert "per profiled step than A" in verdict
+        assert "main reason" not in verdict
+
+
+def test_computing_itself_is_a_reason() -> None:
+    """Shares alone would blame the wait for data, which is the same in both."""
+    one = of_traces(training("data loading", 0.2, length=50 * MS))
+    other = of_traces(training("data loading", 0.4, length=25 * MS))
+
+    verdict = plain(pair(one, other).verdict)
+
+    assert "B took 50.0% less time" in verdict
+    assert "main reason: 15.0 ms computing per step instead of 40.0 ms" in verdict
+
+
+def test_without_steps_shares_are_compared() -> None:
+    found = pair(traced(**SLOW, marked=False), traced(marked=False))
+
+    assert plain(found.verdict) == (
+        "B computed in 100.0% of the profiled time against 60.0% of A (not tested); main reason: "
+        "no idle for data loading instead of 40.0%."
+    )
+    assert found.headline == "profiled_compute_percent"
+    assert found.profiled
+    assert not found.profiled.per_step
+    assert "profiler.step()" in found.next
+
+
+def test_a_hundred_steps_are_tested_and_so_are_repeats() -> None:
+    many = pair(traced(steps=120, length=20 * MS), traced(steps=120, length=30 * MS))
+    few = [run(label, traced(length=length * MS)) for label, length in [("A", 40), ("A", 40.2), ("A", 39.8)]]
+    few += [run("B", traced(length=length * MS)) for length in (30, 30.2, 29.8)]
+    repeats = compared(*few)
+
+    assert many.measure("profiled_step_s").against["B"].word is Word.WORSE
+    assert many.next == ""
+    change = repeats.measure("profiled_step_s").against["B"]
+    assert (change.word, change.run_noise) == (Word.BETTER, None)
+    assert "B took 25.0% less time per profiled step than A (30.0 ms against 40.0 ms, −2" in plain(
+        repeats.verdict
+    )
+    assert "Profile three runs" not in repeats.next
+
+
+def test_steps_of_other_batches_are_refused_and_throughput_is_compared() -> None:
+    a, b = traced(length=50 * MS), traced(length=80 * MS)
+    found = compared(run("A", a, batch_size=64.0), run("B", b, batch_size=128.0))
+
+    assert found.measure("profiled_step_s").against["B"].word is Word.REFUSED
+    assert found.measure("profiled_samples_per_s").values == pytest.approx({"A": 1280.0, "B": 1600.0})
+    assert plain(found.verdict).startswith(
+        "B had a throughput of 1,600 samples/s in profiled steps against 1,280"
+    )
+
+
+def test_a_last_step_that_is_cut_short_does_not_count() -> None:
+    trace = training(length=50 * MS, steps=4)
+    trace.step(4, 1000 + 200 * MS, 1000 + 201 * MS)
+    report = of_traces(trace)
+
+    assert report.captures
+    assert report.captures[0].devices[0].incomplete_step == 4
+    values = {one.key: one.values for one in pair(report, report).measures}
+    assert values["profiled_step_s"]["A"] == pytest.approx(0.05)
+
+
+def test_ranks_are_compared_by_what_they_wait() -> None:
+    captures, together = ranks(4)
+    even = replace(together, waiting=tuple(replace(one, caused_ns=0) for one in together.waiting))
+    report = replace(traced(), captures=tuple(lengthened(one) for one in captures), across_ranks=together)
+    other = replace(report, across_ranks=even)
+
+    found = pair(report, other)
+
+    window_ns = sum(device.window_ns for one in report.captures or () for device in one.devices)
+    waited_ns = sum(device.exposed_waiting_ns or 0 for one in report.captures or () for device in one.devices)
+    late = found.measure("profiled_late_rank_percent").values
+    assert late == {
+        "A": pytest.approx(100 * max(w.caused_ns for w in together.waiting) / window_ns),
+        "B": 0.0,
+    }
+    assert found.measure("profiled_waiting_percent").values["A"] == pytest.approx(100 * waited_ns / window_ns)
+    assert waited_ns
+    facts = {one.key: one.values["A"] for one in found.differences}
+    assert (facts["profiled_ranks"], facts["profiled_gpus"], facts["world_size"]) == (4, 4, 4)
+    assert (facts["profiled_steps"], facts["gpu_model"]) == (3, "H100")
+    assert facts["profiler_settings"] == "record_shapes, with_stack"
+
+
+def lengthened(one: Capture) -> Capture:
+    """The capture with ten times as much idle time, so that it is long enough to be judged."""
+    device = one.devices[0]
+    more = 9 * device.window_ns
+    causes = device.idle_by_cause_ns | {"host": device.idle_by_cause_ns["host"] + more}
+    longer = replace(
+        device, window_ns=device.window_ns + more, idle_ns=device.idle_ns + more, idle_by_cause_ns=causes
+    )
+    return replace(one, devices=(longer,))
+
+
+def test_a_trace_that_lacks_events_has_no_causes_of_idle_time() -> None:
+    report = traced(**SLOW)
+    (capture,) = report.captures or ()
+    cut = replace(capture, devices=tuple(replace(one, complete=False) for one in capture.devices))
+    found = pair(report, replace(report, captures=(cut,)))
+
+    assert found.measure("profiled_data_loading_percent").against["B"].word is Word.NOT_MEASURED
+    assert found.measure("profiled_idle_percent").values["B"] == pytest.approx(40, abs=0.1)
+    assert found.profiled
+    assert [part.key for part in found.profiled.time["B"]] == ["compute", "unknown"]
+
+
+# --- the whole job
+
+
+def test_traces_alone_say_nothing_of_the_whole_job() -> None:
+    prices = Prices(
+        currency="USD",
+        source="list",
+        as_of="2026-01-01",
+        machines=(Machine(type="big", per_hour=8.0, gpus=1),),
+    )
+    facts = {"instance_type": "big", "nodes": 1.0, "gpus_per_node": 8.0}
+    found = compared(run("A", traced(**SLOW), **facts), run("B", traced(**FAST), **facts), prices=prices)
+
+    assert {one.key.partition("_")[0] for one in found.measures} == {"profiled"}
+    assert (found.cost, found.goodput, found.device_time) == (None, {}, {})
+    assert found.variants[0].facts["gpus"] == 8
+    assert [note.kind for note in found.notes].count("traces") == 1
+    assert pair(traced(), traced()).variants[0].facts["gpus"] is None
+
+
+def test_samples_and_traces_are_two_groups() -> None:
+    a, b = with_traces(steady(), traced(**SLOW)), with_traces(steady(1.5, 2), traced(**FAST))
+    found = pair(a, b)
+
+    assert found.headline == "steps_per_s"
+    assert found.measure("step_s").values["A"] == pytest.approx(0.5, rel=0.02)
+    assert found.measure("profiled_step_s").values == pytest.approx({"A": 0.05, "B": 0.03})
+    without = {one.key: one for one in pair(steady(), steady(1.5, 2)).measures}
+    for one in found.measures:
+        assert one.key.startswith("profiled_") or one == without[one.key]
+    assert "slower" in found.verdict
+    assert "profiled" not in found.verdict
+    # Of three variants, each is judged by what it has in common with the base.
+    three = compared(run("A", a), run("B", b), run("C", traced(**FAST)))
+    assert "B is slower than A: 33.5% fewer steps per second" in plain(three.verdict)
+    assert "C took 40.0% less time per profiled step than A" in plain(three.verdict)
+    half = pair(a, steady(1.5, 2))
+    assert half.profiled is None
+    assert half.measure("profiled_step_s").against["B"].reason == "no trace of PyTorch's profiler was read"
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_samples_and_traces_have_nothing_in_common(swapped: bool) -> None:
+    reports = [steady(), traced()]
+    found = pair(*reports[:: -1 if swapped else 1])
+
+    assert plain(found.verdict) == (
+        "B cannot be compared with A: of one of them, only traces of PyTorch's profiler are known."
+    )
+    assert "Record the same" in found.next
+
+
+# --- what ran
+
+
+def test_what_appears_and_disappears_is_named() -> None:
+    one, other = training(length=50 * MS), training(length=50 * MS)
+    one.operator("aten::sort", 1000, 4000, thread=2)
+    other.operator("aten::topk", 1000, 2000, thread=2)
+    other.mark("## loss ##", 1000, 3000, thread=2)
+    found = pair(of_traces(one), of_traces(other))
+
+    assert found.profiled
+    rows = [
+        (row.kind, row.name, *(round(row.variants[label].low_s * 1e6) for label in "AB"))
+        for row in found.profiled.work
+    ]
+    # Microseconds per step.
+    assert rows == [
+        ("operator", "aten::sort", 300, 0),
+        ("operator", "aten::topk", 0, 100),
+        ("mark", "## loss ##", 0, 200),
+    ]
+
+
+TIMES = st.dictionaries(st.sampled_from([f"op{i}" for i in range(40)]), st.integers(0, 1000), min_size=1)
+
+
+def capture_of(times: Mapping[str, int]) -> Capture:
+    """As a trace with these operators is reduced: those with most time stand in its table."""
+    ranked = sorted(times.items(), key=lambda one: (-one[1], one[0]))
+    rows = tuple(
+        Operators(name=name, calls=1, self_ns=ns, total_ns=ns, device_self_ns=0, device_total_ns=0)
+        for name, ns in ranked[:MAX_ROWS]
+    )
+    capture = (traced().captures or ())[0]
+    return replace(capture, operators=rows, operator_names=len(times), marks=(), devices=())
+
+
+@given(st.lists(TIMES, min_size=1, max_size=3), st.lists(TIMES, min_size=1, max_size=3))
+def test_limits_hold_what_the_tables_left_out(one: list[dict[str, int]], other: list[dict[str, int]]) -> None:
+    truth = {
+        label: {
+            name: sum(times.get(name, 0) for times in own) / len(own) / 1e9
+            for name in map("op{}".format, range(40))
+        }
+        for label, own in (("A", one), ("B", other))
+    }
+
+    rows, compared = changed_work(
+        {"A": list(map(capture_of, one)), "B": list(map(capture_of, other))}, per_step=False
+    )
+
+    assert compared == ("operator",)
+    for row in rows:
+        changed = abs(truth["A"][row.name] - truth["B"][row.name])
+        assert 0 < change_of(row) <= changed + 1e-15
+        for label, time in row.variants.items():
+            assert time.low_s - 1e-15 <= truth[label][row.name] <= time.high_s + 1e-15
+            assert (time.calls is None) is (time.low_s != time.high_s)
+    if len(rows) < 8 and all(len(times) <= MAX_ROWS for times in (*one, *other)):
+        assert {row.name for row in rows} == {
+            name for name in truth["A"] if truth["A"][name] != truth["B"][name]
+        }
+
+
+def test_placeholders_of_two_reports_are_not_compared() -> None:
+    one, other = training(), training()
+    one.operator("operator-1", 1000, 9000, thread=2)
+    other.operator("aten::operator-1", 1000, 2000, thread=2)
+    found = pair(of_traces(one), of_traces(other))
+
+    assert found.profiled
+    assert (found.profiled.work, found.profiled.compared) == ((), ("mark", "kernel"))
+
+
+# --- too little
+
+
+def short(*kernels: tuple[float, float], operator: str = "op") -> Report:
+    trace = Recording()
+    trace.operator(operator, 1000, 1010)
+    for start, end in kernels:
+        trace.kernel("Kernel", start, end, launch=(1000, 1001))
+    return of_traces(trace)
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"),
+    [
+        (
+            short((1010, 1010.02)),
+            "B ran the same operators and kernels for the same time, and cannot be judged by its speed: too "
+            "little GPU time was profiled (less than 1 ms against less than 1 ms).",
+        ),
+        (
+            short((1010, 11_010)),
+            "B changed most in kernel Kernel (10.0 ms instead of 20 ns), and cannot be judged by its speed: too "
+            "little GPU time was profiled (10 ms against less than 1 ms).",
+        ),
+        (
+            short((1010, 1010.02), operator="</b>"),
+            "B changed most in operator </b> (10.0 µs instead of 0) and operator op (0 instead of 10.0 µs), and cannot be "
+            "judged by its speed: too little GPU time was profiled (less than 1 ms against less than 1 ms).",
+        ),
+        (
+            short(),
+            "B differs from A in profiled GPUs (0 instead of 1), ran the same operators for the same time, and cannot be "
+            "judged by its speed: too little GPU time was profiled (less than 1 ms against less than 1 ms).",
+        ),
+    ],
+)
+def test_of_too_little_device_work_the_verdict_says_what_ran(other: Report, verdict: str) -> None:
+    found = pair(short((1010, 1010.02)), other)
+
+    assert plain(found.verdict) == verdict
+    assert found.measures == ()
+    assert "at least 0.1" in found.next
+    assert from_json(to_json(found)) == found

@@ -1,0 +1,134 @@
+"""The statistics: quantiles from tables, pairs computed by hand from the formulas, and properties of any pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobreport.comparison.real_difference import Sample, difference, with_run_noise
+from jobreport.comparison.student import incomplete_beta, t_quantile
+from jobrules.analyses.blocks import block_edges
+
+
+@pytest.mark.parametrize(
+    ("df", "quantile"),
+    [(1, 12.706205), (2, 4.302653), (10, 2.228139), (38, 2.024394), (4.5, 2.658912), (1e6, 1.959966)],
+)
+def test_quantiles_of_t_are_those_of_tables(df: float, quantile: float) -> None:
+    assert f"{t_quantile(df):.6f}" == f"{quantile:.6f}"
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.floats(0, 1))
+def test_the_incomplete_beta_function_is_a_sum_for_whole_numbers(a: int, b: int, x: float) -> None:
+    n = a + b - 1
+    binomial = math.fsum(math.comb(n, j) * x**j * (1 - x) ** (n - j) for j in range(a, n + 1))
+
+    assert incomplete_beta(a, b, x) == pytest.approx(binomial, abs=1e-12)
+
+
+def blocks(values: Sequence[float]) -> Sample:
+    """Of the logarithms of the means of 20 blocks."""
+    edges = block_edges(len(values))
+    return Sample.of_blocks([math.log(np.mean(values[a:b])) for a, b in pairwise(edges)])
+
+
+def noise(seed: int, n: int = 400) -> list[float]:
+    """A linear congruential generator, so that anyone can make the same numbers."""
+    found, x = [], seed
+    for _ in range(n):
+        x = (1103515245 * x + 12345) % 2**31
+        found.append(0.9 + 0.2 * x / 2**31)
+    return found
+
+
+def waves(n: int, period: int, middle: float) -> list[float]:
+    return [1 + 0.1 * ((i % period) - middle) / middle for i in range(n)]
+
+
+def scaled(values: Sequence[float], factor: Callable[[int], float]) -> list[float]:
+    return [value * factor(i) for i, value in enumerate(values)]
+
+
+SAW = [1 + 0.02 * (i % 3) for i in range(200)]
+#: A, B, then as printed: d, se, both correlations, both effective numbers, degrees of freedom, change and interval in percent.
+VECTORS = {
+    "nothing varies between blocks": (
+        waves(200, 10, 4.5),
+        scaled(waves(200, 10, 4.5), lambda i: 1.05),
+        ("0.048790", "0.000000", ".0500", ".0500", "18.095", "18.095", "–", "5.000", "5.000", "5.000"),
+    ),
+    "blocks out of step": (
+        waves(200, 7, 3.0),
+        scaled(waves(200, 7, 3.0), lambda i: 1.05),
+        ("0.048790", "0.003875", ".0000", ".0000", "20.000", "20.000", "38.000", "5.000", "4.180", "5.827"),
+    ),
+    "a change of course": (
+        SAW,
+        scaled(SAW, lambda i: 1.2 if i >= 100 else 1.0),
+        ("0.091161", "0.066217", ".0000", ".8967", "20.000", "2.000", "1.000", "9.545", "-52.767", "154.062"),
+    ),
+    "three percent": (
+        noise(1),
+        scaled(noise(2), lambda i: 1.03),
+        ("0.029676", "0.003629", ".1194", ".0000", "15.733", "20.000", "30.330", "3.012", "2.252", "3.778"),
+    ),
+    "half a percent": (
+        noise(1),
+        scaled(noise(3), lambda i: 1.005),
+        ("0.006178", "0.004496", ".1194", ".1467", "15.733", "14.884", "27.006", "0.620", "-0.304", "1.552"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_pairs_that_were_computed_by_hand(name: str) -> None:
+    a, b, printed = VECTORS[name]
+    one, other = blocks(a), blocks(b)
+
+    found = difference(one, other)
+
+    def percent(logarithm: float) -> str:
+        return f"{100 * math.expm1(logarithm):.3f}"
+
+    assert printed == (
+        f"{found.d:.6f}",
+        f"{found.se:.6f}",
+        f"{one.correlation:.4f}".removeprefix("0"),
+        f"{other.correlation:.4f}".removeprefix("0"),
+        f"{one.effective:.3f}",
+        f"{other.effective:.3f}",
+        "–" if found.df is None else f"{found.df:.3f}",
+        percent(found.d),
+        percent(found.d - found.half_width),
+        percent(found.d + found.half_width),
+    )
+
+
+VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=20)
+
+
+@given(VALUES, VALUES)
+def test_swapping_a_pair_changes_the_sign_and_nothing_else(a: list[float], b: list[float]) -> None:
+    one, other = Sample.of_blocks(a), Sample.of_runs(b)
+    there, back = difference(one, other), difference(other, one)
+
+    assert (there.d, there.se, there.df, there.half_width) == (-back.d, back.se, back.df, back.half_width)
+
+
+@given(VALUES, st.floats(-3, 3))
+def test_what_is_added_to_all_values_is_the_difference(a: list[float], added: float) -> None:
+    moved = [value + added for value in a]
+
+    assert difference(Sample.of_runs(a), Sample.of_runs(moved)).d == pytest.approx(added, abs=1e-12)
+
+
+def test_noise_between_runs_counts_for_each_single_run() -> None:
+    assert with_run_noise(0.0, 0.03, 2) == pytest.approx(math.log(1.0867), abs=1e-4)
+    assert with_run_noise(0.03, 0.0, 2) == 0.03
+    assert with_run_noise(0.03, 0.04, 0) == 0.03

@@ -1,0 +1,269 @@
+"""What the verdict says of pairs whose truth is known by construction, and what it says to do next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from jobreport.comparison import words
+from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.document import Comparison
+from jobreport.comparison.prices import Machine, Prices
+from jobreport.document import Report
+from tests.captured_jobs import training
+from tests.copies import replace
+from tests.report.comparison.runs import of_traces, report_of, run, shared, steady, stopped
+
+PRICES = Prices(
+    currency="USD",
+    source="list",
+    as_of="2026-01-01",
+    machines=(Machine(type="big", per_hour=8.0, gpus=4), Machine(type="small", per_hour=1.0, gpus=1)),
+)
+BIG, SMALL = {"instance_type": "big"}, {"instance_type": "small"}
+THREE_TIMES = "Run each variant three times, in turn: one run cannot show how much runs differ."
+
+
+def pair(
+    a: Report, b: Report, a_facts: dict[str, Any] | None = None, b_facts: dict[str, Any] | None = None
+) -> Comparison:
+    runs = [run("A", a, **(a_facts or {})), run("B", b, **(b_facts or {}))]
+    return compare(runs, Settings(prices=PRICES if (a_facts or {}).get("instance_type") else None), "")
+
+
+def older(report: Report) -> Report:
+    return replace(report, blocks=UNSET, time_blocks=UNSET, goodput=UNSET, demand=UNSET)
+
+
+def on_gpus(report: Report, gpus: int) -> Report:
+    """The same on so many GPUs."""
+    nodes = tuple(replace(node, gpus=gpus) for node in report.job.nodes)
+    use = report.verdict.use
+    assert use
+    return replace(
+        report,
+        job=replace(report.job, nodes=nodes),
+        verdict=replace(report.verdict, use=replace(use, count=gpus)),
+    )
+
+
+def of_gpus(count: int, price: float) -> dict[str, Any]:
+    return {"nodes": 1, "gpus_per_node": count, "price_per_node_hour": price}
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict", "step"),
+    [
+        pytest.param(
+            lambda: pair(steady(), steady(1.0, 2)),
+            "B took about as long as A (219 s against 218 s); steps per second: −8.3 to +8.3%, not resolved.",
+            THREE_TIMES,
+            id="same code",
+        ),
+        pytest.param(
+            lambda: pair(steady(), steady(1.05, 2)),
+            "B ran longer than A (229 s against 218 s); steps per second: −12.7 to +3.2%, not resolved.",
+            THREE_TIMES,
+            id="5% slower",
+        ),
+        pytest.param(
+            lambda: pair(steady(), steady(1.2, 2)),
+            "B is slower than A: 16.9% fewer steps per second (−23.6 to −9.7%).",
+            "",
+            id="20% slower",
+        ),
+        pytest.param(
+            # Start-up has a larger share of the faster job. It is no reason for that.
+            lambda: pair(steady(), steady(1 / 3, 2)),
+            "B is faster than A: 3.0 times as many steps per second (× 2.75 to 3.25).",
+            "",
+            id="three times as fast",
+        ),
+        pytest.param(
+            lambda: pair(steady(), steady(2.0, 2, 200), {"batch_size": 32.0}, {"batch_size": 64.0}),
+            "B took about as long as A (219 s against 218 s); samples per second: −8.4 to +8.2%, not resolved.",
+            THREE_TIMES,
+            id="other batch",
+        ),
+        pytest.param(
+            lambda: pair(steady(), steady(1.2, 2, 200)),
+            "B ran shorter than A (139 s against 218 s; the numbers of steps differ, and the batch sizes are not known).",
+            "Give the batch sizes, to compare throughput: --set A.batch_size=N --set B.batch_size=N.",
+            id="other steps",
+        ),
+        pytest.param(
+            lambda: pair(steady(), steady(1.2, 2, 200), {"batch_size": 32.0}),
+            "B ran shorter than A (139 s against 218 s, not tested).",
+            "Give the batch sizes, to compare throughput: --set A.batch_size=N --set B.batch_size=N.",
+            id="one batch size",
+        ),
+        pytest.param(
+            lambda: pair(report_of([0.5] * 40), report_of([0.6] * 40)),
+            "B ran longer than A (44 s against 40 s); steps per second: −16.7%, not tested (fewer than 100 steps).",
+            "Record at least 100 steps of each run after the first 10, or run each variant three times.",
+            id="few steps",
+        ),
+        pytest.param(
+            lambda: pair(older(steady()), steady(1.2, 2)),
+            "B ran longer than A (259 s against 218 s, not tested).",
+            "Make the report of A again: an older version kept nothing that can be tested.",
+            id="older report",
+        ),
+        pytest.param(
+            lambda: pair(steady(), shared(steady(1.2, 2))),
+            "B ran longer than A (259 s against 218 s); steps per second: −23.6 to −9.7%, not resolved "
+            "(other processes used the cores of B).",
+            "Run each variant three times, in turn, on cores that no other process uses.",
+            id="shared cores",
+        ),
+        pytest.param(
+            lambda: pair(steady(), stopped(steady(1.2, 2, 200))),
+            "B is slower than A: 17.0% fewer steps per second (−23.6 to −9.8%).",
+            "",
+            id="stopped",
+        ),
+        pytest.param(
+            lambda: pair(steady(), stopped(steady(1.2, 2, 200)), BIG, SMALL),
+            "B costs 84.1% less per 1,000 steps than A ($0.193 against $1.21) and is slower: 17.0% fewer steps per second "
+            "(−23.6 to −9.8%).",
+            "",
+            id="stopped, with prices",
+        ),
+        pytest.param(
+            lambda: pair(steady(), steady(1.2, 2), BIG, SMALL),
+            "B costs 85.2% less than A ($0.0719 against $0.486) and is slower: 16.9% fewer steps per second "
+            "(−23.6 to −9.7%); main reason: the price of an hour of a GPU.",
+            "",
+            id="prices",
+        ),
+        pytest.param(
+            lambda: pair(on_gpus(steady(), 4), steady(1.0, 2)),
+            "B took 0.061 GPU-h against 0.243 GPU-h of A in about the same time (219 s against 218 s); "
+            "steps per second: −8.3 to +8.3%, not resolved.",
+            THREE_TIMES,
+            id="fewer GPUs",
+        ),
+        pytest.param(
+            # More GPUs at half the price: the price and the time lowered the cost, not their number.
+            lambda: pair(steady(), steady(0.5, 2), of_gpus(2, 10.0), of_gpus(5, 12.5)),
+            "B costs 31.9% less than A (0.413 against 0.607) and is faster: 99.4% more steps per second (+83.4 to +116.7%); "
+            "main reason: the price of an hour of a GPU.",
+            "",
+            id="a factor in the other direction",
+        ),
+        pytest.param(
+            lambda: pair(steady(), steady(1.0, 2), of_gpus(2, 10.0), of_gpus(4, 10.0)),
+            "B costs 0.2% more than A (0.608 against 0.607) in about the same time (219 s against 218 s); "
+            "steps per second: −8.3 to +8.3%, not resolved.",
+            THREE_TIMES,
+            id="nothing to give a reason for",
+        ),
+        pytest.param(
+            lambda: pair(steady(), steady(1.0, 2), SMALL, BIG),
+            "B costs 8.0 times as much as A ($0.487 against $0.0607) in about the same time (219 s against 218 s); "
+            "steps per second: −8.3 to +8.3%, not resolved; main reason: the price of an hour of a GPU.",
+            THREE_TIMES,
+            id="many times the cost",
+        ),
+    ],
+)
+def test_the_verdict_says_what_is_known(found: Any, verdict: str, step: str) -> None:
+    comparison = found()
+
+    assert comparison.verdict.replace("\u00a0", " ") == verdict
+    assert comparison.next == step
+
+
+def test_the_reason_of_a_longer_job_is_the_part_that_grew() -> None:
+    """A start that takes a minute longer; the steps are equal."""
+    late = steady(1.0, 2)
+    assert late.goodput
+    minute = {"start_up": 60.0}
+    parts = tuple(replace(p, seconds=p.seconds + minute.get(p.key, 0)) for p in late.goodput.parts)
+    late = replace(
+        late,
+        job=replace(late.job, end_us=late.job.end_us + 60_000_000),
+        goodput=replace(late.goodput, parts=parts),
+    )
+
+    assert pair(steady(), late).verdict.endswith(
+        "; main reason: start-up took 70\u00a0s instead of 10\u00a0s."
+    )
+    unmeasured = tuple(replace(part, measured=part.key != "start_up") for part in parts)
+    unknown = replace(late, goodput=replace(late.goodput, parts=unmeasured))
+    assert "main reason" not in pair(steady(), unknown).verdict
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        ({}, {}, "A is not known: no price was given; use --prices FILE with --set A.instance_type=TYPE, or"),
+        (of_gpus(4, 2.0), {}, "B is not known: no price was given; use --prices FILE with --set B.instance"),
+        (BIG, {}, "B is not known: name the type of the machines with --set B.instance_type=TYPE"),
+        (BIG, {"instance_type": "huge"}, "B is not known: the list of prices (list) lacks huge; add it, or"),
+        (BIG, {"nodes": None}, "B is not known: name the type of the machines with --set"),
+        (
+            BIG,
+            {"nodes": None, "cost": 2.0},
+            "B is not known: give the number of machines with --set B.nodes=N",
+        ),
+        # The price of a machine that cannot be taken away is no guess for one that can.
+        (
+            BIG,
+            BIG | {"spot": "true"},
+            "B is not known: the list of prices (list) has no spot price of big; add",
+        ),
+    ],
+)
+def test_without_a_cost_the_page_says_what_to_give(a: dict[str, Any], b: dict[str, Any], text: str) -> None:
+    assert pair(steady(), steady(1.0, 2), a, b).no_cost.startswith(f"The cost of {text}")
+
+
+def test_of_traces_alone_the_duration_is_what_is_missing() -> None:
+    found = pair(of_traces(training()), of_traces(training()), of_gpus(1, 2.0), of_gpus(1, 2.0))
+
+    assert found.no_cost == "The cost of A is not known: the duration of the job was not recorded."
+
+
+def test_the_origin_of_prices_is_that_of_each_variant() -> None:
+    own = BIG | {"price_per_node_hour": 2.0}
+    of_list, mixed, given = (
+        pair(steady(), steady(1.0, 2), *facts).cost for facts in ((BIG, SMALL), (BIG, own), (own, own))
+    )
+
+    assert of_list
+    assert mixed
+    assert given
+    assert [words.origin(found) for found in (of_list, mixed, given)] == [
+        "Prices: list, as of 2026-01-01; billed to the second.",
+        "Prices: list, as of 2026-01-01; given for B; billed to the second.",
+        "Prices: given for A and B; billed to the second.",
+    ]
+
+
+def notes(found: Comparison) -> dict[str, str]:
+    return {note.kind: note.text for note in found.notes}
+
+
+def test_what_is_missing_to_know_the_work_is_named() -> None:
+    assert notes(pair(older(steady()), steady(1.0, 2), {}, {"batch_size": 8.0}))["work"] == (
+        "Whether B did the same work as A is not known: add --set A.batch_size=N --set A.steps=N."
+    )
+    assert notes(pair(steady(), steady(1.0, 2, 200)))["work"].endswith(
+        ": add --set A.batch_size=N --set B.batch_size=N."
+    )
+
+
+def test_runs_at_the_same_time_are_named_in_their_order() -> None:
+    assert notes(pair(steady(), steady(0.5, 2)))["overlap"].startswith("Runs of A and B overlap in time.")
+
+
+def test_a_ratio_beyond_all_measure_is_a_few_characters() -> None:
+    found = pair(steady(), steady(1.0, 2), {"cost": 1e-9}, {"cost": 1e9})
+
+    assert (
+        "B costs 1e+18 times as much as A (1,000,000,000.00 against under 0.0001) in"
+        in found.verdict.replace("\u00a0", " ")
+    )

@@ -1,0 +1,57 @@
+"""Numbers in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobreport.comparison import words
+from jobreport.comparison.document import Change, Word
+
+
+@pytest.mark.parametrize(
+    ("amount", "unit", "text"),
+    [
+        (0.0, "s", "0.0 s"),
+        (0.0459, "s", "45.9 ms"),
+        (503.0, "s", "503.0 s"),
+        (45.04, "%", "45.0%"),
+        (None, "%", "–"),
+        (5577.1, "samples/s", "5,577 samples/s"),
+        (0.2789, "GPU-h", "0.279 GPU-h"),
+        (3 * 1024.0**3, "B", "3.0 GiB"),
+    ],
+)
+def test_values_have_their_unit(amount: float | None, unit: str, text: str) -> None:
+    assert words.value(amount, unit).replace("\u00a0", " ") == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "text"),
+    [
+        (6.15672, "USD", "$6.16"),
+        (-0.852, "EUR", "−€0.852"),
+        (0.01234, "GBP", "£0.0123"),
+        (1234.5, "CHF", "1,234.50 CHF"),
+    ],
+)
+def test_money_has_two_digits_and_more_below_one(amount: float, currency: str, text: str) -> None:
+    assert words.money(amount, currency).replace("\u00a0", " ") == text
+    assert words.price(14.688, "USD") == "$14.688"
+    assert words.price(3.1, "USD") == "$3.10"
+
+
+@pytest.mark.parametrize(
+    ("found", "change", "interval"),
+    [
+        (Change(word=Word.NOT_TESTED, change=-82.67), "−82.7%", ""),
+        (Change(word=Word.WORSE, change=5.0, low=-3.04, high=9.11), "+5.0%", "−3.0 to +9.1%"),
+        # A change of a percentage is never in percent.
+        (Change(word=Word.HIGHER, points=32.5, low=30.0, high=35.0), "+32.5 points", "+30.0 to +35.0 points"),
+        (Change(word=Word.WORSE, change=4900.0, low=4000.0, high=6000.0), "× 50", "× 41 to 61"),
+        (Change(word=Word.NOT_MEASURED), "–", ""),
+        (Change(word=Word.SAME, change=-0.04, low=-0.04, high=0.04), "0.0%", "0.0 to 0.0%"),
+    ],
+)
+def test_changes_have_a_sign(found: Change, change: str, interval: str) -> None:
+    assert words.change(found).replace("\u00a0", " ") == change
+    assert words.interval(found).replace("\u00a0", " ") == interval

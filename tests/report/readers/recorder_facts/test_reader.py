@@ -1,0 +1,110 @@
+"""Facts of record-job: what is wrong with a file costs that file, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobreport.readers.registry import read_job
+from jobreport.recordings import Recording
+from jobreport.remarks import Quality
+from tests.report.readers.samples import FILE, sample, write
+
+FACTS = {
+    "schema": 1,
+    "recorder": "jobrecord 0.1.0",
+    "node": "n",
+    "started_us": 1_700_000_000_000_000,
+    "interval_ms": 500,
+}
+
+
+def read(folder: Path, *contents: Any) -> tuple[list[Recording], list[tuple[str, int]], Quality]:
+    files = {
+        f"jobrecord/{i}.json": one if isinstance(one, bytes) else json.dumps(one)
+        for i, one in enumerate(contents)
+    }
+    write(folder, {FILE: [sample()], **files})
+    _, quality = read_job(folder, strict=True)
+    source = quality.sources[-1]
+    return list(source.recordings), [(one.code, one.count) for one in source.remarks], quality
+
+
+def test_facts_that_are_not_given_are_not_known(tmp_path: Path) -> None:
+    (found,), remarks, _ = read(tmp_path, FACTS)
+
+    assert remarks == []
+    assert (found.node, found.interval_s) == ("n", 0.5)
+    assert [(run.end_us, run.ended_by, run.dropped_samples) for run in found.runs] == [(None, "", 0)]
+    assert (found.cores, found.memory, found.hook_s, found.labels) == (None, None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", "file.empty"),
+        (b"{", "file.not_json"),
+        (b"[" * 100_000, "facts.unknown"),
+        (b'{"schema":1,"recorder":"\\ud800"}', "file.not_json"),
+        (b" " * (9 << 20), "file.large"),
+        (b"\xff\xfe{}", "file.not_json"),
+        ([], "facts.unknown"),
+        ({}, "facts.unknown"),
+        (FACTS | {"schema": 2}, "facts.unknown"),
+        (FACTS | {"node": None}, "facts.unknown"),
+        (FACTS | {"late_ticks": -1}, "facts.unknown"),
+        (FACTS | {"late_ticks": 10**30}, "facts.unknown"),
+        (FACTS | {"started_us": 10**18}, "facts.unknown"),
+        (FACTS | {"labels": {"a": [1]}}, "facts.unknown"),
+    ],
+)
+def test_a_file_that_is_something_else_is_skipped(tmp_path: Path, content: Any, code: str) -> None:
+    recordings, remarks, _ = read(tmp_path, FACTS, content)
+
+    assert len(recordings) == 1
+    assert remarks == [(code, 1)]
+
+
+def test_texts_of_any_length_and_content_are_bounded(tmp_path: Path) -> None:
+    text = "<b>\n" * 80
+    (found,), _, _ = read(
+        tmp_path,
+        FACTS
+        | {
+            "node": text,
+            "ended_by": text,
+            "gpu_reason": text,
+            "left_out": [{"sensor": text, "reason": text, "count": 1}] * 600,
+            "labels": {str(i) * 120: text for i in range(600)},
+        },
+    )
+
+    assert "\n" not in found.node
+    assert found.runs[0].ended_by == ""
+    assert len(found.gpu_reason) < 400
+    assert max(len(found.left_out), len(found.labels)) < 600
+    assert max(len(label.key) for label in found.labels) < 400
+
+
+def test_facts_of_a_job_that_restarted_often_and_has_long_labels_are_read(tmp_path: Path) -> None:
+    run = {"run": "r" * 100, "started_us": FACTS["started_us"], "dropped": {"reason": "x" * 300}}
+    labels = {f"{i}": "\x01" * 1000 for i in range(60)}
+
+    (found,), remarks, _ = read(
+        tmp_path, FACTS | {"earlier": [run] * 1000, "labels": labels, "command": "c" * (2 << 20)}
+    )
+
+    assert (remarks, len(found.labels)) == ([], 60)
+
+
+def test_files_that_the_recorder_needs_for_itself_are_no_remark(tmp_path: Path) -> None:
+    notes = ("jobrecord/hooks/n/0.json", "jobrecord/workers/n-0-1.json", "jobrecord/n.7.json.tmp")
+    write(tmp_path, {FILE: [sample()], **dict.fromkeys(notes, "{}")})
+
+    _, quality = read_job(tmp_path)
+
+    assert quality.remarks == ()
+    assert len(quality.sources) == 1

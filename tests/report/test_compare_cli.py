@@ -1,0 +1,238 @@
+"""The command compare-reports: what it prints and writes, how it exits, and input that is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from jobreport import compare_cli, document
+from jobreport.comparison import document as comparison
+from tests.captured_jobs import training
+from tests.copies import replace
+from tests.paths import SAMPLES
+from tests.report.comparison.runs import of_traces, steady
+from tests.report.comparison.test_facts import labeled
+
+
+def compare(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """What the command prints and how it exits, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["compare-reports", *map(str, arguments)])
+        patch.chdir(cwd)
+        with pytest.raises(SystemExit) as left:
+            compare_cli.main()
+    return subprocess.CompletedProcess(sys.argv, left.value.code, out.getvalue(), err.getvalue())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Folders with reports ``a``, ``b``, and ``c``."""
+    for name, scale in (("a", 1.0), ("b", 1.2), ("c", 0.9)):
+        report = steady(scale, ord(name))
+        (tmp_path / name).mkdir()
+        named = replace(report, job=replace(report.job, name=f"job {name}"))
+        (tmp_path / name / "report.json").write_bytes(document.to_json(named))
+    return tmp_path
+
+
+FAST = ("--formats", "json,md")
+
+
+def test_two_reports_are_compared_and_the_path_is_printed(runs: Path) -> None:
+    done = compare("old=a", "new=b/report.json", *FAST, cwd=runs)
+
+    folder = runs / "comparison"
+    assert (done.returncode, done.stdout) == (0, f"{folder / 'comparison.md'}\n")
+    assert "new is slower than\u00a0old: 17.4% fewer steps per second" in done.stderr
+    assert len(done.stderr.splitlines()) <= 7
+    assert sorted(path.name for path in folder.iterdir()) == ["comparison.json", "comparison.md"]
+    found = comparison.from_json((folder / "comparison.json").read_bytes())
+    assert (found.base, found.labels) == ("old", ["old", "new"])
+    again = compare("old=a", "new=b", *FAST, cwd=runs)
+    assert again.returncode == 2
+    assert "already contains a comparison" in again.stderr
+    before = (folder / "comparison.json").read_bytes()
+    forced = compare("old=a", "new=b/report.json", *FAST, "--force", "--quiet", cwd=runs)
+    assert (forced.returncode, forced.stderr) == (0, "")
+    assert (folder / "comparison.json").read_bytes() == before
+
+
+def test_names_of_jobs_are_labels_and_jobs_get_a_report_in_memory(runs: Path) -> None:
+    sample = next(path for path in SAMPLES if path.name.startswith("cpu-bottleneck"))
+    done = compare("a", "b", "c", sample, *FAST, "--quiet", cwd=runs)
+
+    assert done.returncode == 0
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert found.labels == ["job-a", "job-b", "job-c", sample.name]
+    assert sorted(path.name for path in runs.iterdir()) == ["a", "b", "c", "comparison"]
+
+
+def test_redaction_leaves_names_out(runs: Path) -> None:
+    (runs / "a" / "report.html").write_text("page")
+    (runs / "acme=x").mkdir()
+    (runs / "b").rename(runs / "acme=x" / "b")
+    (runs / "acme.toml").write_text('[[budget]]\nmeasure = "step_s"\nmax = 10\n')
+    names = ("a", runs / "acme=x" / "b", "--budget", "acme.toml", *FAST)
+    plain = compare(*names, cwd=runs)
+    shown = (runs / "comparison" / "comparison.json").read_text()
+    redacted = compare(*names, "--force", "--redact", cwd=runs)
+    hidden = (runs / "comparison" / "comparison.json").read_text()
+
+    assert (plain.returncode, redacted.returncode) == (0, 0)
+    assert json.loads(shown)["variants"][0]["runs"][0]["page"] == "../a/report.html"
+    assert "job a" in shown
+    assert json.loads(shown)["command"] == "compare-reports a b --budget acme.toml"
+    assert not re.search("job.a|report.html|acme", hidden)
+
+
+def test_redaction_leaves_out_labels_and_names_in_traces(runs: Path) -> None:
+    for name, length in (("a", 50_000.0), ("b", 40_000.0)):
+        trace = training(length=length)
+        trace.operator("acme::attention", 1000, 1000 + length / 10, thread=2)
+        trace.operator("aten::sort", 1000, 1000 + length / 10, thread=3)
+        labels = {"project": "acme", "batch_size": "64", "acme": "1"}
+        report = labeled(replace(steady(), captures=of_traces(trace).captures), labels, gpu="acme")
+        (runs / name / "report.json").write_bytes(document.to_json(report))
+    plain = compare("A=a", "B=b", cwd=runs)
+    shown = (runs / "comparison" / "comparison.json").read_text()
+    redacted = compare("A=a", "B=b", "--force", "--redact", cwd=runs)
+
+    assert (plain.returncode, redacted.returncode) == (0, 0)
+    assert "acme::attention" in shown
+    assert not [path.name for path in (runs / "comparison").iterdir() if "acme" in path.read_text("utf-8")]
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert found.profiled
+    assert "aten::sort" in [row.name for row in found.profiled.work]
+    assert found.variants[0].facts["batch_size"] == 64
+
+
+def test_no_name_of_a_node_reaches_the_comparison(runs: Path) -> None:
+    done = compare("a", "b", *FAST, cwd=runs)
+
+    assert done.returncode == 0
+    assert "algo-1" in (runs / "a" / "report.json").read_text()
+    assert all("algo-1" not in path.read_text() for path in (runs / "comparison").iterdir())
+
+
+def test_a_broken_budget_of_level_error_gives_status_3(runs: Path) -> None:
+    (runs / "warn.toml").write_text('[[budget]]\nmeasure = "step_s"\nmax = 0.1\nlevel = "warn"\n')
+    (runs / "open.toml").write_text('[[budget]]\nmeasure = "step_s"\nmax_increase = "20%"\n')
+
+    def status(*options: str) -> int:
+        return compare("a", "b", *FAST, "--force", "--quiet", *options, cwd=runs).returncode
+
+    assert status("--budget", "step_s<=0.1") == 3
+    assert status("--budget", "step_s<=10") == 0
+    assert status("--budget", "warn.toml") == 0
+    assert status("--budget", "open.toml") == 0
+    assert status("--budget", "open.toml", "--inconclusive", "error") == 3
+
+
+def test_prices_and_facts_are_those_of_the_command_line(runs: Path) -> None:
+    options = (
+        "--set",
+        "job-a.price_per_node_hour=2",
+        "--set",
+        "job-b.price_per_node_hour=1",
+        "--per-month",
+        "10",
+    )
+    done = compare(
+        "a", "b", *FAST, *options, "--set", "job-a.workers=4", "--co2", "400", "--run-noise", "4%", cwd=runs
+    )
+
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert done.returncode == 0
+    assert found.cost
+    hours = [row.node_hours for row in found.cost.rows]
+    assert [row.cost for row in found.cost.rows] == pytest.approx([2 * hours[0], hours[1]])
+    assert found.cost.monthly["job-b"] == pytest.approx(10 * (2 * hours[0] - hours[1]))
+    assert any(fact.key == "workers" and fact.kind == "unknown" for fact in found.differences)
+    assert found.command.endswith("--run-noise 4% --per-month 10 --co2 400")
+    assert "CO₂ is not known: GPU power was not recorded." in [note.text for note in found.notes]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "No runs given"),
+        (("a",), "at least two runs"),
+        (("a", "a"), "the same run"),
+        (("x=a", "x=b"), "one label"),
+        (("a", "nope"), "Not found: nope"),
+        (("a", "c.txt"), "No readable input|is no job"),
+        (("a", "bad.json"), "is not a report"),
+        (("a", "turned.json"), "end of job is before its start"),
+        (("a", "b", "--set", "c.nodes=2"), "no run of that label"),
+        (("a", "b", "--set", "job-a.nodes=none"), "expected a number"),
+        (("a", "b", "--set", "nodes=2"), "expected LABEL.KEY=VALUE"),
+        (("a", "b", "--set", "job-a.nodes=2.5"), "expected a whole number"),
+        (("a", "b", "--set", "job-a.gpus=8"), "gpus follows from nodes and gpus_per_node"),
+        (("a", "b", "--set", "job-a.batchsize=8"), "unknown fact batchsize. Did you mean batch_size?"),
+        (("a", "b", "--set", "job-a.costs=8"), "unknown fact costs. Did you mean cost?"),
+        (("a", "b", "--set", f"job-a.owner={'x' * 201}"), "--set owner: expected at most 200 characters"),
+        (("a", "b", "--prices", "nope.toml"), "Cannot read nope.toml"),
+        (("a", "b", "--budget", "nope<=1"), "unknown measure nope"),
+        (("a", "b", "--budget", "cost=1"), "neither a file nor"),
+        (("a", "b", "--min-effect", "nope=2%"), "unknown measure nope"),
+        (("a", "b", "--run-noise", "much"), "expected a percentage"),
+        ([f"l{i}=a" for i in range(13)], "at most 12"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_status_2(
+    arguments: tuple[str, ...], message: str, runs: Path
+) -> None:
+    (runs / "c.txt").write_text("no report")
+    (runs / "bad.json").write_text('{"schema_version": 2}')
+    report = steady()
+    turned = replace(report, job=replace(report.job, start_us=report.job.end_us + 1))
+    (runs / "turned.json").write_bytes(document.to_json(turned))
+
+    done = compare(*arguments, *FAST, cwd=runs)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.search(message, done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (runs / "comparison").exists()
+
+
+def test_a_run_against_itself_is_the_same_run(runs: Path) -> None:
+    done = compare("a", "a", *FAST, "--force", "--quiet", cwd=runs)
+
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert (done.returncode, found.labels) == (0, ["job-a", "job-a-2"])
+
+
+def test_files_of_others_are_never_replaced(runs: Path) -> None:
+    (runs / "comparison").mkdir()
+    (runs / "comparison" / "comparison.md").write_text("mine")
+
+    done = compare("a", "b", *FAST, "--force", cwd=runs)
+
+    assert done.returncode == 2
+    assert "compare-reports did not write" in done.stderr
+    assert (runs / "comparison" / "comparison.md").read_text() == "mine"
+
+
+def test_the_page_and_the_notebook_are_made_from_the_data_alone(runs: Path) -> None:
+    done = compare("a", "b", "--strict", cwd=runs)
+
+    folder = runs / "comparison"
+    assert (done.returncode, done.stdout) == (0, f"{folder / 'comparison.html'}\n")
+    page = (folder / "comparison.html").read_text("utf-8")
+    assert "Its data: comparison.json." in page
+    assert page.count('class="jr-figures"') == 3
+    assert "default-src 'none'" in page
+    cells = json.loads((folder / "comparison.ipynb").read_text())["cells"]
+    assert sum(bool(cell.get("outputs")) for cell in cells) >= 12
+    static = compare("a", "b", "--strict", "--static", "--force", "--quiet", "--formats", "html", cwd=runs)
+    assert static.returncode == 0
+    assert "<script" not in (folder / "comparison.html").read_text("utf-8")

@@ -1,0 +1,146 @@
+"""Goodput: a job whose times are known by construction, and jobs made at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from jobrules.analyses.goodput import Goodput, goodput
+from jobrules.model import SECOND_US, Events, Job, JobInMemory, Metric, Steps
+from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
+
+
+def numbered(steps: Steps, first: int) -> Steps:
+    return replace(steps, number=steps.number + first)
+
+
+def in_turn(start_s: float, lasts_s: Sequence[float]) -> list[tuple[float, float]]:
+    """Steps one after the other."""
+    ends = start_s + np.cumsum(lasts_s)
+    return list(zip([start_s, *ends.tolist()], ends.tolist(), strict=False))
+
+
+def interrupted_job(*, fetches: bool = True, resumes_at: int = 50) -> Job:
+    """Killed after step 59, gone for 88 s, then resumed."""
+    first = [*in_turn(100, [30] + [8] * 49), *in_turn(532, [8] * 10)]
+    second = in_turn(760, [20] + [8] * 29)
+    steps = joined_steps(make_steps(first), numbered(make_steps(second), resumes_at))
+    rows = [("Checkpoint", "Checkpoint", 522.0, 532.0)]
+    if fetches:
+        rows += [
+            ("DataLoaderIter", "_SingleProcess::next", start, start + 1) for start, _ in [*first, *second]
+        ]
+    sampled_s = [*np.arange(0, 612.5, 0.5), *np.arange(700, 1020.5, 0.5)]
+    time_us = START_US + np.round(np.array(sampled_s) * SECOND_US).astype(np.int64)
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(len(time_us), 50.0), time_us=time_us)
+    return JobInMemory(name="job", panels=(panel,), steps=steps, events=make_events(rows))
+
+
+def parts(found: Goodput | None) -> dict[str, float]:
+    assert found
+    return {part.key: part.seconds for part in found.parts if part.seconds}
+
+
+def test_an_interrupted_job_is_split_as_it_was_made() -> None:
+    found = goodput(interrupted_job())
+
+    assert parts(found) == {
+        "interruption": 88,
+        "checkpoint": 10,
+        "lost_work": 80,
+        "start_up": 160,
+        "first_step": 34,
+        "data_wait": 80,
+        "productive": 560,
+        "wind_down": 8,
+    }
+    assert found
+    assert f"{found.percent:.1f}" == "54.9"
+    assert found.lost_steps == 10
+    assert not found.at_most
+
+
+def test_without_fetches_waiting_is_within_productive_time() -> None:
+    found = goodput(interrupted_job(fetches=False))
+
+    assert parts(found)["productive"] == 640
+    assert found
+    assert found.at_most
+    assert not found.of("data_wait").measured
+
+
+def test_steps_that_are_counted_anew_without_a_restart_are_kept() -> None:
+    """Some sources number the steps of each epoch from 0."""
+    epochs = [numbered(make_steps(in_turn(100 * i, [1.0] * 90)), 0) for i in range(3)]
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(601, 50.0))
+
+    found = parts(goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*epochs))))
+
+    assert "lost_work" not in found
+    assert found["productive"] == 270
+
+
+def test_a_restart_whose_samples_go_on_loses_the_steps_that_run_again() -> None:
+    """The sampler outlives the training process: only the step numbers show the restart."""
+    steps = joined_steps(
+        make_steps(in_turn(10, [2.0] * 30)), numbered(make_steps(in_turn(100, [2.0] * 20)), 20)
+    )
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(301, 50.0))
+
+    found = parts(goodput(JobInMemory(name="job", panels=(panel,), steps=steps)))
+
+    assert found == {"lost_work": 20, "start_up": 40, "productive": 80, "wind_down": 10}
+
+
+def test_the_slowest_process_decides_how_long_a_step_takes() -> None:
+    spans = in_turn(0, [2.0] * 50)
+    slow = make_steps(spans)
+    fast = make_steps([(start, end - 1.5) for start, end in spans], rank="34")
+    job = JobInMemory(name="job", steps=joined_steps(slow, fast))
+
+    assert parts(goodput(job)) == {"productive": 100}
+
+
+def test_evaluation_and_a_stall_are_no_productive_time() -> None:
+    lasts = [1.0] * 60
+    lasts[30] = 21.0
+    training = make_steps(in_turn(0, lasts))
+    evaluation = make_steps(in_turn(80, [0.5] * 20), phase="EVAL")
+
+    found = parts(goodput(JobInMemory(name="job", steps=joined_steps(training, evaluation))))
+
+    assert found == {"evaluation": 10, "stall": 19.5, "productive": 60.5}
+
+
+def test_without_training_steps_there_is_no_goodput() -> None:
+    evaluation = make_steps(in_turn(0, [1.0] * 20), phase="EVAL")
+
+    assert goodput(JobInMemory(name="job", steps=evaluation)) is None
+    assert goodput(JobInMemory(name="job")) is None
+
+
+@pytest.mark.parametrize("node", ["algo-1", "algo-2"])
+@given(data=st.data())
+def test_the_parts_of_any_job_add_up_to_its_time(node: str, data: st.DataObject) -> None:
+    times = st.floats(0, 2000, allow_nan=False)
+    spans = data.draw(st.lists(st.tuples(times, st.floats(0.001, 90)), min_size=1, max_size=12))
+    numbers = data.draw(st.lists(st.integers(-1, 6), min_size=len(spans), max_size=len(spans)))
+    steps = make_steps(sorted((start, start + length) for start, length in spans))
+    steps = replace(steps, number=np.array(numbers, np.int64))
+    others = data.draw(st.lists(st.tuples(times, st.floats(0, 60)), max_size=4))
+    events = make_events([("Checkpoint", "Checkpoint", a, a + b) for a, b in others]) if others else Events()
+    sampled = data.draw(st.lists(st.integers(0, 400), min_size=1, max_size=30, unique=True))
+    time_us = START_US + 5 * SECOND_US * np.array(sorted(sampled))
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(len(time_us), 50.0), node=node, time_us=time_us)
+    job = JobInMemory(name="job", panels=(panel,), steps=steps, events=events)
+
+    found = goodput(job)
+
+    assert found
+    assert sum(part.seconds for part in found.parts) == pytest.approx(found.seconds, abs=1e-6)
+    assert all(part.seconds >= -1e-6 for part in found.parts), found
