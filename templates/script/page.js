@@ -43,7 +43,6 @@
   /* Without scripts each table is a stop of the tab key, for those that scroll; here only those that do. */
   const tables = [...document.querySelectorAll(".tw")];
   const fit = () => tables.forEach((table) => { table.tabIndex = table.scrollWidth > table.clientWidth ? 0 : -1; });
-  window.addEventListener("resize", fit, { passive: true });
-  document.addEventListener("toggle", fit, { capture: true });
-  fit();
+  const watcher = new ResizeObserver(fit);
+  tables.forEach((table) => [table, ...table.children].forEach((element) => watcher.observe(element)));
 })();

@@ -11,7 +11,7 @@ import pytest
 from jobreport import pipeline
 from jobreport.comparison import document
 from jobreport.output.files import COMPARISON
-from tests.browser.visit import TABLES_WITHOUT_ROOM, UNFOLD, Visit, barriers, needs_axe, needs_browser
+from tests.browser.visit import TABLES_WITHOUT_ROOM, Visit, barriers, needs_axe, needs_browser
 from tests.report.sections.test_comparison import EXAMPLES
 
 pytestmark = [pytest.mark.browser, needs_browser]
@@ -49,10 +49,10 @@ def test_every_table_has_room(visit: Visit) -> None:
 
 
 def test_nothing_scrolls_sideways(visit: Visit) -> None:
-    visit.page.evaluate(UNFOLD)
+    visit.fold(away=False)
     wider = []
     for width in (400, 1280):
-        visit.page.set_viewport_size({"width": width, "height": 900})
+        visit.resize(width, 900)
         wider.append(visit.page.evaluate(WIDER_THAN_ITS_WINDOW))
 
     assert wider == [False, False]

@@ -103,7 +103,7 @@ class Watched(Visit):
     def used(self) -> list[str]:
         """Every figure hovered over and zoomed, every switch, list and fold used; the texts beside the pointer."""
         page = self.page
-        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+        self.fold(away=False)
         page.wait_for_function(SIZED)
         boxes: set[str] = set()
         for name in page.locator(USED).evaluate_all("els => els.map((e) => e.id)"):
@@ -149,7 +149,7 @@ def test_no_name_is_more_than_text(browser: Any, page: Path) -> None:
     opened.page.emulate_media(media="print")
     paper = opened.page.pdf(prefer_css_page_size=True)
     opened.page.emulate_media(media="screen")
-    opened.page.set_viewport_size({"width": 400, "height": 900})
+    opened.resize(400, 900)
     width = opened.page.evaluate("document.documentElement.scrollWidth")
     found = opened.faults()
     opened.context.close()

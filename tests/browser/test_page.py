@@ -13,7 +13,6 @@ import pytest
 from jobreport import pipeline
 from jobreport.output import export
 from tests.browser.visit import (
-    FOLD,
     RANGES,
     TABLES_WITHOUT_ROOM,
     UNFOLD,
@@ -89,7 +88,7 @@ def over_time(visit: Visit) -> Visit:
 def narrow(browser: Any, page: Path) -> Iterator[Visit]:
     """A reader with the screen of a telephone, who has unfolded everything."""
     opened = Visit(browser, page, viewport={"width": 400, "height": 800}).live()
-    opened.page.evaluate(UNFOLD)
+    opened.fold(away=False)
     yield opened
     opened.context.close()
 
@@ -104,9 +103,9 @@ def test_it_asks_for_nothing_complains_of_nothing_and_is_small(visit: Visit, pag
 def test_all_figures_are_live_and_drawn(visit: Visit) -> None:
     places = visit.page.locator(".live").count()
     # What is folded away has no size to draw on.
-    visit.page.evaluate(UNFOLD)
+    visit.fold(away=False)
     drawn = drawn_colors(visit, lambda found: min(map(len, found.values())) > 2)
-    visit.page.evaluate(FOLD)
+    visit.fold(away=True)
 
     assert places > 3
     assert [name for name, colors in drawn.items() if len(colors) <= 2] == []

@@ -51,6 +51,15 @@ TABLES_WITHOUT_ROOM = """[...document.querySelectorAll(".tw")]
   .filter((e) => e.offsetParent && e.getBoundingClientRect().width < 40).map((e) => e.getAttribute("aria-label"))"""
 UNFOLD = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
 FOLD = "document.querySelectorAll('details').forEach((d) => { d.open = false; })"
+#: The page has its size, and has had the events of it and of what was folded: they come with the frames after the change.
+_SETTLED = """({ width, height }) => new Promise((done) => {
+  const frame = (left) => requestAnimationFrame(() => {
+    if (innerWidth !== width || innerHeight !== height) frame(2);
+    else if (left > 0) frame(left - 1);
+    else setTimeout(done);
+  });
+  frame(2);
+})"""
 #: Barriers that axe finds, by all of its rules or some.
 _BARRIERS = """(options) => axe.run(document, options)
   .then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"""
@@ -102,6 +111,15 @@ class Visit:
         self.page.wait_for_selector(LIVE, state="attached", timeout=1000 * LIMIT_S)
         return self
 
+    def fold(self, *, away: bool) -> None:
+        """Every part that can be folded, folded away or shown."""
+        self.page.evaluate(FOLD if away else UNFOLD)
+        self.page.evaluate(_SETTLED, self.page.viewport_size)
+
+    def resize(self, width: int, height: int) -> None:
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.evaluate(_SETTLED, self.page.viewport_size)
+
 
 #: Where an element is, once it can be seen.
 _PLACE = """(element) => {
@@ -150,16 +168,16 @@ def barriers(visit: Visit) -> list[Any]:
     """What axe finds on the unfolded page: on a wide screen, on a narrow one, and in the dark."""
     page, wide = visit.page, visit.page.viewport_size
     page.evaluate(AXE.read_text("utf-8"))
-    page.evaluate(UNFOLD)
+    visit.fold(away=False)
     found = page.evaluate(_BARRIERS, {})
     # On a narrow screen the colors are the same, and in the dark all else is.
-    page.set_viewport_size({"width": 400, "height": 800})
+    visit.resize(400, 800)
     found += page.evaluate(_BARRIERS, {"rules": {"color-contrast": {"enabled": False}}})
-    page.set_viewport_size(wide)
+    visit.resize(wide["width"], wide["height"])
     page.emulate_media(color_scheme="dark")
     found += page.evaluate(_BARRIERS, {"runOnly": ["color-contrast"]})
     page.emulate_media(color_scheme="light")
-    page.evaluate(FOLD)
+    visit.fold(away=True)
     return list(found)
 
 
