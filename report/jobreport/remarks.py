@@ -49,483 +49,266 @@ RECORD = "nvidia-smi --query-gpu=timestamp,index,utilization.gpu --format=csv -l
 _NAMED = "--columns timestamp,index,utilization.gpu"
 _TRACE = "record a trace with torch.profiler"
 
-#: By code. A code is ``<area>.<what>``, and stays when its words change.
-REMARKS: dict[str, Wording] = {
-    # Job directory and archives
-    "directory.folder": Wording("skipped", "files", "folder cannot be opened: {reason}"),
-    "directory.denied": Wording("skipped", "files", "may not be read: permission denied"),
-    "directory.link": Wording("skipped", "files", "link {target}"),
-    "directory.special": Wording("skipped", "files", "neither file nor folder"),
-    "directory.unknown": Wording("skipped", "files", "format not recognized"),
-    "archive.limit": Wording("skipped", "files", "over the limit of {limit}, like all that follow"),
-    "archive.cut": Wording(
-        "skipped", "files", "the archive is cut short or damaged; what comes before is used"
-    ),
-    "archive.outside": Wording("skipped", "files", "the path leaves the archive"),
-    "archive.link": Wording("skipped", "files", "link or device in the archive"),
-    "archive.encrypted": Wording("skipped", "files", "encrypted in the archive"),
-    "archive.deep": Wording("skipped", "files", "more than {folders} nested folders"),
-    "archive.damaged": Wording("skipped", "files", "damaged in the archive, or in the way of another file"),
-    "archive.replaced": Wording("skipped", "files", "a later file of the archive has the same name"),
-    # Files that are recognized, and not read
-    "recognized.lfs": Wording(
-        "skipped", "files", "a Git LFS pointer, not the file; fetch it with: git lfs pull"
-    ),
-    "recognized.excel": Wording(
-        "skipped",
-        "files",
-        "an Excel workbook; save it as CSV; if days and months are unclear, add --date-order",
-    ),
-    "recognized.archive": Wording("skipped", "files", "an archive; unpack it, or give it to --job-dir"),
-    "recognized.wandb": Wording(
-        "skipped",
-        "files",
-        "a recording of W&B, which is not read; rename the columns of an exported CSV with: "
-        r"sed -E '1s/_timestamp/timestamp/; 1s/system\.gpu\.([0-9]+)\.gpu/gpu\1_util/g' system.csv > gpu.csv",
-    ),
-    "recognized.stats": Wording(
-        "skipped", "files", f"the output of nvidia-smi stats, which is not read; record with: {RECORD}"
-    ),
-    "recognized.gpu_list": Wording(
-        "skipped", "files", f"the list of nvidia-smi -L, which has no samples; record with: {RECORD}"
-    ),
-    "recognized.gputil": Wording(
-        "skipped", "files", f"the table of GPUtil, which has no times; record with: {RECORD}"
-    ),
-    "recognized.dcgmi": Wording(
-        "skipped", "files", f"the output of dcgmi dmon, which has no times; record with: {RECORD}"
-    ),
-    "recognized.prometheus": Wording(
-        "skipped", "files", f"metrics of Prometheus, which are not read; record with: {RECORD}"
-    ),
-    "recognized.tegrastats": Wording(
-        "skipped",
-        "files",
-        f"the output of tegrastats, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
-    ),
-    "recognized.rocm": Wording(
-        "skipped",
-        "files",
-        f"the output of rocm-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
-    ),
-    "recognized.amd": Wording(
-        "skipped",
-        "files",
-        f"the output of amd-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
-    ),
-    "recognized.json": Wording(
-        "skipped",
-        "files",
-        "JSON of a script, which is not read; write its values as CSV with: "
-        f"jq -r '[.]|flatten[]|[.time,.gpu,.gpu_util]|@csv' gpu.json > gpu.csv, and use {_NAMED}",
-    ),
-    "recognized.json_table": Wording(
-        "skipped",
-        "files",
-        "JSON of a table, which is not read; write its values as CSV with: "
-        f"jq -r '[.time,.gpu,.gpu_util]|map([.[]])|transpose[]|@csv' gpu.json > gpu.csv, and use {_NAMED}",
-    ),
-    "recognized.execution_trace": Wording(
-        "skipped", "files", f"an execution trace of PyTorch, which is not read; {_TRACE}"
-    ),
-    "recognized.memory": Wording(
-        "skipped",
-        "files",
-        f"a timeline or snapshot of PyTorch's memory, which is not read; {_TRACE} and profile_memory=True",
-    ),
-    "recognized.nsys": Wording(
-        "skipped", "files", f"a recording of Nsight Systems, which is not read; {_TRACE}"
-    ),
-    "recognized.no_driver": Wording(
-        "skipped",
-        "files",
-        "nothing but messages that the NVIDIA driver cannot be reached; repair it until nvidia-smi -L lists the GPUs",
-    ),
-    "recognized.header": Wording(
-        "skipped",
-        "files",
-        f"names of columns without a row; record for as long as the job runs: {RECORD}",
-    ),
-    # Text files
-    "file.unreadable": Wording("skipped", "files", "cannot be read: {reason}"),
-    "file.cut": Wording(
-        "skipped", "files", "compressed data is cut short or damaged; what comes before is used"
-    ),
-    "file.damaged": Wording("skipped", "files", "compressed data is damaged"),
-    "file.empty": Wording("skipped", "files", "empty"),
-    "file.unpacked": Wording(
-        "skipped", "files", "larger than the limit of {limit} when unpacked; what comes before is used"
-    ),
-    "file.large": Wording("skipped", "files", "larger than {mib} MiB"),
-    "file.not_utf8": Wording("skipped", "files", "not UTF-8 text"),
-    "file.not_json": Wording("skipped", "files", "not complete JSON"),
-    "file.not_object": Wording("skipped", "files", "not a JSON object"),
-    # Grouping and times
-    "reader.failed": Wording("failed", "files", "the reader of {source} stopped: {kind}: {error}"),
-    "node.second_source": Wording("dropped", "samples", "another source has {metric} of {node}"),
-    "times.implausible": Wording(
-        "dropped", "samples", "time lies more than 30 days from most of the node's records, or has no date"
-    ),
-    "times.other_run": Wording(
-        "dropped", "samples", "outside of the run that is reported (choose with --run)"
-    ),
-    "times.no_run": Wording(
-        "dropped", "samples", "too few for a run, and a long pause away from all others, or without a date"
-    ),
-    # Samples of any source
-    "samples.second": Wording("dropped", "samples", "second value of a device in the same snapshot"),
-    "samples.devices": Wording("dropped", "samples", "more than {limit} devices of one node"),
-    "samples.not_available": Wording("dropped", "samples", "no value reported, such as [N/A]"),
-    "samples.implausible": Wording(
-        "dropped", "samples", "no number that a GPU can have, or in a unit of something else"
-    ),
-    "samples.percent": Wording(
-        "corrected", "samples", "percentage outside 0 to 100, set to the nearer bound"
-    ),
-    # System samples
-    "samples.long": Wording("skipped", "lines", "too long for a sample"),
-    "samples.no_value": Wording("skipped", "lines", "no usable value of key '{key}'"),
-    "samples.time": Wording("skipped", "lines", "'Timestamp' is not a time in seconds between 1990 and 2100"),
-    "samples.not_finite": Wording("dropped", "samples", "value is NaN or infinite"),
-    "samples.unknown": Wording("dropped", "samples", "unknown sensor {name}", rest="samples.unknown_rest"),
-    "samples.unknown_rest": Wording("dropped", "samples", "other unknown sensors"),
-    "samples.repeated": Wording("dropped", "samples", "exact repetition of another sample"),
-    "samples.sparse": Wording(
-        "dropped",
-        "samples",
-        "nearly every sample has a time of its own; the {devices} devices with most samples are used",
-    ),
-    "samples.value": Wording("corrected", "samples", "value outside 0 to 10^15, set to the nearer bound"),
-    "samples.jobs": Wording("corrected", "nodes", "samples in the folders of several jobs, read as one job"),
-    # Traces
-    "traces.unreadable": Wording("skipped", "files", "cannot be read: {error}"),
-    "traces.empty": Wording("skipped", "files", "empty"),
-    "traces.merged": Wording("skipped", "files", "made from the other traces"),
-    "traces.flag": Wording("skipped", "files", "flag for the recording of data loading; it holds no event"),
-    "traces.summary": Wording(
-        "skipped", "files", "summary of the TensorFlow profiler; only its traces are read"
-    ),
-    "traces.unused_metadata": Wording("skipped", "files", "gives the time of a trace that is missing"),
-    "traces.several_metadata": Wording(
-        "corrected", "files", "node from its name, time from one of several .metadata files"
-    ),
-    "traces.no_metadata": Wording(
-        "corrected", "files", "no .metadata file; times are approximate, from the name of its folder in UTC"
-    ),
-    "traces.damaged_gzip": Wording(
-        "corrected", "files", "compressed data is cut short or damaged; the rows before the damage are in use"
-    ),
-    "traces.no_end": Wording(
-        "corrected", "files", "cut short or still being written; the complete rows are in use"
-    ),
-    "traces.growing": Wording(
-        "corrected",
-        "files",
-        "not closed: the process was killed, or is still writing; the complete rows are in use",
-    ),
-    "traces.rest": Wording("skipped", "bytes", "after the last readable row: damaged or cut short"),
-    "traces.not_json": Wording("skipped", "lines", "not complete JSON"),
-    "traces.odd_row": Wording("skipped", "rows", "not a trace event: a value has an unexpected type"),
-    "traces.no_type": Wording("skipped", "rows", "has no type (ph)"),
-    "traces.other_type": Wording("skipped", "rows", "type (ph) is not read"),
-    "traces.instant": Wording("skipped", "rows", "instant event without a duration"),
-    "traces.counter": Wording("skipped", "rows", "counter without a duration"),
-    "traces.flow": Wording("skipped", "rows", "flow event without a duration"),
-    "traces.async": Wording("skipped", "rows", "asynchronous event; asynchronous events are not read"),
-    "traces.begin_only": Wording("skipped", "rows", "begin event without an end event in its file"),
-    "traces.end_only": Wording("skipped", "rows", "end event without a begin event in its file"),
-    "traces.no_name": Wording("skipped", "rows", "has no name"),
-    "traces.no_start": Wording("skipped", "rows", "has no start"),
-    "traces.bad_time": Wording("skipped", "rows", "start or duration is negative, infinite, or too large"),
-    "traces.time_base": Wording("skipped", "time bases", "not a date"),
-    "traces.undated": Wording("dropped", "rows", "time is not a date: the file has no time base"),
-    "traces.relative": Wording(
-        "corrected",
-        "rows",
-        "time is not a date: the file has no time base; only durations and distances are right",
-    ),
-    "traces.repeated": Wording("dropped", "rows", "repetition of an event in another file"),
-    "traces.long_name": Wording("corrected", "names", "longer than 1,000 characters, shortened"),
-    # Machines that several readers have tables of
-    "machines.joined": Wording(
-        "corrected",
-        "logs",
-        "joined to the samples of {node}, the only machine with samples: as many GPUs, overlapping times",
-    ),
-    "machines.several": Wording(
-        "corrected",
-        "logs",
-        "a machine of its own: {machines} machines have samples, and the path of the log names none of them",
-    ),
-    "machines.other_gpus": Wording(
-        "corrected",
-        "logs",
-        "a machine of its own: GPUs in the log: {found}, in the samples of {node}: {gpus}",
-    ),
-    "machines.other_zone": Wording(
-        "corrected",
-        "logs",
-        "a machine of its own: its times do not overlap those of {node}; for local times try --timezone {offset}",
-    ),
-    "machines.other_times": Wording(
-        "corrected", "logs", "a machine of its own: its times do not overlap those of {node} in any time zone"
-    ),
-    # Logs of nvidia-smi
-    "nvidia_smi.no_header": Wording(
-        "skipped",
-        "rows",
-        "no header line in front; add --columns timestamp,index,utilization.gpu,… with a name for each column",
-    ),
-    "nvidia_smi.column_count": Wording(
-        "skipped",
-        "rows",
-        "--columns has {columns} names, but the rows have another number of fields",
-    ),
-    "nvidia_smi.script": Wording("corrected", "files", "no header line; the columns are those in {name}"),
-    "nvidia_smi.other_fields": Wording(
-        "skipped", "rows", "not as many fields as columns: a message, or a damaged row"
-    ),
-    "nvidia_smi.several_writers": Wording(
-        "skipped",
-        "files",
-        "each line begins with the name of one of several writers, such as “{row}”; write a file for each, such as "
-        "with: grep '^0: ' gpu.txt > gpu_0.txt",
-    ),
-    "nvidia_smi.long_line": Wording("skipped", "rows", "a line of more than a million characters"),
-    "nvidia_smi.cut_line": Wording("skipped", "rows", "the last line has no end: it may be half of a row"),
-    "nvidia_smi.part_of_row": Wording("skipped", "rows", "incomplete: the log is cut or damaged there"),
-    "nvidia_smi.damaged_document": Wording(
-        "skipped", "documents", "incomplete, damaged, or larger than 2 MiB: JSON or XML"
-    ),
-    "nvidia_smi.watch": Wording(
-        "skipped",
-        "files",
-        "watch writes to a file only what changes on the screen; use nvidia-smi -l 1 > FILE",
-    ),
-    "nvidia_smi.undated": Wording(
-        "skipped", "rows", "no date and time above them, which the tool writes once for all GPUs"
-    ),
-    "nvidia_smi.same_second": Wording(
-        "corrected", "files", "several samples of a GPU per second; assumed: one machine, equal intervals"
-    ),
-    "nvidia_smi.one_moment": Wording(
-        "skipped", "rows", "one moment only: no shares of time; nvidia-smi -l 1 repeats it"
-    ),
-    "nvidia_smi.no_time": Wording(
-        "skipped",
-        "rows",
-        "no time that can be read, such as 2025-03-14 09:21:17 or 1741944077 (--query-gpu=timestamp,… or pmon -o DT "
-        "writes it; Excel may shorten it)",
-    ),
-    "nvidia_smi.date_order": Wording(
-        "skipped",
-        "rows",
-        "dates with the day or the month first, which no date of the file shows; add --date-order day-first or "
-        "--date-order month-first",
-    ),
-    "nvidia_smi.other_time": Wording("skipped", "rows", "times of another kind than most in the file"),
-    "nvidia_smi.no_value": Wording("skipped", "rows", "no value that is read"),
-    "nvidia_smi.no_name": Wording("skipped", "rows", "no {what} named, as in other rows"),
-    "nvidia_smi.second_row": Wording(
-        "dropped", "rows", "another row of a GPU at the same time; the first value of each column is in use"
-    ),
-    "nvidia_smi.added_process": Wording(
-        "dropped", "rows", "another process of the same GPU at the same time, added to the first"
-    ),
-    "nvidia_smi.equal_column": Wording(
-        "dropped",
-        "columns",
-        "another column of the same measure ({metric}); that with the shortest name is in use",
-    ),
-    "nvidia_smi.other_query": Wording(
-        "skipped", "rows", "not samples of GPUs but what --query-{query} lists: processes or memory pages"
-    ),
-    "nvidia_smi.fraction": Wording(
-        "corrected", "columns", "column {name}: all values are from 0 to 1; read as fractions, times 100"
-    ),
-    "nvidia_smi.assumed_unit": Wording(
-        "corrected", "columns", "column {name}: no unit in the log; assumed: {measure} in {scale}"
-    ),
-    "nvidia_smi.use_in_gpu": Wording(
-        "corrected", "columns", "column {name}: its values are no numbers of GPUs; read as GPU utilization"
-    ),
-    "nvidia_smi.row_numbers": Wording(
-        "dropped", "columns", "more numbers than a node has GPUs: the column numbers rows, not GPUs"
-    ),
-    "nvidia_smi.unclear_unit": Wording(
-        "dropped",
-        "columns",
-        "column {name}: no unit in the log, and its values fit several ({scale}); give it a name with a unit in the "
-        "header line, such as gpu_util_fraction, mem_used_mib, or mem_used_gib",
-    ),
-    "nvidia_smi.mixed_units": Wording(
-        "dropped", "columns", "column {name}: some of its numbers have a unit, others none"
-    ),
-    "nvidia_smi.not_activity": Wording(
-        "dropped",
-        "columns",
-        "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write, or are the "
-        "share of memory in use",
-    ),
-    "nvidia_smi.assumed_activity": Wording(
-        "corrected",
-        "columns",
-        "column {name}: assumed: GPU memory activity (share of time), not the share of memory in use",
-    ),
-    "nvidia_smi.impossible_unit": Wording(
-        "dropped", "columns", "column {name}: over 1 in 100 values cannot be {measure} in {scale}"
-    ),
-    "nvidia_smi.zone": Wording(
-        "corrected", "files", "no time zone in the log; read as {zone} (change with --timezone)"
-    ),
-    "nvidia_smi.excel_days": Wording(
-        "corrected", "files", "times are numbers of days, as Excel writes dates"
-    ),
-    "nvidia_smi.no_dates": Wording(
-        "corrected", "files", "no dates in the log: its times count from its start"
-    ),
-    "nvidia_smi.assumed_second": Wording(
-        "corrected",
-        "files",
-        "no times in the log; assumed: one second from row to row, the default of the tool",
-    ),
-    "nvidia_smi.in_turn": Wording(
-        "corrected", "files", "no GPU named: the order of the rows numbers the GPUs"
-    ),
-    "nvidia_smi.numbered": Wording(
-        "corrected",
-        "files",
-        "GPUs with UUID or bus id only: the order of their first rows numbers them; assumed: one machine",
-    ),
-    "nvidia_smi.incomplete": Wording(
-        "skipped",
-        "rows",
-        "no GPU named, in a moment that does not have the usual {usual} rows: which GPU is missing is unknown",
-    ),
-    "nvidia_smi.lost_gpu": Wording(
-        "skipped",
-        "rows",
-        "no GPU named, and not the usual {usual} rows in any moment from {since} to the end: which GPU is missing "
-        "is unknown; record index or uuid",
-    ),
-    "nvidia_smi.writers_by_identifier": Wording(
-        "corrected",
-        "files",
-        "GPUs of one number with several UUIDs or bus ids: logs of {machines} machines without names, here log-1, "
-        "log-2, … in the order of their rows",
-    ),
-    "nvidia_smi.writers": Wording(
-        "corrected",
-        "files",
-        "several rows of each GPU in one interval; assumed: {machines} machines wrote to the file, here log-1, log-2, … "
-        "in the order of their rows",
-    ),
-    "nvidia_smi.by_turns": Wording(
-        "corrected",
-        "files",
-        "whole seconds that are by turns nearer and farther apart; assumed: one machine, whose interval is no whole "
-        "number of seconds; if two machines wrote to the file, write one for each, or record uuid",
-    ),
-    "nvidia_smi.no_writer": Wording(
-        "skipped", "rows", "several machines wrote to the file, and the row shows none of them"
-    ),
-    "nvidia_smi.mixed": Wording(
-        "skipped",
-        "rows",
-        "several rows of each GPU in one interval: rows of several machines, or of a loop faster than its times show, "
-        "cannot be separated; write a file for each machine, or record uuid, or times with milliseconds "
-        "(nvidia-smi --query-gpu=timestamp,uuid,… writes both; Excel leaves seconds out)",
-    ),
-    "nvidia_smi.not_joined": Wording(
-        "skipped",
-        "rows",
-        "GPUs with UUID or bus id only, while other logs of the machine have numbers; record index and uuid in one log",
-    ),
-    "nvidia_smi.machines": Wording(
-        "corrected",
-        "files",
-        "logs of the same GPUs at the same times: taken as of several machines, named after folders and files; for GPUs "
-        "of one machine, record index (nvidia-smi --query-gpu=timestamp,index,…) or name the files gpu0.csv, gpu1.csv",
-    ),
-    # Traces of PyTorch's profiler
-    "kineto.no_events": Wording("skipped", "files", "a PyTorch trace without events"),
-    "kineto.cut": Wording(
-        "skipped", "files", "ends within the list of events; the events before the end are used"
-    ),
-    "kineto.unreadable": Wording("skipped", "events", "not a complete JSON object"),
-    "kineto.in_part": Wording("corrected", "events", "not JSON, perhaps for quotes in a name: read in part"),
-    "kineto.utf8": Wording("corrected", "events", "bytes that are not UTF-8, replaced"),
-    "kineto.control": Wording(
-        "corrected", "events", "line breaks or other control characters in text, replaced"
-    ),
-    "kineto.escape": Wording("corrected", "events", "backslashes that escape nothing, read as they are"),
-    "kineto.bare_word": Wording("corrected", "events", "NaN, inf, or N/A as a value, read as missing"),
-    "kineto.comma": Wording("corrected", "events", "a comma without a value behind it"),
-    "kineto.category": Wording("skipped", "events", "unknown category “{name}”", rest="kineto.categories"),
-    "kineto.categories": Wording("skipped", "events", "other unknown categories"),
-    "kineto.other_type": Wording("skipped", "events", "type (ph) is not read"),
-    "kineto.flow": Wording(
-        "skipped", "events", "flow event: launches and kernels are linked by their correlation"
-    ),
-    "kineto.counter": Wording("skipped", "events", "counter"),
-    "kineto.instant": Wording("skipped", "events", "marker without a duration"),
-    "kineto.naming": Wording("skipped", "events", "name or position of a row in a viewer"),
-    "kineto.python_call": Wording("skipped", "events", "call of a Python function: only counted"),
-    "kineto.synchronization": Wording(
-        "skipped", "events", "synchronization on a device: no work of the device"
-    ),
-    "kineto.unknown_wait": Wording(
-        "skipped", "events", "synchronization with an event whose record is not in the trace"
-    ),
-    "kineto.no_work": Wording(
-        "skipped", "events", "repetition of a mark, or a summary: no work of the device"
-    ),
-    "kineto.no_name": Wording("skipped", "events", "has no name"),
-    "kineto.no_start": Wording("skipped", "events", "has no start"),
-    "kineto.zero_time": Wording(
-        "skipped", "events", "a device event without a time (its start is not above 0)"
-    ),
-    "kineto.no_duration": Wording("skipped", "events", "duration is missing, negative, or not a number"),
-    "kineto.long": Wording("dropped", "events", "lasts more than 7 days"),
-    "kineto.late": Wording("dropped", "events", "ends more than an hour after all events of other kinds"),
-    "kineto.devices": Wording(
-        "dropped", "events", "of more than 256 devices; those with the lowest numbers are used"
-    ),
-    "kineto.repeated": Wording("dropped", "events", "repetition of an event in the same file"),
-    "kineto.shortened": Wording(
-        "corrected",
-        "events",
-        "duration is impossible: it covers whole later events of the same stream; cut by {ms} ms together",
-    ),
-    "kineto.errors": Wording("skipped", "lines", "errors that the profiler itself logged in the trace"),
-    "kineto.dropped": Wording("skipped", "events", "lost by the profiler, as it logged in the trace"),
-    "kineto.copy": Wording("dropped", "files", "the same rank and events as {name}"),
-    # Python profiles
-    "profiles.page": Wording("skipped", "files", "rendered page, not the data of a profile"),
-    "profiles.repeated": Wording("dropped", "files", "exact repetition of another profile"),
-    "profiles.undated": Wording("skipped", "files", "neither its path nor its content has a possible time"),
-    "profiles.no_function": Wording("skipped", "files", "no usable function"),
-    "profiles.unreadable": Wording("skipped", "files", "not a readable profile of {profiler}"),
-    "profiles.entry": Wording("dropped", "functions", "incomplete, or a value of another type"),
-    "profiles.second": Wording("dropped", "functions", "second entry of a function"),
-    "profiles.time": Wording("dropped", "functions", "time is negative, NaN, infinite, or not a number"),
-    # Facts of record-job
-    "facts.unknown": Wording(
-        "skipped", "files", "not the facts of a recording, or those of a newer record-job"
-    ),
-    # Profiler configuration
-    "config.no_settings": Wording("skipped", "files", "no settings of the profiler"),
-    # Rule results of SageMaker Debugger
-    "debugger.no_result": Wording("skipped", "files", "not the result of a known rule"),
-    "debugger.own": Wording("skipped", "files", "a rule result that make-report wrote"),
-    "debugger.second": Wording("skipped", "files", "a second result of {rule}; the first by name is used"),
-    "debugger.older_run": Wording("skipped", "files", "of another run than the newest, ProfilerReport-{run}"),
-    "debugger.value": Wording("dropped", "values", "incomplete, of another type, NaN, or out of range"),
-    "debugger.in_addition": Wording("used", "files", "where the job's own records lack something"),
-    "debugger.thresholds": Wording("skipped", "thresholds", "no effect on results of SageMaker Debugger"),
-    # Rules and analyses
-    "rules.not_loaded": Wording("failed", "rules", "a rule that cannot be loaded: {error}"),
-    "analysis.failed": Wording("failed", "sections", "the analysis of {analysis} stopped: {kind}: {error}"),
+#: By action, unit, and code. A code is ``<area>.<what>``, and stays when its words change.
+_REASONS: dict[tuple[str, str], dict[str, str]] = {
+    ("skipped", "files"): {
+        "directory.folder": "folder cannot be opened: {reason}",
+        "directory.denied": "may not be read: permission denied",
+        "directory.link": "link {target}",
+        "directory.special": "neither file nor folder",
+        "directory.unknown": "format not recognized",
+        "archive.limit": "over the limit of {limit}, like all that follow",
+        "archive.cut": "the archive is cut short or damaged; what comes before is used",
+        "archive.outside": "the path leaves the archive",
+        "archive.link": "link or device in the archive",
+        "archive.encrypted": "encrypted in the archive",
+        "archive.deep": "more than {folders} nested folders",
+        "archive.damaged": "damaged in the archive, or in the way of another file",
+        "archive.replaced": "a later file of the archive has the same name",
+        "recognized.lfs": "a Git LFS pointer, not the file; fetch it with: git lfs pull",
+        "recognized.excel": "an Excel workbook; save it as CSV; if days and months are unclear, add --date-order",
+        "recognized.archive": "an archive; unpack it, or give it to --job-dir",
+        "recognized.wandb": (
+            "a recording of W&B, which is not read; rename the columns of an exported CSV with: "
+            r"sed -E '1s/_timestamp/timestamp/; 1s/system\.gpu\.([0-9]+)\.gpu/gpu\1_util/g' system.csv > gpu.csv"
+        ),
+        "recognized.stats": f"the output of nvidia-smi stats, which is not read; record with: {RECORD}",
+        "recognized.gpu_list": f"the list of nvidia-smi -L, which has no samples; record with: {RECORD}",
+        "recognized.gputil": f"the table of GPUtil, which has no times; record with: {RECORD}",
+        "recognized.dcgmi": f"the output of dcgmi dmon, which has no times; record with: {RECORD}",
+        "recognized.prometheus": f"metrics of Prometheus, which are not read; record with: {RECORD}",
+        "recognized.tegrastats": f"the output of tegrastats, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
+        "recognized.rocm": f"the output of rocm-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
+        "recognized.amd": f"the output of amd-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
+        "recognized.json": f"JSON of a script, which is not read; write its values as CSV with: jq -r '[.]|flatten[]|[.time,.gpu,.gpu_util]|@csv' gpu.json > gpu.csv, and use {_NAMED}",
+        "recognized.json_table": f"JSON of a table, which is not read; write its values as CSV with: jq -r '[.time,.gpu,.gpu_util]|map([.[]])|transpose[]|@csv' gpu.json > gpu.csv, and use {_NAMED}",
+        "recognized.execution_trace": f"an execution trace of PyTorch, which is not read; {_TRACE}",
+        "recognized.memory": f"a timeline or snapshot of PyTorch's memory, which is not read; {_TRACE} and profile_memory=True",
+        "recognized.nsys": f"a recording of Nsight Systems, which is not read; {_TRACE}",
+        "recognized.no_driver": "nothing but messages that the NVIDIA driver cannot be reached; repair it until nvidia-smi -L lists the GPUs",
+        "recognized.header": f"names of columns without a row; record for as long as the job runs: {RECORD}",
+        "file.unreadable": "cannot be read: {reason}",
+        "file.cut": "compressed data is cut short or damaged; what comes before is used",
+        "file.damaged": "compressed data is damaged",
+        "file.empty": "empty",
+        "file.unpacked": "larger than the limit of {limit} when unpacked; what comes before is used",
+        "file.large": "larger than {mib} MiB",
+        "file.not_utf8": "not UTF-8 text",
+        "file.not_json": "not complete JSON",
+        "file.not_object": "not a JSON object",
+        "traces.unreadable": "cannot be read: {error}",
+        "traces.empty": "empty",
+        "traces.merged": "made from the other traces",
+        "traces.flag": "flag for the recording of data loading; it holds no event",
+        "traces.summary": "summary of the TensorFlow profiler; only its traces are read",
+        "traces.unused_metadata": "gives the time of a trace that is missing",
+        "nvidia_smi.several_writers": "each line begins with the name of one of several writers, such as “{row}”; write a file for each, such as with: grep '^0: ' gpu.txt > gpu_0.txt",
+        "nvidia_smi.watch": "watch writes to a file only what changes on the screen; use nvidia-smi -l 1 > FILE",
+        "kineto.no_events": "a PyTorch trace without events",
+        "kineto.cut": "ends within the list of events; the events before the end are used",
+        "profiles.page": "rendered page, not the data of a profile",
+        "profiles.undated": "neither its path nor its content has a possible time",
+        "profiles.no_function": "no usable function",
+        "profiles.unreadable": "not a readable profile of {profiler}",
+        "facts.unknown": "not the facts of a recording, or those of a newer record-job",
+        "config.no_settings": "no settings of the profiler",
+        "debugger.no_result": "not the result of a known rule",
+        "debugger.own": "a rule result that make-report wrote",
+        "debugger.second": "a second result of {rule}; the first by name is used",
+        "debugger.older_run": "of another run than the newest, ProfilerReport-{run}",
+    },
+    ("failed", "files"): {
+        "reader.failed": "the reader of {source} stopped: {kind}: {error}",
+    },
+    ("dropped", "samples"): {
+        "node.second_source": "another source has {metric} of {node}",
+        "times.implausible": "time lies more than 30 days from most of the node's records, or has no date",
+        "times.other_run": "outside of the run that is reported (choose with --run)",
+        "times.no_run": "too few for a run, and a long pause away from all others, or without a date",
+        "samples.second": "second value of a device in the same snapshot",
+        "samples.devices": "more than {limit} devices of one node",
+        "samples.not_available": "no value reported, such as [N/A]",
+        "samples.implausible": "no number that a GPU can have, or in a unit of something else",
+        "samples.not_finite": "value is NaN or infinite",
+        "samples.unknown": "unknown sensor {name}",
+        "samples.unknown_rest": "other unknown sensors",
+        "samples.repeated": "exact repetition of another sample",
+        "samples.sparse": "nearly every sample has a time of its own; the {devices} devices with most samples are used",
+    },
+    ("corrected", "samples"): {
+        "samples.percent": "percentage outside 0 to 100, set to the nearer bound",
+        "samples.value": "value outside 0 to 10^15, set to the nearer bound",
+    },
+    ("skipped", "lines"): {
+        "samples.long": "too long for a sample",
+        "samples.no_value": "no usable value of key '{key}'",
+        "samples.time": "'Timestamp' is not a time in seconds between 1990 and 2100",
+        "traces.not_json": "not complete JSON",
+        "kineto.errors": "errors that the profiler itself logged in the trace",
+    },
+    ("corrected", "nodes"): {
+        "samples.jobs": "samples in the folders of several jobs, read as one job",
+    },
+    ("corrected", "files"): {
+        "traces.several_metadata": "node from its name, time from one of several .metadata files",
+        "traces.no_metadata": "no .metadata file; times are approximate, from the name of its folder in UTC",
+        "traces.damaged_gzip": "compressed data is cut short or damaged; the rows before the damage are in use",
+        "traces.no_end": "cut short or still being written; the complete rows are in use",
+        "traces.growing": "not closed: the process was killed, or is still writing; the complete rows are in use",
+        "nvidia_smi.script": "no header line; the columns are those in {name}",
+        "nvidia_smi.same_second": "several samples of a GPU per second; assumed: one machine, equal intervals",
+        "nvidia_smi.zone": "no time zone in the log; read as {zone} (change with --timezone)",
+        "nvidia_smi.excel_days": "times are numbers of days, as Excel writes dates",
+        "nvidia_smi.no_dates": "no dates in the log: its times count from its start",
+        "nvidia_smi.assumed_second": "no times in the log; assumed: one second from row to row, the default of the tool",
+        "nvidia_smi.in_turn": "no GPU named: the order of the rows numbers the GPUs",
+        "nvidia_smi.numbered": "GPUs with UUID or bus id only: the order of their first rows numbers them; assumed: one machine",
+        "nvidia_smi.writers_by_identifier": "GPUs of one number with several UUIDs or bus ids: logs of {machines} machines without names, here log-1, log-2, … in the order of their rows",
+        "nvidia_smi.writers": "several rows of each GPU in one interval; assumed: {machines} machines wrote to the file, here log-1, log-2, … in the order of their rows",
+        "nvidia_smi.by_turns": "whole seconds that are by turns nearer and farther apart; assumed: one machine, whose interval is no whole number of seconds; if two machines wrote to the file, write one for each, or record uuid",
+        "nvidia_smi.machines": "logs of the same GPUs at the same times: taken as of several machines, named after folders and files; for GPUs of one machine, record index (nvidia-smi --query-gpu=timestamp,index,…) or name the files gpu0.csv, gpu1.csv",
+    },
+    ("skipped", "bytes"): {
+        "traces.rest": "after the last readable row: damaged or cut short",
+    },
+    ("skipped", "rows"): {
+        "traces.odd_row": "not a trace event: a value has an unexpected type",
+        "traces.no_type": "has no type (ph)",
+        "traces.other_type": "type (ph) is not read",
+        "traces.instant": "instant event without a duration",
+        "traces.counter": "counter without a duration",
+        "traces.flow": "flow event without a duration",
+        "traces.async": "asynchronous event; asynchronous events are not read",
+        "traces.begin_only": "begin event without an end event in its file",
+        "traces.end_only": "end event without a begin event in its file",
+        "traces.no_name": "has no name",
+        "traces.no_start": "has no start",
+        "traces.bad_time": "start or duration is negative, infinite, or too large",
+        "nvidia_smi.no_header": "no header line in front; add --columns timestamp,index,utilization.gpu,… with a name for each column",
+        "nvidia_smi.column_count": "--columns has {columns} names, but the rows have another number of fields",
+        "nvidia_smi.other_fields": "not as many fields as columns: a message, or a damaged row",
+        "nvidia_smi.long_line": "a line of more than a million characters",
+        "nvidia_smi.cut_line": "the last line has no end: it may be half of a row",
+        "nvidia_smi.part_of_row": "incomplete: the log is cut or damaged there",
+        "nvidia_smi.undated": "no date and time above them, which the tool writes once for all GPUs",
+        "nvidia_smi.one_moment": "one moment only: no shares of time; nvidia-smi -l 1 repeats it",
+        "nvidia_smi.no_time": "no time that can be read, such as 2025-03-14 09:21:17 or 1741944077 (--query-gpu=timestamp,… or pmon -o DT writes it; Excel may shorten it)",
+        "nvidia_smi.date_order": "dates with the day or the month first, which no date of the file shows; add --date-order day-first or --date-order month-first",
+        "nvidia_smi.other_time": "times of another kind than most in the file",
+        "nvidia_smi.no_value": "no value that is read",
+        "nvidia_smi.no_name": "no {what} named, as in other rows",
+        "nvidia_smi.other_query": "not samples of GPUs but what --query-{query} lists: processes or memory pages",
+        "nvidia_smi.incomplete": "no GPU named, in a moment that does not have the usual {usual} rows: which GPU is missing is unknown",
+        "nvidia_smi.lost_gpu": "no GPU named, and not the usual {usual} rows in any moment from {since} to the end: which GPU is missing is unknown; record index or uuid",
+        "nvidia_smi.no_writer": "several machines wrote to the file, and the row shows none of them",
+        "nvidia_smi.mixed": "several rows of each GPU in one interval: rows of several machines, or of a loop faster than its times show, cannot be separated; write a file for each machine, or record uuid, or times with milliseconds (nvidia-smi --query-gpu=timestamp,uuid,… writes both; Excel leaves seconds out)",
+        "nvidia_smi.not_joined": "GPUs with UUID or bus id only, while other logs of the machine have numbers; record index and uuid in one log",
+    },
+    ("skipped", "time bases"): {
+        "traces.time_base": "not a date",
+    },
+    ("dropped", "rows"): {
+        "traces.undated": "time is not a date: the file has no time base",
+        "traces.repeated": "repetition of an event in another file",
+        "nvidia_smi.second_row": "another row of a GPU at the same time; the first value of each column is in use",
+        "nvidia_smi.added_process": "another process of the same GPU at the same time, added to the first",
+    },
+    ("corrected", "rows"): {
+        "traces.relative": "time is not a date: the file has no time base; only durations and distances are right",
+    },
+    ("corrected", "names"): {
+        "traces.long_name": "longer than 1,000 characters, shortened",
+    },
+    ("corrected", "logs"): {
+        "machines.joined": "joined to the samples of {node}, the only machine with samples: as many GPUs, overlapping times",
+        "machines.several": "a machine of its own: {machines} machines have samples, and the path of the log names none of them",
+        "machines.other_gpus": "a machine of its own: GPUs in the log: {found}, in the samples of {node}: {gpus}",
+        "machines.other_zone": "a machine of its own: its times do not overlap those of {node}; for local times try --timezone {offset}",
+        "machines.other_times": "a machine of its own: its times do not overlap those of {node} in any time zone",
+    },
+    ("skipped", "documents"): {
+        "nvidia_smi.damaged_document": "incomplete, damaged, or larger than 2 MiB: JSON or XML",
+    },
+    ("dropped", "columns"): {
+        "nvidia_smi.equal_column": "another column of the same measure ({metric}); that with the shortest name is in use",
+        "nvidia_smi.row_numbers": "more numbers than a node has GPUs: the column numbers rows, not GPUs",
+        "nvidia_smi.unclear_unit": "column {name}: no unit in the log, and its values fit several ({scale}); give it a name with a unit in the header line, such as gpu_util_fraction, mem_used_mib, or mem_used_gib",
+        "nvidia_smi.mixed_units": "column {name}: some of its numbers have a unit, others none",
+        "nvidia_smi.not_activity": "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write, or are the share of memory in use",
+        "nvidia_smi.impossible_unit": "column {name}: over 1 in 100 values cannot be {measure} in {scale}",
+    },
+    ("corrected", "columns"): {
+        "nvidia_smi.fraction": "column {name}: all values are from 0 to 1; read as fractions, times 100",
+        "nvidia_smi.assumed_unit": "column {name}: no unit in the log; assumed: {measure} in {scale}",
+        "nvidia_smi.use_in_gpu": "column {name}: its values are no numbers of GPUs; read as GPU utilization",
+        "nvidia_smi.assumed_activity": "column {name}: assumed: GPU memory activity (share of time), not the share of memory in use",
+    },
+    ("skipped", "events"): {
+        "kineto.unreadable": "not a complete JSON object",
+        "kineto.category": "unknown category “{name}”",
+        "kineto.categories": "other unknown categories",
+        "kineto.other_type": "type (ph) is not read",
+        "kineto.flow": "flow event: launches and kernels are linked by their correlation",
+        "kineto.counter": "counter",
+        "kineto.instant": "marker without a duration",
+        "kineto.naming": "name or position of a row in a viewer",
+        "kineto.python_call": "call of a Python function: only counted",
+        "kineto.synchronization": "synchronization on a device: no work of the device",
+        "kineto.unknown_wait": "synchronization with an event whose record is not in the trace",
+        "kineto.no_work": "repetition of a mark, or a summary: no work of the device",
+        "kineto.no_name": "has no name",
+        "kineto.no_start": "has no start",
+        "kineto.zero_time": "a device event without a time (its start is not above 0)",
+        "kineto.no_duration": "duration is missing, negative, or not a number",
+        "kineto.dropped": "lost by the profiler, as it logged in the trace",
+    },
+    ("corrected", "events"): {
+        "kineto.in_part": "not JSON, perhaps for quotes in a name: read in part",
+        "kineto.utf8": "bytes that are not UTF-8, replaced",
+        "kineto.control": "line breaks or other control characters in text, replaced",
+        "kineto.escape": "backslashes that escape nothing, read as they are",
+        "kineto.bare_word": "NaN, inf, or N/A as a value, read as missing",
+        "kineto.comma": "a comma without a value behind it",
+        "kineto.shortened": "duration is impossible: it covers whole later events of the same stream; cut by {ms} ms together",
+    },
+    ("dropped", "events"): {
+        "kineto.long": "lasts more than 7 days",
+        "kineto.late": "ends more than an hour after all events of other kinds",
+        "kineto.devices": "of more than 256 devices; those with the lowest numbers are used",
+        "kineto.repeated": "repetition of an event in the same file",
+    },
+    ("dropped", "files"): {
+        "kineto.copy": "the same rank and events as {name}",
+        "profiles.repeated": "exact repetition of another profile",
+    },
+    ("dropped", "functions"): {
+        "profiles.entry": "incomplete, or a value of another type",
+        "profiles.second": "second entry of a function",
+        "profiles.time": "time is negative, NaN, infinite, or not a number",
+    },
+    ("dropped", "values"): {
+        "debugger.value": "incomplete, of another type, NaN, or out of range",
+    },
+    ("used", "files"): {
+        "debugger.in_addition": "where the job's own records lack something",
+    },
+    ("skipped", "thresholds"): {
+        "debugger.thresholds": "no effect on results of SageMaker Debugger",
+    },
+    ("failed", "rules"): {
+        "rules.not_loaded": "a rule that cannot be loaded: {error}",
+    },
+    ("failed", "sections"): {
+        "analysis.failed": "the analysis of {analysis} stopped: {kind}: {error}",
+    },
+}
+#: Code that counts the less frequent remarks of another one, of which there may be many; it has no fields.
+_RESTS = {"samples.unknown": "samples.unknown_rest", "kineto.category": "kineto.categories"}
+
+REMARKS = {
+    code: Wording(action, unit, reason, _RESTS.get(code, ""))
+    for (action, unit), reasons in _REASONS.items()
+    for code, reason in reasons.items()
 }
 
 
