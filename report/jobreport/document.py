@@ -129,6 +129,11 @@ class RuleCard(Struct, frozen=True, kw_only=True):
     #: ``violating`` by kind, if the rule has kinds: windows that are ``low``, and ``fluctuating``.
     kinds: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def was_evaluated(self) -> bool:
+        """Whether the rule triggered or passed."""
+        return self.status in (Status.TRIGGERED, Status.PASSED)
+
 
 class Origin(StrEnum):
     """Where the numbers of a report come from."""
@@ -186,6 +191,15 @@ class Report(Struct, frozen=True, kw_only=True):
     demand: Demand | UnsetType | None = UNSET
     #: Left out if no price was given.
     cost: JobCost | UnsetType = UNSET
+
+    @property
+    def of_debugger(self) -> bool:
+        """Whether the numbers are copied from the rule results of SageMaker Debugger."""
+        return self.origin is Origin.DEBUGGER_RESULTS
+
+    def card(self, rule: str) -> RuleCard | None:
+        """The card of a rule; None if it was not selected."""
+        return next((card for card in self.rules if card.name == rule), None)
 
 
 def to_json(report: Report) -> bytes:

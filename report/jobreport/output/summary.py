@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.comparison import words
-from jobreport.document import Origin
 from jobreport.sentences import bad_end, goodput_sentence
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
@@ -58,7 +57,7 @@ def markdown(report: Report) -> str:
         f"{_ran(report)} on {_machines(report)}. Sources: {', '.join(report.job.sources)}.",
         *([f"Run {escape(run)}"] if (run := formats.reported_run(report.quality.runs)) else []),
     ]
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         blocks.append(
             "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "
             "listed on each card of report.html."
@@ -132,7 +131,7 @@ def _more_findings(others: list[Finding]) -> str:
 def headline(report: Report) -> str:
     """``27.3% of GPU time was used. 0.364 of 0.500 GPU-hours were lost, …``."""
     use = report.verdict.use
-    if report.origin is Origin.DEBUGGER_RESULTS and use is None:
+    if report.of_debugger and use is None:
         found = formats.median(report.utilization)
         unit = "Core" if found and found.device == "CPU" else "GPU"
         unknown = f"{unit}-hours cannot be computed without samples."
@@ -152,7 +151,7 @@ def headline(report: Report) -> str:
         sentences.append(money)
     if use.unknown:
         sentences.append(f"Utilization of {count(use.unknown, 'more GPU')} is unknown.")
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         sentences[0] = f"{sentences[0].removesuffix('.')}, according to SageMaker Debugger."
     if report.verdict.too_short:
         sentences.insert(0, report.verdict.too_short)
@@ -168,7 +167,7 @@ def profiled_headline(profiled: ProfiledTime) -> str:
 
 def _ran(report: Report) -> str:
     start_us, end_us = report.job.start_us, report.job.end_us
-    if report.origin is Origin.DEBUGGER_RESULTS and not end_us:
+    if report.of_debugger and not end_us:
         return "Ran at a time that the results do not contain,"
     return f"Ran {between(start_us, end_us)} ({duration(end_us - start_us)})"
 

@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures import theme
 from jobreport.figures.balance import MAX_LINES, Curve, Histograms, frame, histograms, series
-from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.analyses.balance import MAX_NODES
 from jobrules.measures.quartiles import ALIKE_POINTS
-from jobrules.model import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobreport.document import Report, RuleCard
+    from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.balance import Balance, FarPair, Load, NodeLoad
 
 #: Rows of the table of GPUs; the nodes that differ most come first.
@@ -79,10 +76,9 @@ class Matrix(Struct, frozen=True, kw_only=True):
 @error_boundary
 def balance(report: Report) -> Fragment:
     """Histograms, a matrix of distances per node, and what the rule counted."""
-    found = report.balance
+    place, found = heading("balance", report), report.balance
     if found is None or not any(gpu.histogram for _, gpu in _gpus(found)):
-        html = render("balance", heading=heading("balance", report), panels=(), why_none=_why_none(report))
-        return Fragment(name="balance", html=html)
+        return place.nothing(_why_none(report))
     together = _shared(found)
     evaluated = _is_evaluated(report)
     similar = _similar(found) if evaluated else None
@@ -95,9 +91,7 @@ def balance(report: Report) -> Fragment:
     # The single distance of two GPUs is a sentence.
     listed = [node for node in found.nodes if len(node.listed) > 2 and similar in (None, node)]
     matrices = [_matrix(node, found.limit) for node in listed]
-    html = render(
-        "balance",
-        heading=heading("balance", report),
+    return place.section(
         lead=_lead(report, found),
         caption=_caption(found, report, evaluated=evaluated),
         joined="" if one else _joined(found, similar),
@@ -117,11 +111,8 @@ def balance(report: Report) -> Fragment:
         pairs=_pairs(found, matrices, agrees=_agrees(found, report)),
         two=_two(found),
         others=_others([node for node in found.nodes if len(node.gpus) > 2 and node not in listed]),
-        figures=document_json(
-            "balance", {f"live-balance-{i}": figure.live for i, figure in enumerate(figures)}
-        ),
+        figures={f"live-balance-{i}": figure.live for i, figure in enumerate(figures)},
     )
-    return Fragment(name="balance", html=html)
 
 
 def _gpus(found: Balance) -> Iterator[tuple[NodeLoad, Load]]:
@@ -134,7 +125,7 @@ def _name(found: Balance, node: NodeLoad, device: str) -> str:
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return "SageMaker Debugger's results hold no samples to compare."
     if report.balance is not None:
         return "GPUs were recorded, but not in the training loop."
@@ -225,10 +216,10 @@ def _lead(report: Report, found: Balance) -> str:
 
 
 def _comparisons(report: Report, found: Balance) -> str:
-    card = _card(report)
+    card = report.card("LoadBalancing")
     if card is None:
         return "`LoadBalancing` was not selected; the threshold is its default."
-    if card.status in (Status.NOT_EVALUATED, Status.ERROR):
+    if not card.was_evaluated:
         return f"`LoadBalancing` was not evaluated: {card.reason}."
     share = f" ({formats.share(card.severity)})" if card.violating else ""
     of = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'comparison')}{share}"
@@ -239,7 +230,7 @@ def _comparisons(report: Report, found: Balance) -> str:
 
 def _agrees(found: Balance, report: Report) -> bool:
     """Whether the rule, which leaves out start-up and wind-down, finds GPUs as similar as the samples shown."""
-    card, worst = _card(report), _worst(found)
+    card, worst = report.card("LoadBalancing"), _worst(found)
     if card is None or card.measure is None or worst is None or not _is_evaluated(report):
         return True
     return (card.measure.value > found.limit) == (worst[1].distance > found.limit)
@@ -255,7 +246,7 @@ def _caption(found: Balance, report: Report, *, evaluated: bool) -> str:
     distance, threshold = formats.number(pair.distance, 2), formats.plain_number(found.limit)
     if not (evaluated and pair.enough):
         return f"Largest distance {distance} ({names}), not evaluated; {_means(pair)}."
-    card = _card(report)
+    card = report.card("LoadBalancing")
     if card and card.measure and not _agrees(found, report):
         own = formats.number(card.measure.value, 2)
         return (
@@ -286,13 +277,9 @@ def _fullest_bin(found: Balance) -> str:
     return f"The fullest bin holds {samples}: utilization {at} to {at + width}%."
 
 
-def _card(report: Report) -> RuleCard | None:
-    return next((card for card in report.rules if card.name == "LoadBalancing"), None)
-
-
 def _is_evaluated(report: Report) -> bool:
-    card = _card(report)
-    return card is not None and card.status not in (Status.NOT_EVALUATED, Status.ERROR)
+    card = report.card("LoadBalancing")
+    return card is not None and card.was_evaluated
 
 
 def _are_similar(found: Balance) -> bool:

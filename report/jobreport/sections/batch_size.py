@@ -5,21 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures.batch_size import METRICS, thresholds
 from jobreport.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar
-from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_edges, heading
 from jobreport.sections.parts.panel import Panel
 from jobreport.sections.parts.table import Table, node_cells, node_heads
-from jobreport.sections.rules import answered
 from jobrules.measures.quartiles import ALIKE_POINTS
-from jobrules.model import Metric, Status
+from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.gpu_utilization import Box
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that is not folded away.
@@ -38,9 +35,14 @@ _PARAMETERS = {
 @error_boundary
 def batch_size(report: Report) -> Fragment:
     """Box plots per node, and the table of all boxes."""
-    card = next((card for card in report.rules if card.name == "BatchSize"), None)
+    place, card, boxes = heading("batch-size", report), report.card("BatchSize"), _of_gpu_nodes(report)
+    if report.of_debugger:
+        return place.nothing(
+            "SageMaker Debugger's results hold no p95 of the CPU and of GPU memory activity."
+        )
+    if not boxes:
+        return place.nothing("No GPU was recorded.")
     limits = _limits(card)
-    boxes = _of_gpu_nodes(report)
     nodes, which = _chosen(boxes)
     caption = _caption([b for b in boxes if b.basis == WHOLE], limits, card)
     if caption and has_edges(report):
@@ -62,10 +64,8 @@ def batch_size(report: Report) -> Fragment:
                 )
             )
             figures[f"live-batch-{i}"] = figure.live
-    html = render(
-        "batch_size",
-        heading=heading("batch-size", report),
-        lead=_lead(card) if boxes else "",
+    return place.section(
+        lead=_lead(card),
         caption=caption,
         drawn=which,
         missing=_missing(boxes),
@@ -73,10 +73,8 @@ def batch_size(report: Report) -> Fragment:
         several=len({box.node for box in boxes}) > 1,
         has_loop=any(box.basis == LOOP for box in boxes),
         table=_table(boxes, [box for found in nodes.values() for box in found], limits),
-        figures=document_json("batch-size", figures) if figures else "",
-        why_none=_why_none(report),
+        figures=figures,
     )
-    return Fragment(name="batch-size", html=html)
 
 
 def _limits(card: RuleCard | None) -> dict[Metric, float]:
@@ -87,8 +85,6 @@ def _limits(card: RuleCard | None) -> dict[Metric, float]:
 
 def _of_gpu_nodes(report: Report) -> list[Box]:
     """The boxes of nodes with GPUs, by node and then metric."""
-    if report.origin is Origin.DEBUGGER_RESULTS:
-        return []
     by_node: dict[str, list[Box]] = {b.node: [] for b in report.boxes if b.metric == Metric.GPU_UTILIZATION}
     for box in report.boxes:
         if box.node in by_node and box.metric in METRICS:
@@ -153,7 +149,7 @@ def _lead(card: RuleCard | None) -> str:
     """What the rule counted."""
     if card is None:
         return "`BatchSize` was not selected, so no threshold is drawn."
-    if card.status in (Status.NOT_EVALUATED, Status.ERROR):
+    if not card.was_evaluated:
         return f"`BatchSize` was not evaluated: {card.reason}."
     share = f" ({formats.share(card.severity)})" if card.violating else ""
     windows = f"{card.violating} of {formats.count(card.evaluated, 'window')}{share}"
@@ -181,7 +177,7 @@ def _caption(whole: list[Box], limits: dict[Metric, float], card: RuleCard | Non
     common = formats.plain_number(next(iter(limits.values()))) if len(set(limits.values())) == 1 else ""
     threshold = f"its threshold{f' of {common}%' if common else ''} (dashed)"
     levels = _levels(whole, {} if common else limits)
-    if card and answered(card) and (card.violating > 0) != (small > 0):
+    if card and card.was_evaluated and (card.violating > 0) != (small > 0):
         return f"p95: {levels}."
     if not any(low.values()):
         return f"No p95 is below {threshold}: {levels}."
@@ -251,9 +247,3 @@ def _table(boxes: list[Box], drawn: list[Box], limits: dict[Metric, float]) -> T
 
 def _device(box: Box) -> str:
     return "mean of all cores" if box.metric == Metric.CPU_UTILIZATION else box.device
-
-
-def _why_none(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
-        return "SageMaker Debugger's results hold no p95 of the CPU and of GPU memory activity."
-    return "No GPU was recorded."

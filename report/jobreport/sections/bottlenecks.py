@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
-from jobreport.figures.embed import document_json
 from jobreport.figures.names import rows_class
 from jobreport.figures.stacked import Part, stacked
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import Heading, has_edges, heading
 from jobreport.sections.parts.bottlenecks_over_time import strips_of
 from jobreport.sections.parts.bottlenecks_tables import cores_of, event_types, longest_runs
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report, RuleCard
     from jobreport.figures.chart import Drawing
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.bottlenecks import (
         Bottlenecks,
         SnapshotPart,
@@ -103,24 +101,19 @@ def io_bottlenecks(report: Report) -> Fragment:
 def _bottlenecks(report: Report, key: str) -> Fragment:
     name = f"{key}-bottlenecks"
     words = _WORDS[key]
+    place = heading(name, report)
     found = next((one for one in report.bottlenecks if one.key == key), None)
     if found is None:
-        html = render(
-            "bottlenecks", heading=heading(name, report), found=None, why_none=_why_none(report, words)
-        )
-        return Fragment(name=name, html=html)
+        return place.nothing(_why_none(report, words))
     figures: dict[str, Plot] = {}
-    place = heading(name, report)
-    card = next((one for one in report.rules if one.name == words.rule), None)
-    answered = card is not None and card.status in (Status.TRIGGERED, Status.PASSED)
+    card = report.card(words.rule)
     several = len(found.nodes) > 1
     drawn = found.bottlenecks > 0 and (
         found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)
     )
-    limit = found.limit if answered and _agrees(found, card) else None
-    html = render(
-        "bottlenecks",
-        heading=place,
+    limit = found.limit if card and card.was_evaluated and _agrees(found, card) else None
+    return place.section(
+        template="bottlenecks",
         key=name,
         found=found,
         lead=_lead(found, words, card, report),
@@ -134,13 +127,12 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
         several=several,
         cores=cores_of(found, words.did, place) if found.cores else None,
         ran=event_types(found, place) if found.ran else None,
-        figures=document_json(name, figures) if figures else "",
+        figures=figures,
     )
-    return Fragment(name=name, html=html)
 
 
 def _why_none(report: Report, words: Words) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return "SageMaker Debugger's rule results hold no samples; see the rule's card for its counts."
     if not any(node.gpus for node in report.job.nodes):
         return "GPU utilization was not recorded."
@@ -162,7 +154,7 @@ def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Repor
     sentences = []
     if card is None:
         sentences.append(f"{words.rule} was not selected; its default thresholds are used.")
-    elif card.status in (Status.NOT_EVALUATED, Status.ERROR):
+    elif not card.was_evaluated:
         sentences.append(f"{words.rule} was not evaluated: {card.reason}.")
     edges = has_edges(report)
     sentences += _counted(found, words, card, edges=edges) if found.bottlenecks else _none_found(found, words)
@@ -178,7 +170,7 @@ def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Repor
 def _counted(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bool) -> list[str]:
     """The bottlenecks of the whole job; the threshold stands with the share that the rule compares with it."""
     whole = found.split.parts[-1].percent
-    evaluated = card is not None and card.status in (Status.TRIGGERED, Status.PASSED)
+    evaluated = card is not None and card.was_evaluated
     own = card.measure.value if card and evaluated and card.measure else None
     threshold = f"; threshold {_percent(found.limit)}" if evaluated and own in (None, whole) else ""
     snapshots = f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.snapshots, 'snapshot')}"
@@ -191,10 +183,9 @@ def _counted(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: 
     ]
 
 
-def _agrees(found: Bottlenecks, card: RuleCard | None) -> bool:
+def _agrees(found: Bottlenecks, card: RuleCard) -> bool:
     """Whether the share in the whole job is on the same side of the threshold as the rule's own."""
-    triggered = card is not None and card.status is Status.TRIGGERED
-    return triggered == (found.split.parts[-1].percent > found.limit)
+    return (card.status is Status.TRIGGERED) == (found.split.parts[-1].percent > found.limit)
 
 
 def _none_found(found: Bottlenecks, words: Words) -> list[str]:
@@ -224,7 +215,7 @@ def _notes(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bo
 
 
 def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard, *, edges: bool) -> list[str]:
-    if card.status in (Status.NOT_EVALUATED, Status.ERROR):
+    if not card.was_evaluated:
         return []
     whole, threshold = found.split.parts[-1].percent, f"threshold {_percent(found.limit)}"
     own = card.measure.value if card.measure else whole

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures.close_ups import KINDS, SERIES, Panels, panels, readable
-from jobreport.figures.embed import document_json
 from jobreport.figures.names import rows_class
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.table import Table, as_code
 from jobrules.model import SECOND_US
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.close_ups import CloseUp, WorstMinute
 
 _TITLES = {
@@ -61,17 +59,11 @@ class View(Struct, frozen=True, kw_only=True):
 @error_boundary
 def close_ups(report: Report) -> Fragment:
     """Samples above events, in short stretches of the job."""
-    views = [_view(close_up) for close_up in report.close_ups]
+    place, views = heading("close-ups", report), [_view(close_up) for close_up in report.close_ups]
+    if not views:
+        return place.nothing(_why_none(report))
     plots = {name: plot for view in views for name, plot in view.plots.items()}
-    html = render(
-        "close_ups",
-        heading=heading("close-ups", report),
-        views=views,
-        node=_node(report),
-        figures=document_json("close-ups", plots) if plots else "",
-        why_none=_why_none(report),
-    )
-    return Fragment(name="close-ups", html=html)
+    return place.section(views=views, node=_node(report), figures=plots)
 
 
 def _node(report: Report) -> str:
@@ -250,7 +242,7 @@ def _bars(close_up: CloseUp) -> list[str]:
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return "SageMaker Debugger's rule results hold neither samples nor events."
     if any(row.label == "GPU" for row in report.utilization):
         return "Steps and events were not recorded, and no minute of GPU work stands out."

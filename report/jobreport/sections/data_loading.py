@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures.data_loading import Unit, at_work, bin_names, fetch_times, unit_for
-from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.panel import Panel
 from jobreport.sections.parts.table import Table, as_code, columns_of, node_heads
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.data_loading import (
         DataLoading,
         FetchTimes,
@@ -57,23 +57,13 @@ def data_loading(report: Report) -> Fragment:
     found = report.data_loading
     place = heading("data-loading", report)
     if found is None:
-        html = render(
-            "data_loading",
-            heading=place,
-            found=None,
-            debugger_results=report.origin is Origin.DEBUGGER_RESULTS,
-            has_card=report.origin is Origin.DEBUGGER_RESULTS
-            and any(card.name == Dataloader.__name__ for card in report.rules),
-        )
-        return Fragment(name="data-loading", html=html)
+        return place.nothing(_why_none(report))
     fetches = fetch_times(found.fetches) if found.fetches else None
     flat = _flat(found)
     blocks, figures = ([], {}) if flat else _at_work(found)
     if fetches:
         figures = {"live-data-loading-fetches": fetches.live, **figures}
-    html = render(
-        "data_loading",
-        heading=place,
+    return place.section(
         found=found,
         sentences=[
             *_wait(found, report.verdict),
@@ -87,14 +77,24 @@ def data_loading(report: Report) -> Fragment:
         work_caption=_work_caption(found) if blocks else "",
         work_reading=_work_reading(found, found.columns) if found.columns else "",
         blocks=blocks,
-        figures=document_json("data-loading", figures) if figures else "",
+        figures=figures,
         lasting=" ".join(filter(None, [_lives(found), flat])),
         times=_times(found),
         nodes=_nodes(found),
         setups=_setups(found) if found.setups else None,
         several=len(found.nodes) > 1,
     )
-    return Fragment(name="data-loading", html=html)
+
+
+def _why_none(report: Report) -> str:
+    if not report.of_debugger:
+        return "No trace of the data loader was recorded."
+    if not report.card(Dataloader.__name__):
+        return "SageMaker Debugger's rule results hold no data-loading events."
+    return Markup(
+        "SageMaker Debugger's rule results hold no data-loading events; "
+        'see the card of <a href="#r-Dataloader">Dataloader</a>.'
+    )
 
 
 def _noun(found: DataLoading, n: int = 2) -> str:

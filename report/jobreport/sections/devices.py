@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures.box_plot import WHOLE
 from jobreport.figures.devices import (
     GPU,
@@ -22,10 +21,8 @@ from jobreport.figures.devices import (
     not_drawn,
     shared_range,
 )
-from jobreport.figures.embed import document_json
 from jobreport.figures.theme import SERIES
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobreport.sections.parts.time_lines import profiled_mark
@@ -37,6 +34,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.figures.devices import Row
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.devices import CoreUse, DeviceGrid
     from jobrules.analyses.gpu_utilization import Box
 
@@ -61,16 +59,13 @@ def devices(report: Report) -> Fragment:
     """The heat map of all devices, single ones as lines, and the table per device."""
     place = heading("devices", report)
     if report.devices is None or not covers_time(report):
-        html = render("devices", heading=place, heat=None, why_none=_why_none(report))
-        return Fragment(name="devices", html=html)
+        return place.nothing(_why_none(report))
     heat = heat_map(report.devices, report.phases, _means(report, report.devices))
     chosen = defaults(heat)
     shared = shared_range(heat)
     devices_map, sources = map_figure(heat, shared)
     lines = lines_figure(heat, shared, chosen, sources)
-    html = render(
-        "devices",
-        heading=place,
+    return place.section(
         heat=heat,
         note=not_drawn(heat),
         caption=_caption(report, report.devices),
@@ -84,15 +79,12 @@ def devices(report: Report) -> Fragment:
         lines_caption=_lines_caption(heat, chosen),
         picks=_picks(heat, chosen),
         table=_table(report, heat),
-        figures=document_json(
-            "devices", {"live-devices-map": devices_map.live, "live-devices-lines": lines.live}
-        ),
+        figures={"live-devices-map": devices_map.live, "live-devices-lines": lines.live},
     )
-    return Fragment(name="devices", html=html)
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return "SageMaker Debugger's rule results hold no samples."
     if report.devices is None:
         return "GPU and CPU utilization were not recorded."

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.document import Origin
-from jobreport.figures.embed import document_json
 from jobreport.figures.framework import MAX_RANKED, Rank, of_slices
 from jobreport.figures.names import rows_class
 from jobreport.figures.stacked import Part, stacked
 from jobreport.formats import seconds, time_scale
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import Heading, heading
 from jobreport.sections.parts.operators import (
     MAX_OPEN,
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Slice
 
 #: Percent of the ranks' time outside steps that is worth a look.
@@ -53,18 +51,11 @@ _PASS_FILLS = ("u", "u2")
 @error_boundary
 def framework(report: Report) -> Fragment:
     """Figures of shares, the largest first, and the tables behind them."""
-    time = report.framework
+    time, place = report.framework, heading("framework", report)
+    if time is None and _shown_in_rules(report):
+        return place.section(time=None, rules=heading("rules"))
     if time is None:
-        html = render(
-            "framework",
-            heading=heading("framework", report),
-            time=None,
-            in_rules=_shown_in_rules(report),
-            rules=heading("rules"),
-            why_none=_why_none(report),
-        )
-        return Fragment(name="framework", html=html)
-    place = heading("framework", report)
+        return place.nothing(_why_none(report))
     between = _between(time)
     shown = {
         "ranks": _ranks_figure(time),
@@ -74,9 +65,7 @@ def framework(report: Report) -> Fragment:
     }
     operators = [(table, operators_figure(table)) for table in time.operators if table.rows]
     drawn = [one for one in (*shown.values(), *(one for _, one in operators)) if one]
-    html = render(
-        "framework",
-        heading=place,
+    return place.section(
         time=time,
         lead=_lead(time),
         between=between,
@@ -96,11 +85,8 @@ def framework(report: Report) -> Fragment:
         passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
         operators_basis=operators_basis(time),
         general=seconds(time.general_s) if time.general_s is not None else "",
-        json=document_json("framework", {f"live-framework-{one.name}": one.figure.live for one in drawn})
-        if drawn
-        else "",
+        figures={f"live-framework-{one.name}": one.figure.live for one in drawn},
     )
-    return Fragment(name="framework", html=html)
 
 
 def _lead(time: FrameworkTime) -> str:
@@ -340,14 +326,14 @@ def _horovod_figure(time: FrameworkTime) -> Shown | None:
 
 def _shown_in_rules(report: Report) -> bool:
     """Whether the rule's card shows the numbers of SageMaker Debugger."""
-    cards = {card.name: card.status for card in report.rules}
-    return report.origin is Origin.DEBUGGER_RESULTS and cards.get(_RULE) is Status.PASSED
+    card = report.card(_RULE)
+    return report.of_debugger and card is not None and card.status is Status.PASSED
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return f"SageMaker Debugger's results hold no {_RULE}."
-    if not any(card.name == _RULE for card in report.rules):
+    if not report.card(_RULE):
         return f"{_RULE} was not selected."
     if report.job.steps:
         return "The recorded steps and framework events took no time."

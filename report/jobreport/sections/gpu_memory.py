@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures.embed import document_json
 from jobreport.figures.gpu_memory import NodeMemory, memory
 from jobreport.figures.over_time import SharedTime
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, has_time_lines, heading
 from jobreport.sections.parts.panel import Panel
 from jobreport.sections.parts.table import Table, node_cells, node_heads
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.gpu_memory import GPUMemory, MemoryRise, MemoryUse, Trend
     from jobrules.analyses.power import GPUState
 
@@ -44,28 +43,27 @@ SWING = 50.0
 def gpu_memory(report: Report) -> Fragment:
     """Memory in use, then activity: lines of the GPUs that jump most or are highest, and a table of all."""
     found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
+    if found is None and in_use is None:
+        if report.of_debugger:
+            return place.nothing("SageMaker Debugger's rule results hold no samples of GPU memory.")
+        return place.nothing("GPU memory was not recorded.")
     if found is None:
-        html = render("gpu_memory", heading=place, in_use=in_use, tables=(), why_none=_why_none(report))
-        return Fragment(name="gpu-memory", html=html)
+        return place.section(in_use=in_use, tables=())
     several = len({gpu.node for gpu in found.gpus}) > 1
     caption = _caption(found, _first(report), several=several)
     blocks, figures = _draw(report, found, caption) if covers_time(report) else ([], {})
     days = formats.spans_days(report.job.start_us, report.job.end_us)
-    html = render(
-        "gpu_memory",
-        heading=place,
+    return place.section(
         in_use=in_use,
         caption=caption,
         sentences=_sentences(found, several=several),
         blocks=blocks,
         key=blocks[0].key if len(blocks) > 1 and len({block.key for block in blocks}) == 1 else (),
-        figures=document_json("gpu-memory", figures) if figures else "",
+        figures=figures,
         reading=_how_to_read(report, found),
         note=_note(found),
         tables=_tables(found, days=days, several=several),
-        why_none="",
     )
-    return Fragment(name="gpu-memory", html=html)
 
 
 class InUse(Struct, frozen=True, kw_only=True):
@@ -128,12 +126,6 @@ def _most_in_use(states: Sequence[GPUState], scale: formats.Scale, *, several: b
     return f"GPU memory in use peaked at {used}{share} on {where}."
 
 
-def _why_none(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
-        return "SageMaker Debugger's rule results hold no samples of GPU memory."
-    return "GPU memory was not recorded."
-
-
 def _name(gpu: GPUMemory | MemoryRise | GPUState, *, several: bool) -> str:
     device = formats.escape_name(gpu.device, 24)
     return f"{formats.escape_name(gpu.node, 40)} {device}" if several else device
@@ -145,8 +137,8 @@ def _names(gpus: Sequence[GPUMemory], *, several: bool) -> str:
 
 def _first(report: Report) -> str:
     """`` after the first 1,000 samples``, of which GPUMemoryIncrease checks none; empty if it did not run."""
-    cards = (card for card in report.rules if card.name == GPUMemoryIncrease.__name__)
-    patience = next((p.value for card in cards for p in card.parameters if p.name == "patience"), None)
+    card = report.card(GPUMemoryIncrease.__name__)
+    patience = next((p.value for p in card.parameters if p.name == "patience"), None) if card else None
     return f" after the first {_samples(str(patience))}" if patience else ""
 
 

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.document import Origin
 from jobreport.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, box_plot
-from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.measures.work_span import GLANCE_PERCENT
-from jobrules.model import Metric, Status
+from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.gpu_utilization import Box
 
 #: A longer table is folded away.
@@ -34,25 +33,24 @@ IDLE_SHARE = 0.2
 def gpu_utilization(report: Report) -> Fragment:
     """Box plots per GPU and the table per device."""
     boxes = [box for box in report.boxes if box.metric == Metric.GPU_UTILIZATION]
+    place = heading("gpu-utilization", report)
     whole = [box for box in boxes if box.basis == WHOLE]
     similar = len(whole) >= MIN_SIMILAR and are_similar(boxes)
     chosen = {(whole[0].node, whole[0].device)} if similar else _least_used(whole)
     drawn = [box for box in boxes if (box.node, box.device) in chosen]
     figure = box_plot(drawn)
-    html = render(
-        "gpu_utilization",
-        heading=heading("gpu-utilization", report),
+    if figure is None:
+        return place.nothing(_why_none(report))
+    return place.section(
         caption=_caption(whole),
         lead=_lead(whole),
         windows=_windows(report),
         aid=_aid(whole, chosen, report.origin, similar=similar),
         has_loop=any(box.basis == LOOP for box in boxes),
-        drawing=figure.drawing if figure else None,
-        table=_table(boxes, debugger=report.origin is Origin.DEBUGGER_RESULTS),
-        figures=document_json("gpu-utilization", {"live-gpu-utilization": figure.live}) if figure else "",
-        why_none=_why_none(report),
+        drawing=figure.drawing,
+        table=_table(boxes, debugger=report.of_debugger),
+        figures={"live-gpu-utilization": figure.live},
     )
-    return Fragment(name="gpu-utilization", html=html)
 
 
 def _least_used(whole: list[Box]) -> set[tuple[str, str]]:
@@ -85,10 +83,10 @@ def _lead(boxes: list[Box]) -> str:
 
 def _windows(report: Report) -> str:
     """What LowGPUUtilization counted, which is not what the boxes hold."""
-    card = next((card for card in report.rules if card.name == "LowGPUUtilization"), None)
-    if card is None or report.origin is Origin.DEBUGGER_RESULTS:
+    card = report.card("LowGPUUtilization")
+    if card is None or report.of_debugger:
         return ""
-    if card.status in (Status.NOT_EVALUATED, Status.ERROR):
+    if not card.was_evaluated:
         return f"`LowGPUUtilization` was not evaluated: {card.reason}."
     window = next((p for p in card.parameters if p.name == "window"), None)
     size = f" A window is the last {formats.plain_number(window.value)} samples;" if window else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import OF_CAPTURES, SECTIONS
 from jobreport.sentences import bad_end
@@ -33,7 +32,7 @@ def page_title(report: Report) -> str:
     """The name of the browser's tab: the verdict, then the job."""
     use = report.verdict.use
     name = formats.escape_name(report.job.name, MAX_NAME)
-    if report.origin is Origin.DEBUGGER_RESULTS and use is None:
+    if report.of_debugger and use is None:
         return f"Training job report from SageMaker Debugger's results: {name}"
     if use is None:
         return f"Training job report: {name}"
@@ -59,7 +58,7 @@ def contents(report: Report) -> Fragment:
 
 def _facts(report: Report) -> list[tuple[str, str]]:
     job = report.job
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return _debugger_facts(report)
     facts = [
         ("Ran", _ran(job.start_us, job.end_us)),

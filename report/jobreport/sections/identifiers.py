@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from jobreport.redaction import identifiers as names
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.table import Table, as_code
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
 
 #: Names shown per kind.
 MAX_NAMES = 5
@@ -33,14 +33,8 @@ def identifiers(report: Report) -> Fragment:
         heads=(":Kind", ":Names", ":Found in"),
         rows=[(one.kind, _shown(one.names), ", ".join(one.where)) for one in found],
     )
-    html = render(
-        "identifiers",
-        heading=heading("identifiers", report),
-        found=found,
-        redacted=names.is_redacted(report),
-        table=table,
-    )
-    return Fragment(name="identifiers", html=html)
+    place = heading("identifiers", report)
+    return place.section(found=found, redacted=names.is_redacted(report), table=table)
 
 
 def _shown(names: Sequence[str]) -> Markup:

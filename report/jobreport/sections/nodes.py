@@ -8,13 +8,10 @@ import numpy as np
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures import over_columns
 from jobreport.figures.chart import upward
-from jobreport.figures.embed import document_json
 from jobreport.figures.over_time import axis_of, curve
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.parts.time_lines import AID, POWER, TimeLines
 from jobrules.measures.quartiles import ALIKE_POINTS
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.nodes import NodeComparison, NodeDifference, NodeUtilization
     from jobrules.analyses.time_lines import Columns
 
@@ -63,14 +61,11 @@ def nodes(report: Report) -> Fragment:
     """Time lines of at most four nodes; of more, a ranked table and the time lines of the oddest."""
     place = heading("nodes", report)
     if not has_time_lines(report):
-        html = render("nodes", heading=place, blocks=(), figures="", reason=_reason(report))
-        return Fragment(name="nodes", html=html)
+        return place.nothing(_why_none(report))
     lines = TimeLines.of(report, {line.key for line in report.time_lines} - set(POWER))
     names = list(lines.names)
     blocks, figures = lines.draw("live-node")
-    html = render(
-        "nodes",
-        heading=place,
+    return place.section(
         ranking=_ranking(report.nodes) if report.nodes and report.nodes.ranks else None,
         blocks=blocks,
         caption=_caption(report, names),
@@ -79,15 +74,12 @@ def nodes(report: Report) -> Fragment:
         reading=lines.reading,
         key=lines.key,
         table=lines.table(),
-        figures=document_json("nodes", figures),
-        several=len(names) > 1,
-        reason=_reason(report),
+        figures=figures,
     )
-    return Fragment(name="nodes", html=html)
 
 
-def _reason(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
+def _why_none(report: Report) -> str:
+    if report.of_debugger:
         return "SageMaker Debugger's rule results hold no samples."
     if not report.time_lines:
         return "No system metric was recorded."

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
+from jobreport.figures.embed import document_json
+from jobreport.sections.fragment import Fragment, render
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bokeh.models import Plot
+
     from jobreport.document import Report
 
 #: Anchor and title of every numbered section, in the order of the page.
@@ -80,6 +85,22 @@ class Heading(Struct, kw_only=True):
         """Time zone, for the head of a column of times."""
         return "UTC" if formats.dated(self.end_us) else "from the start"
 
+    def section(
+        self, *, template: str = "", figures: Mapping[str, Plot] | None = None, **context: Any
+    ) -> Fragment:
+        """The section by the template of its anchor; ``figures`` are live plots by the element each is drawn in."""
+        html = render(
+            template or self.anchor.replace("-", "_"),
+            heading=self,
+            figures=document_json(self.anchor, figures) if figures else "",
+            **context,
+        )
+        return Fragment(name=self.anchor, html=html)
+
+    def nothing(self, reason: str) -> Fragment:
+        """The section without data: a line, which the page joins with those of other sections."""
+        return self.section(template="nothing", reason=reason)
+
 
 def heading(anchor: str, report: Report | None = None) -> Heading:
     """The heading of the section with an anchor; with ``report``, also the error of its analysis."""
@@ -107,6 +128,6 @@ def has_time_lines(report: Report) -> bool:
 def covers_time(report: Report) -> bool:
     """Whether the records cover a time; sensors of one snapshot differ by microseconds."""
     job = report.job
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return job.end_us > job.start_us
     return job.end_us > job.start_us and (job.steps > 0 or any(node.interval_s for node in job.nodes))

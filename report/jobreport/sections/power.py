@@ -8,10 +8,7 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
-from jobreport.figures.embed import document_json
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_time_lines, heading
 from jobreport.sections.parts.table import Table, node_cells, node_heads
 from jobreport.sections.parts.time_lines import AID, POWER, REASONS, TimeLines
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.power import GPUState
 
 #: Rows of a table that is not folded away.
@@ -72,31 +70,23 @@ def power(report: Report) -> Fragment:
     states = report.power or ()
     place = heading("power", report)
     columns = [one for one in _COLUMNS if any(getattr(state, one[0]) is not None for state in states)]
+    if not columns and report.of_debugger:
+        return place.nothing("SageMaker Debugger's rule results hold no power, temperature, or clocks.")
     if not columns:
-        html = render("power", heading=place, table=None, why_none=_why_none(report))
-        return Fragment(name="power", html=html)
+        return place.nothing("GPU power, temperature, and clocks were not recorded.")
     several = len({state.node for state in states}) > 1
     drawn = TimeLines.of(report, _drawn_keys(report))
     blocks, figures = drawn.draw("live-power") if has_time_lines(report) else ([], {})
-    html = render(
-        "power",
-        heading=place,
+    return place.section(
         caption=_highest(states, several=several),
         aid=AID,
         sentences=_sentences(report, states),
         blocks=blocks,
         lines=drawn,
-        figures=document_json("power", figures) if figures else "",
+        figures=figures,
         table=_table(states, columns, several=several),
         several=several,
     )
-    return Fragment(name="power", html=html)
-
-
-def _why_none(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
-        return "SageMaker Debugger's rule results hold no power, temperature, or clocks."
-    return "GPU power, temperature, and clocks were not recorded."
 
 
 def _drawn_keys(report: Report) -> set[str]:

@@ -8,9 +8,7 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.table import PERCENT_SCALE, Table, as_code, bar
 from jobrules.model import SECOND_US
@@ -18,6 +16,7 @@ from jobrules.text import apportion
 
 if TYPE_CHECKING:
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.model import Function, Profile
 
 #: Functions of a profile, and profiles, that are not folded away.
@@ -38,16 +37,17 @@ class View(Struct, frozen=True, kw_only=True):
 @error_boundary
 def profiles(report: Report) -> Fragment:
     """A table of functions by self time for each profile, the first three open."""
+    place = heading("profiles", report)
+    if not report.profiles and report.of_debugger:
+        return place.nothing("SageMaker Debugger's rule results hold no Python profiles.")
+    if not report.profiles:
+        return place.nothing("No Python profile was recorded.")
     several = len({one.node for one in report.profiles}) > 1
-    html = render(
-        "profiles",
-        heading=heading("profiles", report),
+    return place.section(
         views=[_view(one, several=several) for one in report.profiles],
         left=report.profiles_left,
         most_profiles=MAX_OPEN_PROFILES,
-        why_none=_why_none(report),
     )
-    return Fragment(name="profiles", html=html)
 
 
 def _view(profile: Profile, *, several: bool) -> View:
@@ -151,9 +151,3 @@ def _row(function: Function, percent: float, scale: formats.TimeScale) -> list[s
 
 def _share(percent: float) -> tuple[str, str]:
     return formats.number(percent), bar(("u", percent))
-
-
-def _why_none(report: Report) -> str:
-    if report.origin is Origin.DEBUGGER_RESULTS:
-        return "SageMaker Debugger's rule results hold no Python profiles."
-    return "No Python profile was recorded."

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobreport.sections.parts.recordings import pause_reason, recorded
 from jobreport.sections.parts.table import Table
@@ -15,6 +13,7 @@ from jobreport.sections.parts.table import Table
 if TYPE_CHECKING:
     from jobreport.document import Parameter, Report, RuleCard
     from jobreport.remarks import Remark
+    from jobreport.sections.fragment import Fragment
 
 #: Rows of the table of sampling pauses; a job that pauses all day does not make the page longer.
 MAX_PAUSES = 50
@@ -28,10 +27,8 @@ MAX_REMARKS = 50
 def quality(report: Report) -> Fragment:
     """Input files and remarks, logs, recordings, sampling pauses, rule parameters, terms, and the command."""
     place = heading("quality", report)
-    html = render(
-        "quality",
-        heading=place,
-        covers=covers_time(report) and report.origin is Origin.SAMPLES,
+    return place.section(
+        covers=covers_time(report) and not report.of_debugger,
         report=report,
         remarks=_worded,
         max_remarks=MAX_REMARKS,
@@ -44,7 +41,6 @@ def quality(report: Report) -> Fragment:
             label="Terms", caption="Terms.", style="words", heads=(":Term", ":Meaning"), rows=_terms(report)
         ),
     )
-    return Fragment(name="quality", html=html)
 
 
 def _logs(report: Report, zone: str) -> Table:
@@ -110,7 +106,7 @@ def _worded(remark: Remark) -> str:
 
 
 def _terms(report: Report) -> list[tuple[str, str]]:
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return [
             (
                 "SageMaker Debugger's numbers",

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS, has_edges, heading
 from jobreport.sections.verdict import SIGNS
 from jobrules.model import ReasonKind, Severity, Status
@@ -17,6 +15,7 @@ from jobrules.rule import with_unit
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
+    from jobreport.sections.fragment import Fragment
     from jobrules.model import Measure, Reason
 
 #: Reasons of devices that a card lists.
@@ -76,18 +75,15 @@ def rules(report: Report) -> Fragment:
     for card in silent:
         if not _applies(card):
             inapplicable.setdefault(str(card.reason), []).append(card)
-    html = render(
-        "rules",
-        heading=heading("rules", report),
+    return heading("rules", report).section(
         lead=_lead(report, judging),
         cards=[_card(report, card) for card in ranked if card not in silent],
         sign=SIGNS[Status.NOT_EVALUATED],
         silent=_by_reason([card for card in silent if _applies(card)]),
         inapplicable=inapplicable,
         summaries=[_card(report, card) for card in report.rules if not card.can_trigger],
-        debugger=report.origin is Origin.DEBUGGER_RESULTS,
+        debugger=report.of_debugger,
     )
-    return Fragment(name="rules", html=html)
 
 
 def _by_reason(silent: list[RuleCard]) -> list[NotEvaluated]:
@@ -122,8 +118,8 @@ def _card(report: Report, card: RuleCard) -> Card:
         card=card,
         style=style,
         word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
-        bullet=_bullet(card.measure) if card.measure and answered(card) else None,
-        link=section if answered(card) else None,
+        bullet=_bullet(card.measure) if card.measure and card.was_evaluated else None,
+        link=section if card.was_evaluated else None,
         reason=card.reason.sentence if card.reason else "",
         explains=_explains(report, card),
         missing=_missing(card),
@@ -136,14 +132,9 @@ def _explains(report: Report, card: RuleCard) -> str:
     """``Explains 1.4% of GPU time.`` if that is too little for a finding."""
     share = report.verdict.explains.get(card.name, 0.0)
     named = any(card.name in finding.rules for finding in report.verdict.findings)
-    if named or not answered(card) or (card.status is Status.PASSED and share < WORTH_NAMING):
+    if named or not card.was_evaluated or (card.status is Status.PASSED and share < WORTH_NAMING):
         return ""
     return f"Explains {formats.share(share)} of GPU time." if card.name in report.verdict.explains else ""
-
-
-def answered(card: RuleCard) -> bool:
-    """True if the rule was evaluated."""
-    return card.status in (Status.TRIGGERED, Status.PASSED)
 
 
 def _when(card: RuleCard, *, with_day: bool) -> tuple[str, ...]:
@@ -198,13 +189,13 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
     if failed:
         outcomes.append(f"{failed} failed")
     sentences = [f"{', '.join(outcomes)}."]
-    if has_edges(report) and any(answered(card) for card in judging) and report.origin is Origin.SAMPLES:
+    if has_edges(report) and any(card.was_evaluated for card in judging) and not report.of_debugger:
         sentences.append(
             "Results leave out start-up and wind-down; rules/*.json hold those of the whole job."
         )
     if others := len(judging) - len(apply):
         sentences.append(f"{formats.count(others, 'more rule')} {'does' if others == 1 else 'do'} not apply.")
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         sentences.append(
             "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "
             "listed on each card."

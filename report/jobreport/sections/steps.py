@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures import steps as figures
-from jobreport.figures.embed import document_json
 from jobreport.formats import NBSP
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.step_parts import (
     Shown,
@@ -31,6 +30,7 @@ from jobrules.step_outlier import PATIENCE, StepOutlier
 if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.figures.steps import Unit
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.steps import StepMode, StepRow, StepTimes
 
 #: Modes with a sentence of their own.
@@ -40,30 +40,19 @@ MAX_MODES = 4
 @error_boundary
 def steps(report: Report) -> Fragment:
     """A table per rank and mode, and the durations as figures."""
-    times = report.steps
+    times, place = report.steps, heading("steps", report)
     if times is None:
-        debugger = report.origin is Origin.DEBUGGER_RESULTS
-        html = render(
-            "steps",
-            heading=heading("steps", report),
-            times=None,
-            debugger=debugger,
-            has_card=debugger and any(card.name == StepOutlier.__name__ for card in report.rules),
-        )
-        return Fragment(name="steps", html=html)
+        return place.nothing(_why_none(report))
     unit = figures.Unit.of(times)
-    place = heading("steps", report)
     with_day = formats.spans_days(report.job.start_us, report.job.end_us)
-    found = {
+    found: dict[str, Any] = {
         "histogram": _histogram(times, unit),
         "last": last_steps(times, unit, with_day=with_day),
         "time": _time(times, report, unit, with_day=with_day),
         "contrast": contrast(times),
     }
     sentences = [_lead(times, unit), _on_device(times, unit), _left_out(times), _unmarked(times, report)]
-    html = render(
-        "steps",
-        heading=place,
+    return place.section(
         times=times,
         lead=" ".join(filter(None, sentences)),
         **found,
@@ -73,11 +62,19 @@ def steps(report: Report) -> Fragment:
         contrast_table=contrast_table(times.contrast) if found["contrast"] and times.contrast else None,
         why_no_contrast=why_no_contrast(times),
         tables=_durations(times, unit),
-        figures=document_json(
-            "steps", {f"live-steps-{name}": one.figure.live for name, one in found.items() if one}
-        ),
+        figures={f"live-steps-{name}": one.figure.live for name, one in found.items() if one},
     )
-    return Fragment(name="steps", html=html)
+
+
+def _why_none(report: Report) -> str:
+    if not report.of_debugger:
+        return "No steps were recorded."
+    if not report.card(StepOutlier.__name__):
+        return "SageMaker Debugger's results hold no single steps."
+    return Markup(
+        "SageMaker Debugger's results hold no single steps. "
+        'For its figures of all steps, see <a href="#r-StepOutlier">StepOutlier</a>.'
+    )
 
 
 # --- names

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures.over_columns import merged
 from jobreport.figures.scales import time_ticks
 from jobreport.figures.summary import FILLS, Stretch, ring, stretch
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import covers_time, heading
 from jobreport.sections.parts.recordings import interruptions
 from jobrules.model import SECOND_US, Severity
@@ -20,6 +18,7 @@ from jobrules.verdict.edges import START_UP
 
 if TYPE_CHECKING:
     from jobreport.document import Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.model import Finding
 
 #: Rows of the table of kinds of nodes.
@@ -59,16 +58,14 @@ def summary(report: Report) -> Fragment:
     lanes = _lanes(report) if covers else ()
     kinds = _kinds(report)
     with_day = formats.spans_days(*axis)
-    html = render(
-        "summary",
-        heading=heading("summary", report),
+    return heading("summary", report).section(
         job=job,
         phases=phases,
         basis=" ".join(filter(None, [_basis(report), interruptions(report)])),
         caption=_caption(report),
         covers=covers,
         traced=bool(report.captures),
-        debugger=report.origin is Origin.DEBUGGER_RESULTS,
+        debugger=report.of_debugger,
         wedges=ring(phases.phases) if several else (),
         fills=FILLS,
         places=[stretch(p.start_us, p.end_us, axis) for p in phases.phases] if covers else (),
@@ -88,14 +85,13 @@ def summary(report: Report) -> Fragment:
         # What the labels of both ends take of the strip's width.
         room=0.2 if with_day else 0.09,
     )
-    return Fragment(name="summary", html=html)
 
 
 def _basis(report: Report) -> str:
     """Which records the phases come from."""
     phases = report.phases
     by_results = "the first and last step in SageMaker Debugger's results; the training loop ends at the start of the last step."
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         return {
             "steps": f"Phases come from {by_results}",
             "gpu": "No steps were recorded. Work is the longest time without an entry of the bottleneck rules.",

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures.box_plot import WHOLE
 from jobreport.sections.error_boundary import error_boundary
-from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import has_edges, heading
 from jobreport.sections.parts.table import PERCENT_SCALE, Table, node_cells, node_heads, range_bar
 from jobrules.measures.work_span import GLANCE_PERCENT
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import NodeFacts, Report
+    from jobreport.sections.fragment import Fragment
     from jobrules.analyses.gpu_utilization import Box
     from jobrules.analyses.utilization import UsageRow
 
@@ -50,7 +49,6 @@ def utilization(report: Report) -> Fragment:
     folded = [name for name in by_node if name not in opened]
     measured = _measured(report)
     sentences = _sentences(by_node, report) + _share_of_time(report)
-    debugger = report.origin is Origin.DEBUGGER_RESULTS
     titles = {name: _title(name, facts.get(name), measured.get(name)) for name in by_node}
     left = len(folded[MAX_FOLDED:])
     tables = [
@@ -61,21 +59,19 @@ def utilization(report: Report) -> Fragment:
         ),
     ]
     tables += [_processes(report), _file_systems(report)]
-    html = render(
-        "utilization",
-        heading=heading("utilization", report),
-        sentences=sentences + _covered(measured, by_node) if many else sentences,
-        tables=[table for table in tables if table and table.rows],
-        why_none="SageMaker Debugger's results hold no OverallSystemUsage."
-        if debugger
-        else "No metric was recorded.",
+    shown, place = [table for table in tables if table and table.rows], heading("utilization", report)
+    if not shown and report.of_debugger:
+        return place.nothing("SageMaker Debugger's results hold no OverallSystemUsage.")
+    if not shown:
+        return place.nothing("No metric was recorded.")
+    return place.section(
+        sentences=sentences + _covered(measured, by_node) if many else sentences, tables=shown
     )
-    return Fragment(name="utilization", html=html)
 
 
 def _caption(report: Report, *, many: bool) -> str:
     caption = "Utilization per node that differs from the others" if many else "Utilization per node"
-    if report.origin is Origin.DEBUGGER_RESULTS:
+    if report.of_debugger:
         caption += ", from SageMaker Debugger, without p90 and mean (–)"
     elif not many:
         of_job = " of the whole job" if has_edges(report) else ""

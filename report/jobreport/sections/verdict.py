@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.comparison import words
-from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import ANCHORS
@@ -75,7 +74,7 @@ def verdict(report: Report) -> Fragment:
     html = render(
         "verdict",
         use=use,
-        debugger=report.origin is Origin.DEBUGGER_RESULTS,
+        debugger=report.of_debugger,
         median=formats.median(report.utilization),
         number=f"{use.of('used')[1]:.1f}" if use else "",
         lost=formats.lost(use, report.phases) if use else "",
@@ -127,7 +126,7 @@ def findings(report: Report) -> Fragment:
         "findings",
         rows=rows,
         cards={card.name for card in report.rules},
-        debugger=report.origin is Origin.DEBUGGER_RESULTS,
+        debugger=report.of_debugger,
     )
     return Fragment(name="findings", html=html)
 
