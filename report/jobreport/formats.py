@@ -60,6 +60,7 @@ __all__ = [
     "reported_run",
     "seconds",
     "share",
+    "signed",
     "spans_days",
     "spread",
     "time_scale",
@@ -82,6 +83,14 @@ def number(value: float, digits: int = 1) -> str:
 def known(value: float | None, digits: int = 1) -> str:
     """A number, or ``–`` for None."""
     return "–" if value is None else number(value, digits)
+
+
+def signed(value: float | None) -> str:
+    """``−9.0`` or ``+9.0`` with a true minus; no sign where 0.0 is printed; ``–`` for None."""
+    if value is None:
+        return "–"
+    size = number(abs(value))
+    return size if size == "0.0" else f"{'+' if value > 0 else '−'}{size}"
 
 
 def plain_number(value: float | str | None) -> str:

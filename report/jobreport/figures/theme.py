@@ -40,25 +40,19 @@ _TOKEN = re.compile(r"--([a-z0-9]+):(#[0-9a-f]{6})\b")
 @cache
 def light() -> Mapping[str, str]:
     """Token → color in the light scheme, also used in print and in notebooks."""
-    return dict(_TOKEN.findall(_blocks()[0]))
-
-
-@cache
-def dark() -> Mapping[str, str]:
-    """Token → color in the dark scheme."""
-    return {**light(), **dict(_TOKEN.findall(_blocks()[1]))}
+    return dict(_TOKEN.findall(sheet()))
 
 
 @cache
 def font() -> str:
     """The page's font stack."""
-    found = re.search(r"--text:([^;]+);", _blocks()[0])
+    found = re.search(r"--text:([^;]+);", sheet())
     return found.group(1) if found else "sans-serif"
 
 
 def sheet() -> str:
     """The style sheet with the sizes and light colors."""
-    return _blocks()[0]
+    return assets.text("style/tokens.css").partition("@media screen and (prefers-color-scheme:dark)")[0]
 
 
 def tokens() -> dict[str, str]:
@@ -125,9 +119,3 @@ _TOOLTIP = (
     "background:var(--paper,#fff);color:var(--ink,#000);font:12px/1.5 var(--text,sans-serif);"
     "font-variant-numeric:tabular-nums"
 )
-
-
-def _blocks() -> tuple[str, str]:
-    sheet = assets.text("style/tokens.css")
-    bright, _, night = sheet.partition("@media screen and (prefers-color-scheme:dark)")
-    return bright, night

@@ -12,7 +12,7 @@ from jobreport.figures import theme
 from jobreport.figures.balance import MAX_LINES, Curve, Histograms, frame, histograms, series
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.outline import heading
-from jobreport.sections.parts.table import Table, node_cells, node_heads
+from jobreport.sections.parts.table import Table, device_name, node_cells, node_heads
 from jobrules.analyses.balance import MAX_NODES
 from jobrules.measures.quartiles import ALIKE_POINTS
 
@@ -120,8 +120,7 @@ def _gpus(found: Balance) -> Iterator[tuple[NodeLoad, Load]]:
 
 
 def _name(found: Balance, node: NodeLoad, device: str) -> str:
-    name = formats.escape_name(device, 24)
-    return name if len(found.nodes) == 1 else f"{formats.escape_name(node.node, 40)} {name}"
+    return device_name(node.node, device, several=len(found.nodes) > 1)
 
 
 def _why_none(report: Report) -> str:

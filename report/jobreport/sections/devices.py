@@ -24,7 +24,7 @@ from jobreport.figures.devices import (
 from jobreport.figures.theme import SERIES
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.outline import covers_time, heading
-from jobreport.sections.parts.table import Table, node_cells, node_heads
+from jobreport.sections.parts.table import Table, device_name, node_cells, node_heads
 from jobreport.sections.parts.time_lines import profiled_mark
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
@@ -141,9 +141,7 @@ def _core_clause(grid: DeviceGrid) -> list[str]:
     if max(shares) - min(shares) < SIMILAR_SHARE or not max(shares):
         return [f"{'the core was' if len(shares) == 1 else 'cores were'} {_often(at, shares)}"]
     most = max(grid.cores, key=lambda core: core.at_limit)
-    device = formats.escape_name(most.device, 24)
-    several = len({core.node for core in grid.cores}) > 1
-    name = f"{formats.escape_name(most.node, 40)} {device}" if several else device
+    name = device_name(most.node, most.device, several=len({core.node for core in grid.cores}) > 1)
     highest = f"{name}: {formats.percent(100 * most.at_limit)}"
     often = sum(share >= OFTEN for share in shares)
     cores = formats.count(len(shares), "core")

@@ -13,7 +13,7 @@ from jobreport.figures.over_time import SharedTime
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.outline import covers_time, has_time_lines, heading
 from jobreport.sections.parts.panel import Panel
-from jobreport.sections.parts.table import Table, node_cells, node_heads
+from jobreport.sections.parts.table import Table, device_name, node_cells, node_heads
 from jobreport.sections.parts.time_lines import AID, Block, TimeLines, profiled_mark
 from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.model import Metric
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.sections.fragment import Fragment
-    from jobrules.analyses.gpu_memory import GPUMemory, MemoryRise, MemoryUse, Trend
+    from jobrules.analyses.gpu_memory import GPUMemory, MemoryUse, Trend
     from jobrules.analyses.power import GPUState
 
 #: Rows of tables that are not folded away.
@@ -122,17 +122,16 @@ def _most_in_use(states: Sequence[GPUState], scale: formats.Scale, *, several: b
     used = f"{formats.number((fullest.memory_max or 0.0) / scale.factor)}{formats.NBSP}{scale.unit}"
     share = f" ({formats.percent(fullest.memory_percent)})" if fullest.memory_percent is not None else ""
     equal = len({_bytes(state, scale)[1:] for state in states}) == 1 < len(states)
-    where = f"each of {formats.count(len(states), 'GPU')}" if equal else _name(fullest, several=several)
+    where = (
+        f"each of {formats.count(len(states), 'GPU')}"
+        if equal
+        else device_name(fullest.node, fullest.device, several=several)
+    )
     return f"GPU memory in use peaked at {used}{share} on {where}."
 
 
-def _name(gpu: GPUMemory | MemoryRise | GPUState, *, several: bool) -> str:
-    device = formats.escape_name(gpu.device, 24)
-    return f"{formats.escape_name(gpu.node, 40)} {device}" if several else device
-
-
 def _names(gpus: Sequence[GPUMemory], *, several: bool) -> str:
-    return formats.join_names([_name(gpu, several=several) for gpu in gpus], MAX_NAMES)
+    return formats.join_names([device_name(gpu.node, gpu.device, several=several) for gpu in gpus], MAX_NAMES)
 
 
 def _first(report: Report) -> str:
@@ -151,11 +150,11 @@ def _caption(found: MemoryUse, first: str, *, several: bool) -> str:
         fastest, trend = max(growing, key=lambda pair: pair[1].points_per_hour)
         others = f"{formats.count(len(growing), 'GPU')}, most on " if len(growing) > 1 else ""
         return (
-            f"GPU memory activity grows steadily on {others}{_name(fastest, several=several)}: "
+            f"GPU memory activity grows steadily on {others}{device_name(fastest.node, fastest.device, several=several)}: "
             f"by {trend.points_per_hour:.1f} points per hour in the {found.loop}."
         )
     highest = max(found.gpus, key=lambda gpu: gpu.p95)
-    high = f"{formats.percent(highest.p95)} ({_name(highest, several=several)})"
+    high = f"{formats.percent(highest.p95)} ({device_name(highest.node, highest.device, several=several)})"
     compared = sum(gpu.rise is not None for gpu in found.gpus)
     if not compared:
         return f"GPU memory activity has too few samples to detect jumps; highest p95: {high}."
@@ -170,7 +169,7 @@ def _jumped(found: MemoryUse, *, several: bool) -> str:
     return (
         f"GPU memory activity jumped{often} by {largest.points:.1f} points, from "
         f"{formats.percent(largest.from_percent)} to {formats.percent(largest.to_percent)} on "
-        f"{_name(largest, several=several)} at {formats.column_time(largest.start_us, with_day=False)}."
+        f"{device_name(largest.node, largest.device, several=several)} at {formats.column_time(largest.start_us, with_day=False)}."
     )
 
 
@@ -307,7 +306,7 @@ def _tables(found: MemoryUse, *, days: bool, several: bool) -> list[Table]:
                 formats.known(gpu.rise),
                 "–" if gpu.rise_us is None else formats.column_time(gpu.rise_us, with_day=days),
                 formats.number(gpu.events, 0) if gpu.rise is not None else "–",
-                "–" if gpu.trend is None else _signed(gpu.trend.points_per_hour),
+                formats.signed(gpu.trend and gpu.trend.points_per_hour),
                 _growth(gpu.trend),
             ]
             for gpu in found.gpus
@@ -338,12 +337,6 @@ def _jumps(found: MemoryUse, zone: str, *, days: bool, several: bool) -> Table:
             for jump in found.rises
         ],
     )
-
-
-def _signed(value: float) -> str:
-    """``+1.5``, ``−0.4``, ``0.0``."""
-    size = formats.number(abs(value))
-    return size if size == "0.0" else f"{'+' if value > 0 else '−'}{size}"
 
 
 def _growth(trend: Trend | None) -> str:

@@ -9,7 +9,7 @@ from jobreport.document import Origin
 from jobreport.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, box_plot
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.outline import heading
-from jobreport.sections.parts.table import Table, node_cells, node_heads
+from jobreport.sections.parts.table import Table, device_name, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.measures.work_span import GLANCE_PERCENT
 from jobrules.model import Metric
@@ -112,8 +112,7 @@ def _counted(card: RuleCard) -> str:
 
 
 def _name(box: Box, boxes: list[Box]) -> str:
-    device = formats.escape_name(box.device, 24)
-    return device if len({b.node for b in boxes}) == 1 else f"{formats.escape_name(box.node, 40)} {device}"
+    return device_name(box.node, box.device, several=len({b.node for b in boxes}) > 1)
 
 
 def _caption(boxes: list[Box]) -> str:

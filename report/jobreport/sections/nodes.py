@@ -212,7 +212,7 @@ def _rank_row(rank: NodeDifference, found: NodeComparison) -> RankRow:
         word=word,
         differs="; ".join(rank.reasons) or "nothing",
         mean=formats.known(rank.mean),
-        against=_signed(rank.against),
+        against=formats.signed(rank.against),
         path=path,
         holes=holes,
     )
@@ -230,17 +230,9 @@ def _together(
         word=word,
         differs=f"means {formats.spread(means)}" if means else f"{found.label} not recorded",
         mean=formats.known(float(np.median(means)) if means else None),
-        against=f"{_signed(min(off))} to {_signed(max(off))}" if off else "–",
+        against=f"{formats.signed(min(off))} to {formats.signed(max(off))}" if off else "–",
         path="",
     )
-
-
-def _signed(value: float | None) -> str:
-    """``−9.0`` or ``+9.0`` with a true minus; no sign where 0.0 is printed."""
-    if value is None:
-        return "–"
-    text = formats.number(abs(value))
-    return text if text == "0.0" else f"{'−' if value < 0 else '+'}{text}"
 
 
 def _small_line(rank: NodeDifference, columns: Columns | None) -> tuple[str, tuple[tuple[float, float], ...]]:

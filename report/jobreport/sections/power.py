@@ -10,7 +10,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.outline import has_time_lines, heading
-from jobreport.sections.parts.table import Table, node_cells, node_heads
+from jobreport.sections.parts.table import Table, device_name, node_cells, node_heads
 from jobreport.sections.parts.time_lines import AID, POWER, REASONS, TimeLines
 from jobrules.analyses.power import MAX_ROWS
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, as_far_as_recorded
@@ -95,18 +95,15 @@ def _drawn_keys(report: Report) -> set[str]:
     return {key for key in POWER if key not in REASONS or key in happened}
 
 
-def _name(state: GPUState, *, several: bool) -> str:
-    device = formats.escape_name(state.device, 24)
-    return f"{formats.escape_name(state.node, 40)} {device}" if several else device
-
-
 def _known(states: Sequence[GPUState], field: str) -> list[tuple[GPUState, float]]:
     """The GPUs of which a field was recorded, each with its value."""
     return [(state, value) for state in states if (value := getattr(state, field)) is not None]
 
 
 def _slowed(slowdown: Slowdown, slowed: Sequence[tuple[GPUState, float]], *, several: bool) -> str:
-    names = formats.join_names([_name(state, several=several) for state, _ in slowed])
+    names = formats.join_names(
+        [device_name(state.node, state.device, several=several) for state, _ in slowed]
+    )
     share = _share([percent for _, percent in slowed])
     by = f"{slowdown.by[:1].upper()}{slowdown.by[1:]}"
     return f"{by} slowed {names} for {share} of {'its' if len(slowed) == 1 else 'their'} time."
@@ -120,7 +117,7 @@ def _highest(states: Sequence[GPUState], *, several: bool) -> str:
         if state is None:
             return []
         amount = f"{formats.number(value, digits)}{formats.NBSP}{unit}"
-        return [f"highest {what}: {amount} ({_name(state, several=several)})"]
+        return [f"highest {what}: {amount} ({device_name(state.node, state.device, several=several)})"]
 
     facts = highest("power_max", "power", "W", 1) + highest("temperature_max", "temperature", "°C")
     text = "; ".join(facts or highest("clock_max", "clock", "MHz") or ["slowdowns over time"])

@@ -51,6 +51,12 @@ def node_cells(node: str, name: str, *, several: bool) -> list[str]:
     return [*cells, formats.escape_name(name, 24)]
 
 
+def device_name(node: str, device: str, *, several: bool) -> str:
+    """The name of a device in a sentence, with its node if there are several."""
+    name = formats.escape_name(device, 24)
+    return f"{formats.escape_name(node, 40)} {name}" if several else name
+
+
 #: Head of a column of bars.
 PERCENT_SCALE = Markup(':<span class="scale"><span>0</span><span>50</span><span>100%</span></span>')
 
