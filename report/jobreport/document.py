@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from jobreport import formats
 from jobreport.cost import JobCost
 from jobreport.errors import NothingReadableError
 from jobreport.remarks import Quality
@@ -81,6 +82,11 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     finished: bool | None
     #: Settings of the profiler, a sentence each; empty if no file has them.
     recorded: tuple[str, ...] = ()
+
+    @property
+    def spans_days(self) -> bool:
+        """Whether the job crosses midnight, so that times need a date."""
+        return formats.spans_days(self.start_us, self.end_us)
 
 
 class Parameter(Struct, frozen=True, kw_only=True):

@@ -42,7 +42,6 @@ __all__ = [
     "count",
     "date_time",
     "dated",
-    "day",
     "duration",
     "escape_name",
     "every",

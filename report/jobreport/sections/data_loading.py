@@ -11,7 +11,7 @@ from jobreport.figures.data_loading import Unit, at_work, bin_names, fetch_times
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.panel import Panel
-from jobreport.sections.parts.table import Table, as_code, columns_of, node_heads
+from jobreport.sections.parts.table import Table, as_code, node_heads
 from jobrules.analyses.data_loading import ADEQUATE, TOO_FEW, TOO_MANY
 from jobrules.dataloader import Dataloader
 from jobrules.model import SECOND_US
@@ -324,15 +324,18 @@ def _times(found: DataLoading) -> Table | None:
             *(":Time", "Count", f"Median ({unit.name})", f"p95 ({unit.name})", f"Longest ({unit.name})"),
             *("Total (s)", "Over 2 × median"),
         ),
-        rows=columns_of(
-            [_KINDS[one.key] for one in kept],
-            [formats.number(one.count, 0) for one in kept],
-            *(
-                _even([getattr(one, name) / unit.factor for one in kept])
-                for name in ("p50_s", "p95_s", "max_s")
-            ),
-            _even([one.total_s for one in kept]),
-            [formats.number(one.outliers, 0) for one in kept],
+        rows=list(
+            zip(
+                [_KINDS[one.key] for one in kept],
+                [formats.number(one.count, 0) for one in kept],
+                *(
+                    _even([getattr(one, name) / unit.factor for one in kept])
+                    for name in ("p50_s", "p95_s", "max_s")
+                ),
+                _even([one.total_s for one in kept]),
+                [formats.number(one.outliers, 0) for one in kept],
+                strict=True,
+            )
         ),
     )
 

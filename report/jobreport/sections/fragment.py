@@ -68,25 +68,10 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
     )
     names = (
-        "between",
-        "clock",
-        "count",
-        "date_time",
-        "day",
-        "duration",
-        "number",
-        "percent",
-        "escape_name",
-        "join_names",
+        *("column_time", "count", "date_time", "duration", "escape_name"),
+        *("join_names", "moment", "number", "percent", "plain_number"),
     )
     environment.filters |= {name: getattr(formats, name) for name in names}
-    environment.filters |= {
-        "code": code,
-        "plain_number": formats.plain_number,
-        "column_time": formats.column_time,
-        "moment": formats.moment,
-        "share": formats.share,
-        "place": place,
-    }
+    environment.filters |= {"code": code, "place": place}
     environment.globals |= {"nbsp": formats.NBSP, "root": _ROOT}
     return environment

@@ -52,7 +52,7 @@ def gpu_memory(report: Report) -> Fragment:
     several = len({gpu.node for gpu in found.gpus}) > 1
     caption = _caption(found, _first(report), several=several)
     blocks, figures = _draw(report, found, caption) if covers_time(report) else ([], {})
-    days = formats.spans_days(report.job.start_us, report.job.end_us)
+    days = report.job.spans_days
     return place.section(
         in_use=in_use,
         caption=caption,
@@ -306,7 +306,7 @@ def _tables(found: MemoryUse, *, days: bool, several: bool) -> list[Table]:
                 formats.known(gpu.rise),
                 "–" if gpu.rise_us is None else formats.column_time(gpu.rise_us, with_day=days),
                 formats.number(gpu.events, 0) if gpu.rise is not None else "–",
-                formats.signed(gpu.trend and gpu.trend.points_per_hour),
+                formats.signed(gpu.trend.points_per_hour if gpu.trend else None),
                 _growth(gpu.trend),
             ]
             for gpu in found.gpus

@@ -68,7 +68,7 @@ def _logs(report: Report, zone: str) -> Table:
 
 def _pauses(report: Report, zone: str) -> Table:
     """The longest sampling pauses, in order of time."""
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
+    with_day = report.job.spans_days
     longest = sorted(report.phases.gaps, key=lambda gap: gap.start_us - gap.end_us)[:MAX_PAUSES]
     left = len(report.phases.gaps) - len(longest)
     reasons = {gap: pause_reason(report, gap.node, gap.start_us, gap.end_us) for gap in longest}

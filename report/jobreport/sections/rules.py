@@ -123,7 +123,7 @@ def _card(report: Report, card: RuleCard) -> Card:
         reason=card.reason.sentence if card.reason else "",
         explains=_explains(report, card),
         missing=_missing(card),
-        when=_when(card, with_day=formats.spans_days(report.job.start_us, report.job.end_us)),
+        when=_when(card, with_day=report.job.spans_days),
         parameters=tuple(f"{one.name}={with_unit(one.value, one.unit)}" for one in card.parameters),
     )
 

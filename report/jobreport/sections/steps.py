@@ -44,7 +44,7 @@ def steps(report: Report) -> Fragment:
     if times is None:
         return place.nothing(_why_none(report))
     unit = figures.Unit.of(times)
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
+    with_day = report.job.spans_days
     found: dict[str, Any] = {
         "histogram": _histogram(times, unit),
         "last": last_steps(times, unit, with_day=with_day),

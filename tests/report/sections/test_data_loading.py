@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from bokeh.models import ColumnDataSource, Plot
-from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport import sections
 from jobreport.document import Origin, Report
@@ -31,16 +27,6 @@ LOG = FetchTimes(
     p95_s=4.0,
     max_s=9.0,
 )
-
-
-def drawn_in(plot: Plot) -> list[GlyphRenderer[Any]]:
-    """What a live plot draws."""
-    return [one for one in plot.renderers if isinstance(one, GlyphRenderer)]
-
-
-def data(one: GlyphRenderer[Any]) -> dict[str, Any]:
-    assert isinstance(one.data_source, ColumnDataSource)
-    return dict(one.data_source.data)
 
 
 def fetches() -> FetchTimes:

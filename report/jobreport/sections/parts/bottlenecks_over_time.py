@@ -43,7 +43,7 @@ def strips_of(
     courses, columns, phases = found.courses, report.columns, report.phases
     if not courses or not columns.count:
         return None
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
+    with_day = report.job.spans_days
     titles = [formats.escape_name(one.node, 60) if one.node else "All nodes" for one in courses]
     percents = [one.percent for one in courses]
     strips = []

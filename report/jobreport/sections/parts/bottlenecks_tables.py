@@ -37,7 +37,7 @@ def time_of(us: int, with_day: bool) -> str:
 
 def longest_runs(found: Bottlenecks, report: Report, place: Heading, *, several: bool) -> Table:
     """The longest bottlenecks."""
-    with_day = formats.spans_days(report.job.start_us, report.job.end_us)
+    with_day = report.job.spans_days
     node = [":Node"] if several else []
     return Table(
         label=f"{place.title}: longest bottlenecks",

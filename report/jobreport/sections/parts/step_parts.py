@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.figures import step_parts as parts
-from jobreport.sections.parts.table import Table, columns_of
+from jobreport.sections.parts.table import Table
 from jobrules.analyses.step_parts import BETWEEN, IN_STEP, LOADING, MIN_OUTLIERS, UNACCOUNTED
 
 if TYPE_CHECKING:
@@ -226,5 +226,8 @@ def parts_of_last(last: LastSteps, unit: Unit) -> Table:
         label="The last steps in parts",
         fold=f"the last steps in parts ({unit.name})",
         heads=(":Step", *map(_part_name, last.parts), "Total"),
-        rows=columns_of(parts.step_names(last), *([unit.text(us) for us in column] for column in columns)),
+        rows=[
+            (name, *map(unit.text, times_us))
+            for name, *times_us in zip(parts.step_names(last), *columns, strict=True)
+        ],
     )

@@ -10,7 +10,7 @@ from msgspec import Struct
 from jobreport import formats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 class Table(Struct, frozen=True, kw_only=True):
@@ -91,8 +91,3 @@ def swatch(style: str, words: str) -> Markup:
 def as_code(name: str) -> Markup:
     """A name from data as code."""
     return Markup("<code>{}</code>").format(formats.escape_name(name, 60))
-
-
-def columns_of(*columns: Iterable[str]) -> list[tuple[str, ...]]:
-    """Rows of columns of one length."""
-    return list(zip(*columns, strict=True))

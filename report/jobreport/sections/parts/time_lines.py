@@ -125,7 +125,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
         if any(line.key in REASONS for name in self.names for line in self.of_node(name)):
             sentences.append("Slowdowns: percentage of the time; band: lowest to highest of any GPU.")
         if len(phases.phases) > 1:
-            day = formats.spans_days(self.report.job.start_us, self.report.job.end_us)
+            day = self.report.job.spans_days
             kind = "step" if phases.basis == "steps" else "GPU work"
             ends = [
                 f"{_BOUNDARIES[p.key]} {kind} ({formats.column_time(p.start_us, with_day=day)})"
@@ -222,7 +222,7 @@ def profiled_mark(report: Report) -> list[str]:
     spans = report.phases.profiled
     if not spans:
         return []
-    day = formats.spans_days(report.job.start_us, report.job.end_us)
+    day = report.job.spans_days
     more = f" and {len(spans) - 1} more" if len(spans) > 1 else ""
     first = formats.column_time(spans[0][0], with_day=day)
     return [f"Solid upright line: PyTorch traces were recorded ({first}{more})."]
