@@ -23,7 +23,7 @@ from jobrules.model import (
     Where,
 )
 from jobrules.rule import Rule, minutes, not_recorded, number, percent, reason_short
-from jobrules.text import count, duration, join_names, share, some_of
+from jobrules.text import duration, join_names, share, some_of, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class GPUMemoryFull(Rule):
             ),
         }
         if not full:
-            missing = len(gpus) - len(judged)
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(gpus) - len(judged), "GPU")
             return self.passed(f"GPU memory in use peaked at {in_percent(highest)}{limit}", **facts)
         return self.triggered(
             self._finding(full, len(gpus), _reserved(job)),

@@ -13,7 +13,7 @@ from jobrules.measures.minutes import Windows
 from jobrules.measures.quartiles import quantiles, quartiles
 from jobrules.model import DeviceStatus, Finding, Measure, Metric, Note, RuleResult, Severity, When, Where
 from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples
-from jobrules.text import clock, count, duration, escape_name
+from jobrules.text import clock, count, duration, escape_name, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ class GPUMemoryIncrease(Rule):
             ),
         }
         if not rising:
-            missing = len(gpus) - len(judged)
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(gpus) - len(judged), "GPU")
             none = f"No jump in GPU memory activity above {self.increase:g} points"
             return self.passed(f"{none} (largest {max(0.0, largest):.1f}){limit}", **facts)
         details: dict[str, Any] = {}

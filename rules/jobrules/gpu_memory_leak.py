@@ -13,7 +13,7 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.work_span import HOUR_US, work_span_us
 from jobrules.model import SECOND_US, DeviceStatus, Finding, HowMuch, Measure, Metric, Severity, When, Where
 from jobrules.rule import Rule, minutes, not_recorded, number, reason_few_samples, reason_short
-from jobrules.text import count, some_of
+from jobrules.text import count, some_of, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -88,8 +88,7 @@ class GPUMemoryLeak(Rule):
         }
         if not leaking:
             none = f"GPU memory in use did not keep growing on any of {count(len(judged), 'GPU')}"
-            missing = len(gpus) - len(judged)
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(gpus) - len(judged), "GPU")
             return self.passed(f"{none}{limit}", **facts)
         return self.triggered(
             self._finding(leaking, len(gpus)),

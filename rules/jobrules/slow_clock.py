@@ -25,7 +25,7 @@ from jobrules.model import (
 )
 from jobrules.model.claims import Precedence
 from jobrules.rule import Rule, number, percent, reason_few_samples
-from jobrules.text import count
+from jobrules.text import count, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ class SlowClock(Rule):
         )
         if not slow:
             ran = f"ran at {in_percent(least)} of its peers' median clock (threshold {self.threshold:g}%)"
-            missing = len(found) - len(compared)
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(found) - len(compared), "GPU")
             return self.passed(f"The slowest of {count(len(compared), 'GPU')} {ran}{limit}", **facts)
         finding = self._finding([gpu for gpu in compared if gpu.name in slow], peers, ratios)
         return self.triggered(finding, **facts | {"triggered": len(slow), "violations": len(slow)})

@@ -16,7 +16,7 @@ from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
-from jobrules.text import capitalized, count, share, some_of
+from jobrules.text import capitalized, share, some_of, without_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,8 +94,7 @@ class UnusedGPU(Rule):
         if not idle:
             who = "Every GPU" if len(gpus) + job.gpus_unknown > 1 else "The GPU"
             least = f"at least {share(min(gpu.part for gpu in judged))} of the time"
-            missing = len(gpus) - len(judged) + job.gpus_unknown
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(gpus) - len(judged) + job.gpus_unknown, "GPU")
             return self.passed(f"{who} was active {least} (threshold {self.threshold:g}%){limit}", **facts)
         every, titles = len(gpus) + job.gpus_unknown, []
         if never:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from jobrules.model import DeviceStatus, Finding, Measure, Note, Reason, RuleResult, When, Where
 from jobrules.rule import severity_of
-from jobrules.text import capitalized, count, join_names, number, some_of
+from jobrules.text import capitalized, count, join_names, number, some_of, without_check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,8 +139,7 @@ class GPUChecks(Struct, frozen=True, kw_only=True):
 
     def passed(self, rule: Rule, headline: str, **facts: Any) -> RuleResult:
         """Result of a rule without a violation."""
-        missing = len(self.not_evaluated)
-        limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+        limit = without_check(len(self.not_evaluated), "GPU")
         return rule.passed(f"{headline}{limit}", **self._counts(), **facts)
 
     def triggered(self, rule: Rule, finding: Finding | str, **facts: Any) -> RuleResult:
