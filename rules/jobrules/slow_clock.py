@@ -18,6 +18,7 @@ from jobrules.model import (
     Measure,
     Metric,
     Note,
+    OfGPU,
     Reason,
     ReasonKind,
     Severity,
@@ -167,11 +168,9 @@ def _reasons(slow: Sequence[_Clocked]) -> tuple[str, ...]:
     return ("thermal-throttling",) * hot + ("power-cap",) * capped
 
 
-class _Clocked(Struct, frozen=True, kw_only=True):
+class _Clocked(OfGPU, frozen=True, kw_only=True):
     """The clock of one busy GPU."""
 
-    node: str
-    device: str
     #: Samples of its clock while busy, and their median in MHz; NaN without any.
     samples: int
     clock: float
@@ -180,15 +179,6 @@ class _Clocked(Struct, frozen=True, kw_only=True):
     #: Percent of these samples in which heat and the power limit held it back; None if not known.
     heat: float | None
     capped: float | None
-
-    @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
-
-    @property
-    def label(self) -> str:
-        return f"{self.node} {self.device}"
 
     @property
     def held_back(self) -> list[HowMuch]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from jobrules.model import DeviceStatus, Finding, Measure, Note, Reason, RuleResult, When, Where
+from jobrules.model import DeviceStatus, Finding, Measure, Note, OfGPU, Reason, RuleResult, When, Where
 from jobrules.rule import severity_of
 from jobrules.text import capitalized, count, join_names, number, some_of, without_check
 
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from jobrules.rule import Rule
 
 
-class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
+class CheckedGPU(OfGPU, frozen=True, kw_only=True, eq=False):
     """One GPU in the windows in which a rule checked it."""
 
-    node: str
-    device: str
     #: How many windows.
     checks: int
     #: Numbers of those that violate, ascending.
@@ -32,11 +30,6 @@ class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
     unused: bool
     #: Why it has no check, if it has none.
     reason: Reason
-
-    @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
 
     @property
     def runs(self) -> tuple[tuple[int, int], ...]:
@@ -108,13 +101,13 @@ class GPUChecks(Struct, frozen=True, kw_only=True):
     @property
     def not_evaluated(self) -> list[str]:
         """Names of the GPUs without a check."""
-        return [f"{gpu.node} {gpu.device}" for gpu in self.gpus if not gpu.checks]
+        return [gpu.label for gpu in self.gpus if not gpu.checks]
 
     def finding(self, rule: Rule, title: str, notes: Sequence[str] = (), *, seen_as: str = "") -> Finding:
         """Finding of a rule; ``title`` and ``seen_as`` end before the number of windows."""
         start_us, end_us = self.span_us(self.named_gpus)
         violating, windows = self.windows
-        names = tuple(f"{gpu.node} {gpu.device}" for gpu in self.named_gpus)
+        names = tuple(gpu.label for gpu in self.named_gpus)
         if len(names) == len(self.gpus) > 1:
             names = (capitalized(some_of(len(names), len(names), "GPU")),)
         never_used = sum(gpu.unused for gpu in self.gpus) if not self.named_gpus[0].unused else 0

@@ -256,7 +256,7 @@ def test_waits_of_any_length_are_found_whichever_end_of_a_sample_its_time_is(sta
 def test_moments_in_which_no_batch_was_fetched_are_no_waits() -> None:
     # Every 100 s training saves for 20 s; in each other second it waits 0.4 s for a batch.
     saving = np.arange(N) % 100 < 20
-    seconds = np.flatnonzero(~saving)
+    seconds = np.flatnonzero(~saving).tolist()
     job = make_job(
         gpu=np.where(saving, 0.0, 55.0),
         interval_s=1,
