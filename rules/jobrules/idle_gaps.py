@@ -261,13 +261,6 @@ class Gaps(Struct, frozen=True, kw_only=True, eq=False):
             interval_us=interval_us,
         )
 
-    def inside(self, n: int) -> BoolArray:
-        """(n,) which rows of the panel lie in a gap."""
-        edges = np.zeros(n, np.int64)
-        edges[self.first] = 1
-        edges[self.stop] = -1
-        return np.cumsum(edges) > 0
-
 
 def _busiest(panel: Panel) -> tuple[FloatArray, BoolArray, float]:
     """(n,) utilization of the busiest GPU, (n,) True if that of all is known, and the sampling interval of a GPU.

@@ -34,12 +34,8 @@ class CheckedGPU(OfGPU, frozen=True, kw_only=True, eq=False):
     @property
     def runs(self) -> tuple[tuple[int, int], ...]:
         """First and last number of each run of neighboring windows that violate."""
-        ends = np.flatnonzero(np.diff(self.violations) > 1)
-        first, last = (
-            self.violations[np.append(0, ends + 1)],
-            self.violations[np.append(ends, len(self.violations) - 1)],
-        )
-        return tuple(zip(first.tolist(), last.tolist(), strict=True))
+        runs = np.split(self.violations, np.flatnonzero(np.diff(self.violations) > 1) + 1)
+        return tuple((int(run[0]), int(run[-1])) for run in runs)
 
     @property
     def answer(self) -> DeviceStatus:

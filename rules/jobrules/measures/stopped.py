@@ -68,10 +68,9 @@ def in_stretches(found: ByNode[list[Stretch]], part: Job, panel: Panel, weight_u
     del part, weight_us
 
     def of_gpu(gpu: Samples) -> FloatArray:
-        own = [one for one in found.get(panel.node, ()) if one.name == gpu.name]
         inside = np.zeros(len(gpu.values), np.bool_)
-        for one in own:
-            inside |= (gpu.time_us >= one.start_us) & (gpu.time_us <= one.end_us)
+        for one in found.get(panel.node, ()):
+            inside |= (one.name == gpu.name) & (gpu.time_us >= one.start_us) & (gpu.time_us <= one.end_us)
         return np.where(inside, gpu.left_us, 0.0)
 
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]
