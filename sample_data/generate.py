@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from generator.job import Scenario
     from generator.writer import Written
 
-__all__ = ["SAMPLES", "main"]
-
 INTERVALS_MS = (100, 200, 500, 1000, 2000, 5000, 60000)
 
 #: The committed sample directories and the options that make them.

@@ -33,12 +33,8 @@ if TYPE_CHECKING:
 
 #: Smallest share of snapshots without a core sample that a result names.
 WORTH_NAMING = 0.01
-#: Up to this part of the cores at once, the GPU waits for the work of single threads.
-FEW = 0.25
 #: Details without a node that has both samples.
 _NO_DETAILS: dict[str, Any] = {"low_gpu_utilization": 0, "bottlenecks": {}}
-#: Training waits for batches if it did so for more of the time than this.
-WAITED = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ from jobrules.model import (
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, not_recorded
 from jobrules.rule import number as parameter
-from jobrules.text import count, duration, escape_name, percent, share, took
+from jobrules.text import count, duration, escape_name, percent, share, took, without_check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,8 +124,7 @@ class Dataloader(Rule):
             limit_text=f"thresholds {self.min_threshold:g} and {self.max_threshold:g}%",
         )
         if not facts["violating"]:
-            missing = sum(not node.judged for node in nodes)
-            limit = f"; {count(missing, 'node')} not evaluated" if missing else ""
+            limit = without_check(sum(not node.judged for node in nodes), "node")
             counted = ", each counted as a loader" if worst.loads_itself else ""
             within = f"{counted}: within {self.min_threshold:g} to {self.max_threshold:g}% of the cores"
             return self.passed(f"{worst.summary}{within}{limit}", **facts)

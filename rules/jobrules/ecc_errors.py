@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import as_far_as_recorded, by_node, gpus
 from jobrules.measures.work_span import HOUR_US
-from jobrules.model import DeviceStatus, HowMuch, Metric, Note, Severity, When, Where
+from jobrules.model import DeviceStatus, HowMuch, Metric, Note, OfGPU, Severity, When, Where
 from jobrules.rule import Rule, not_recorded, reason_few_samples
 from jobrules.text import capitalized, count, escape_name, join_names
 
@@ -147,17 +147,10 @@ class _Counter(Struct, frozen=True, kw_only=True):
         )
 
 
-class _GPU(Struct, frozen=True, kw_only=True):
+class _GPU(OfGPU, frozen=True, kw_only=True):
     """The error counters of one GPU."""
 
-    node: str
-    device: str
     counters: dict[str, _Counter]
-
-    @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
 
     @property
     def label(self) -> str:

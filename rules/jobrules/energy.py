@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import by_node, gpus
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import HOUR_US, IDLE_PERCENT
-from jobrules.model import SECOND_US, Metric
+from jobrules.model import SECOND_US, Metric, OfGPU
 from jobrules.rule import Rule, reason_few_samples
 from jobrules.text import count, duration, share
 
@@ -84,11 +83,9 @@ class Energy(Rule):
         )
 
 
-class _GPUEnergy(Struct, frozen=True, kw_only=True):
+class _GPUEnergy(OfGPU, frozen=True, kw_only=True):
     """Energy of one GPU."""
 
-    node: str
-    device: str
     samples: int
     #: Seconds that the samples represent.
     covered_s: float
@@ -99,11 +96,6 @@ class _GPUEnergy(Struct, frozen=True, kw_only=True):
     #: Watts: mean over the covered time, and the highest sample.
     mean_w: float
     highest_w: float
-
-    @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
 
     @property
     def details(self) -> dict[str, Any]:

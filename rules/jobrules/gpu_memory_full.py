@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import pauses, sample_weights
@@ -18,12 +17,13 @@ from jobrules.model import (
     Measure,
     Metric,
     Note,
+    OfGPU,
     Severity,
     When,
     Where,
 )
 from jobrules.rule import Rule, minutes, not_recorded, number, percent, reason_short
-from jobrules.text import count, duration, join_names, share, some_of
+from jobrules.text import duration, join_names, share, some_of, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class GPUMemoryFull(Rule):
             ),
         }
         if not full:
-            missing = len(gpus) - len(judged)
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(gpus) - len(judged), "GPU")
             return self.passed(f"GPU memory in use peaked at {in_percent(highest)}{limit}", **facts)
         return self.triggered(
             self._finding(full, len(gpus), _reserved(job)),
@@ -117,21 +116,21 @@ class GPUMemoryFull(Rule):
         for panel in part.panels_of(Metric.GPU_MEMORY_USED):
             total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
             for column, device in enumerate(panel.devices):
-                name, label = f"{panel.node}/{device}", f"{panel.node} {device}"
+                named: dict[str, Any] = {"node": panel.node, "device": device}
                 if device not in total:
-                    yield _GPU(name=name, label=label, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
+                    yield _GPU(**named, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
                     continue
                 time_us, used = panel.series(column)
                 weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
-                yield self._checked(name, label, time_us, 100 * used / total[device], weight_us)
+                yield self._checked(named, time_us, 100 * used / total[device], weight_us)
 
     def _checked(
-        self, name: str, label: str, time_us: IntArray, values: FloatArray, weight_us: FloatArray
+        self, named: dict[str, Any], time_us: IntArray, values: FloatArray, weight_us: FloatArray
     ) -> _GPU:
         measured_us = float(weight_us.sum())
         if measured_us < self.patience * 60 * SECOND_US:
-            return _GPU(name=name, label=label, reason=reason_short(measured_us, self.patience))
-        known: dict[str, Any] = {"name": name, "label": label, "highest": float(values.max())}
+            return _GPU(**named, reason=reason_short(measured_us, self.patience))
+        known: dict[str, Any] = {**named, "highest": float(values.max())}
         rows = self._long(time_us, values > self.threshold, weight_us)
         if not len(rows):
             return _GPU(**known)
@@ -187,10 +186,7 @@ class GPUMemoryFull(Rule):
         )
 
 
-class _GPU(Struct, frozen=True, kw_only=True):
-    #: ``node/device``, and ``node device``.
-    name: str
-    label: str
+class _GPU(OfGPU, frozen=True, kw_only=True):
     #: Why it was not evaluated; None if it was.
     reason: Reason | None = None
     #: Highest sample, in percent.

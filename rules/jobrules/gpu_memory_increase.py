@@ -11,9 +11,20 @@ from msgspec.structs import replace
 
 from jobrules.measures.minutes import Windows
 from jobrules.measures.quartiles import quantiles, quartiles
-from jobrules.model import DeviceStatus, Finding, Measure, Metric, Note, RuleResult, Severity, When, Where
+from jobrules.model import (
+    DeviceStatus,
+    Finding,
+    Measure,
+    Metric,
+    Note,
+    OfGPU,
+    RuleResult,
+    Severity,
+    When,
+    Where,
+)
 from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples
-from jobrules.text import clock, count, duration, escape_name
+from jobrules.text import clock, count, duration, escape_name, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -88,8 +99,7 @@ class GPUMemoryIncrease(Rule):
             ),
         }
         if not rising:
-            missing = len(gpus) - len(judged)
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(gpus) - len(judged), "GPU")
             none = f"No jump in GPU memory activity above {self.increase:g} points"
             return self.passed(f"{none} (largest {max(0.0, largest):.1f}){limit}", **facts)
         details: dict[str, Any] = {}
@@ -114,15 +124,14 @@ class GPUMemoryIncrease(Rule):
                 yield self._judged(panel.node, device, *panel.series(column), grid)
 
     def _judged(self, node: str, device: str, time_us: IntArray, values: FloatArray, grid: Windows) -> _GPU:
-        n, name = len(values), f"{node}/{device}"
+        n = len(values)
         found = compare(time_us, values, self)
         if isinstance(found, int):
-            return _GPU(node=node, device=device, name=name, n=n, judged=0, patience=found)
+            return _GPU(node=node, device=device, n=n, judged=0, patience=found)
         seen = grid.seen(time_us)
         result = _GPU(
             node=node,
             device=device,
-            name=name,
             n=n,
             # Windows with a checked sample; the first such is the number ``found.first``, counted from 1.
             judged=len(seen.judged(found.first - 1)),
@@ -154,7 +163,7 @@ class GPUMemoryIncrease(Rule):
         jumps = [(gpu, gpu.largest_rise) for gpu in rising if gpu.largest_rise]
         largest = max((one for _, one in jumps), key=lambda one: one.points)
         notes = [
-            f"{escape_name(f'{gpu.node} {gpu.device}')}: {count(gpu.events, 'jump')}, the largest from "
+            f"{escape_name(gpu.label)}: {count(gpu.events, 'jump')}, the largest from "
             f"{in_percent(one.from_percent)} to {in_percent(one.to_percent)} at {clock(one.start_us)}, "
             f"highest sample since {in_percent(gpu.peak)}"
             for gpu, one in jumps[:_MAX_NAMED]
@@ -162,7 +171,7 @@ class GPUMemoryIncrease(Rule):
         start_us, end_us = min(gpu.first_us for gpu in rising), max(gpu.last_us for gpu in rising)
         return self.finding(
             f"GPU memory activity jumped by {largest.points:.1f} points within {duration(largest.within_us)}",
-            Where(tuple(f"{gpu.node} {gpu.device}" for gpu in rising)),
+            Where(tuple(gpu.label for gpu in rising)),
             When(start_us, end_us),
             *map(Note, notes),
             severity=Severity.INFO,
@@ -243,10 +252,7 @@ def compare(time_us: IntArray, values: FloatArray, rule: GPUMemoryIncrease) -> C
     return Compared(first=unseen + 1, rise=rise, unit=unit, over=over, events=events)
 
 
-class _GPU(Struct, frozen=True, kw_only=True):
-    node: str
-    device: str
-    name: str
+class _GPU(OfGPU, frozen=True, kw_only=True):
     #: Samples, windows with a check, windows that violate, samples that violate.
     n: int
     judged: int

@@ -6,14 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from msgspec import Struct
 
 from jobrules.gpu_memory_full import totals
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.work_span import HOUR_US, work_span_us
-from jobrules.model import SECOND_US, DeviceStatus, Finding, HowMuch, Measure, Metric, Severity, When, Where
+from jobrules.model import (
+    SECOND_US,
+    DeviceStatus,
+    Finding,
+    HowMuch,
+    Measure,
+    Metric,
+    OfGPU,
+    Severity,
+    When,
+    Where,
+)
 from jobrules.rule import Rule, minutes, not_recorded, number, reason_few_samples, reason_short
-from jobrules.text import count, some_of
+from jobrules.text import count, some_of, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -88,8 +98,7 @@ class GPUMemoryLeak(Rule):
         }
         if not leaking:
             none = f"GPU memory in use did not keep growing on any of {count(len(judged), 'GPU')}"
-            missing = len(gpus) - len(judged)
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(gpus) - len(judged), "GPU")
             return self.passed(f"{none}{limit}", **facts)
         return self.triggered(
             self._finding(leaking, len(gpus)),
@@ -108,33 +117,32 @@ class GPUMemoryLeak(Rule):
             span_us = part.loop_us(panel.node) or of_work or (int(panel.time_us[0]), int(panel.time_us[-1]))
             total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
             for column, device in enumerate(panel.devices):
-                name, label = f"{panel.node}/{device}", f"{panel.node} {device}"
+                named: dict[str, Any] = {"node": panel.node, "device": device}
                 if device not in total:
-                    yield _GPU(name=name, label=label, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
+                    yield _GPU(**named, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
                     continue
                 time_us, used = panel.series(column)
-                yield self._checked(name, label, time_us, 100 * used / total[device], span_us)
+                yield self._checked(named, time_us, 100 * used / total[device], span_us)
 
     def _checked(
-        self, name: str, label: str, time_us: IntArray, values: FloatArray, span_us: tuple[int, int]
+        self, named: dict[str, Any], time_us: IntArray, values: FloatArray, span_us: tuple[int, int]
     ) -> _GPU:
         first, stop = np.searchsorted(time_us, (span_us[0], span_us[1] + 1)).tolist()
         time_us, values = time_us[first:stop], values[first:stop]
         lasted_us = int(time_us[-1] - time_us[0]) if len(time_us) else 0
         if lasted_us < self.patience * 60 * SECOND_US:
-            return _GPU(name=name, label=label, reason=reason_short(lasted_us, self.patience, "training"))
+            return _GPU(**named, reason=reason_short(lasted_us, self.patience, "training"))
         hours, floor = _floor(time_us, values)
         if len(floor) < 4:
             few = reason_few_samples(len(floor), 3, "parts of training with samples")
-            return _GPU(name=name, label=label, reason=few)
+            return _GPU(**named, reason=few)
         early, late = np.triu_indices(len(floor), 1)
         rise = floor[late] - floor[early]
         slope = float(np.median(rise / (hours[late] - hours[early])))
         agreement = float(np.sign(rise).mean())
         low, middle, high = (float(np.median(third)) for third in np.array_split(floor, 3))
         return _GPU(
-            name=name,
-            label=label,
+            **named,
             slope=slope,
             agreement=agreement,
             leaks=slope > self.threshold
@@ -164,10 +172,7 @@ class GPUMemoryLeak(Rule):
         )
 
 
-class _GPU(Struct, frozen=True, kw_only=True):
-    #: ``node/device``, and ``node device``.
-    name: str
-    label: str
+class _GPU(OfGPU, frozen=True, kw_only=True):
     #: Why it was not evaluated; None if it was.
     reason: Reason | None = None
     #: Of the minima, in percent of the memory per hour.

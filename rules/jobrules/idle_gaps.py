@@ -28,7 +28,7 @@ from jobrules.model import (
     Where,
 )
 from jobrules.rule import Role, Rule, minutes, not_recorded, number, percent, reason_short, severity_of
-from jobrules.text import capitalized, clock, count, duration, escape_name, share, some_of
+from jobrules.text import capitalized, clock, count, duration, escape_name, share, some_of, without_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -107,8 +107,7 @@ class IdleGaps(Rule):
         }
         if not over:
             most = f"at most {share(worst.part)} of the time (threshold {self.threshold:g}%)"
-            missing = len(nodes) - len(judged)
-            limit = f"; {count(missing, 'node')} not evaluated" if missing else ""
+            limit = without_check(len(nodes) - len(judged), "node")
             idle = "All GPUs of a node were idle at once"
             if max(len(node.devices) for node in nodes) == 1:
                 idle = "The GPU was idle" if len(nodes) == 1 else "The GPU of a node was idle"
@@ -261,13 +260,6 @@ class Gaps(Struct, frozen=True, kw_only=True, eq=False):
             known=known,
             interval_us=interval_us,
         )
-
-    def inside(self, n: int) -> BoolArray:
-        """(n,) which rows of the panel lie in a gap."""
-        edges = np.zeros(n, np.int64)
-        edges[self.first] = 1
-        edges[self.stop] = -1
-        return np.cumsum(edges) > 0
 
 
 def _busiest(panel: Panel) -> tuple[FloatArray, BoolArray, float]:

@@ -28,7 +28,7 @@ from jobrules.model import (
 )
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples
-from jobrules.text import clock, count, escape_name
+from jobrules.text import clock, count, escape_name, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -112,8 +112,9 @@ class LoadBalancing(Rule):
             limit_text=f"largest distance at the end, threshold {self.threshold:g}",
         )
         if not facts["violating"]:
-            missing = sum(answer.status is Status.NOT_EVALUATED for answer in facts["devices"])
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(
+                sum(answer.status is Status.NOT_EVALUATED for answer in facts["devices"]), "GPU"
+            )
             largest = f"largest distance {worst.distance:.2f} (threshold {self.threshold:g})"
             headline = f"GPU utilization is similar within each node: {largest}{limit}"
             return self.passed(headline, **facts)

@@ -5,19 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Struct
-
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.sample_weights import sample_weights
-from jobrules.measures.work_span import worked
+from jobrules.measures.work import gpu_use
 from jobrules.model import SECOND_US, HowMuch, Measure, Metric, Note, Severity
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
 from jobrules.text import count
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jobrules.model import Fact, Job, RuleResult
 
 
@@ -53,13 +48,13 @@ class LowMeanUtilization(Rule):
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of the job: 1 if its mean is below the threshold."""
-        gpus = job.gathered(_gpus, Clocks.of(job))
+        gpus = job.gathered(gpu_use, Clocks.of(job))
         judged = [gpu for gpu in gpus if gpu.worked] or gpus
         longest_us = max(gpu.measured_us for gpu in judged)
         if longest_us < self.patience * 60 * SECOND_US:
             return self.not_evaluated(reason_short(longest_us, self.patience))
         measured_us = sum(gpu.measured_us for gpu in judged)
-        mean = 100 * sum(gpu.used_us for gpu in judged) / measured_us
+        mean = 100 * sum(gpu.percent_us / 100 for gpu in judged) / measured_us
         headline = f"Mean GPU utilization was {in_percent(mean)}"
         low = mean < self.threshold
         facts: dict[str, Any] = {
@@ -76,7 +71,7 @@ class LowMeanUtilization(Rule):
         }
         if not low:
             return self.passed(f"{headline} (threshold {self.threshold:g}%)", **facts)
-        each = {gpu.name: 100 * gpu.used_us / gpu.measured_us for gpu in judged if gpu.measured_us}
+        each = {gpu.name: 100 * (gpu.percent_us / 100) / gpu.measured_us for gpu in judged if gpu.measured_us}
         least, most = min(each, key=each.__getitem__), max(each, key=each.__getitem__)
         evidence: list[Fact] = [HowMuch("Measured GPU time", measured_us / SECOND_US, "s")]
         if len(each) > 1:
@@ -95,26 +90,3 @@ class LowMeanUtilization(Rule):
             devices=tuple(gpu.name for gpu in judged),
         )
         return self.triggered(finding, details={"mean": mean, "means": each}, **facts)
-
-
-class _GPU(Struct, frozen=True, kw_only=True):
-    #: ``node/device``.
-    name: str
-    #: False if it was never used.
-    worked: bool
-    measured_us: float
-    #: A sample of u percent that represents t microseconds uses t * u/100.
-    used_us: float
-
-
-def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
-    for panel in part.panels_of(Metric.GPU_UTILIZATION):
-        for column, device in enumerate(panel.devices):
-            time_us, values = panel.series(column)
-            weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
-            yield _GPU(
-                name=f"{panel.node}/{device}",
-                worked=bool(worked(values)),
-                measured_us=float(weight_us.sum()),
-                used_us=float((weight_us * values).sum()) / 100,
-            )

@@ -18,6 +18,7 @@ from jobrules.model import (
     Measure,
     Metric,
     Note,
+    OfGPU,
     Reason,
     ReasonKind,
     Severity,
@@ -25,7 +26,7 @@ from jobrules.model import (
 )
 from jobrules.model.claims import Precedence
 from jobrules.rule import Rule, number, percent, reason_few_samples
-from jobrules.text import count
+from jobrules.text import count, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
@@ -111,8 +112,7 @@ class SlowClock(Rule):
         )
         if not slow:
             ran = f"ran at {in_percent(least)} of its peers' median clock (threshold {self.threshold:g}%)"
-            missing = len(found) - len(compared)
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            limit = without_check(len(found) - len(compared), "GPU")
             return self.passed(f"The slowest of {count(len(compared), 'GPU')} {ran}{limit}", **facts)
         finding = self._finding([gpu for gpu in compared if gpu.name in slow], peers, ratios)
         return self.triggered(finding, **facts | {"triggered": len(slow), "violations": len(slow)})
@@ -168,11 +168,9 @@ def _reasons(slow: Sequence[_Clocked]) -> tuple[str, ...]:
     return ("thermal-throttling",) * hot + ("power-cap",) * capped
 
 
-class _Clocked(Struct, frozen=True, kw_only=True):
+class _Clocked(OfGPU, frozen=True, kw_only=True):
     """The clock of one busy GPU."""
 
-    node: str
-    device: str
     #: Samples of its clock while busy, and their median in MHz; NaN without any.
     samples: int
     clock: float
@@ -181,15 +179,6 @@ class _Clocked(Struct, frozen=True, kw_only=True):
     #: Percent of these samples in which heat and the power limit held it back; None if not known.
     heat: float | None
     capped: float | None
-
-    @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
-
-    @property
-    def label(self) -> str:
-        return f"{self.node} {self.device}"
 
     @property
     def held_back(self) -> list[HowMuch]:

@@ -86,6 +86,11 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:,.{digits}f}" + (NBSP + unit if unit else "")
 
 
+def without_check(n: int, one: str) -> str:
+    """``; 2 GPUs not evaluated``, the end of a headline; empty without any."""
+    return f"; {count(n, one)} not evaluated" if n else ""
+
+
 def times(n: int) -> str:
     """``once``, ``12 times``."""
     return "once" if n == 1 else count(n, "time")

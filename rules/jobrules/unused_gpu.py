@@ -7,19 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.sample_weights import sample_weights
-from jobrules.measures.work import Work, use_in_work
-from jobrules.measures.work_span import IDLE_PERCENT, worked
+from jobrules.measures.work import Work, gpu_use, use_in_work
+from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, DeviceStatus, Measure, Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, minutes, percent, reason_short
-from jobrules.text import capitalized, count, share, some_of
+from jobrules.text import capitalized, share, some_of, without_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
     from jobrules.model.claims import Claim, Claimed, Samples
@@ -60,15 +58,15 @@ class UnusedGPU(Rule):
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
-        gpus = job.gathered(_gpus, Clocks.of(job))
+        gpus = job.gathered(gpu_use, Clocks.of(job))
         least_us = self.patience * 60 * SECOND_US
         judged = [gpu for gpu in gpus if gpu.measured_us >= least_us]
         if not judged:
             longest = max(gpu.measured_us for gpu in gpus)
             return self.not_evaluated(reason_short(longest, self.patience))
-        idle = [gpu for gpu in judged if 100 * gpu.part < self.threshold]
+        idle = [gpu for gpu in judged if 100 * gpu.active < self.threshold]
         never = [gpu for gpu in idle if not gpu.worked]
-        almost = sorted((gpu for gpu in idle if gpu.worked), key=lambda gpu: gpu.part)
+        almost = sorted((gpu for gpu in idle if gpu.worked), key=lambda gpu: gpu.active)
         names = {gpu.name for gpu in idle}
         facts: dict[str, Any] = {
             "evaluated": len(judged),
@@ -84,7 +82,7 @@ class UnusedGPU(Rule):
                 for gpu in gpus
             ),
             "measure": Measure(
-                value=round(100 * min(gpu.part for gpu in judged), 1),
+                value=round(100 * min(gpu.active for gpu in judged), 1),
                 limits=(self.threshold,),
                 scale=100.0,
                 unit="% of the time active, least active GPU",
@@ -93,17 +91,16 @@ class UnusedGPU(Rule):
         }
         if not idle:
             who = "Every GPU" if len(gpus) + job.gpus_unknown > 1 else "The GPU"
-            least = f"at least {share(min(gpu.part for gpu in judged))} of the time"
-            missing = len(gpus) - len(judged) + job.gpus_unknown
-            limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+            least = f"at least {share(min(gpu.active for gpu in judged))} of the time"
+            limit = without_check(len(gpus) - len(judged) + job.gpus_unknown, "GPU")
             return self.passed(f"{who} was active {least} (threshold {self.threshold:g}%){limit}", **facts)
         every, titles = len(gpus) + job.gpus_unknown, []
         if never:
             titles.append(never_used(len(never), every))
         if almost:
-            active = f"active {share(almost[0].part)} of the time"
+            active = f"active {share(almost[0].active)} of the time"
             titles.append(f"{_which(len(almost), every)} almost unused ({active})")
-        details = {gpu.name: {"at_work": gpu.part, "gpu_max": gpu.highest} for gpu in idle}
+        details = {gpu.name: {"at_work": gpu.active, "gpu_max": gpu.highest} for gpu in idle}
         headline = "; ".join(titles)
         return self.triggered(headline, triggered=len(idle), violations=len(idle), details=details, **facts)
 
@@ -143,38 +140,6 @@ def never_used(n: int, gpus: int) -> str:
 def _which(n: int, gpus: int) -> str:
     who = "The GPU" if gpus == 1 else capitalized(some_of(n, gpus, "GPU"))
     return f"{who} {'was' if n == 1 else 'were'}"
-
-
-class _GPU(Struct, frozen=True, kw_only=True):
-    node: str
-    device: str
-    measured_us: float
-    #: Share of that in which it was active.
-    part: float
-    #: Highest sample in percent.
-    highest: float
-    worked: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.node}/{self.device}"
-
-
-def _gpus(part: Job, clocks: Clocks) -> Iterator[_GPU]:
-    for panel in part.panels_of(Metric.GPU_UTILIZATION):
-        for column, device in enumerate(panel.devices):
-            time_us, values = panel.series(column)
-            weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
-            measured_us = float(weight_us.sum())
-            active_us = float(weight_us[values >= IDLE_PERCENT].sum())
-            yield _GPU(
-                node=panel.node,
-                device=device,
-                measured_us=measured_us,
-                part=active_us / max(1.0, measured_us),
-                highest=float(values.max()),
-                worked=bool(worked(values)),
-            )
 
 
 def _almost_unused(threshold: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from generator.arrays import BoolArray, FloatArray, IntArray
     from generator.noise import Noise
 
-__all__ = ["MIB", "Curves", "Moment", "column", "ramp", "rates"]
-
 MIB = float(1 << 20)
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from generator.job import JobSpec
     from generator.steps import Steps
 
-__all__ = ["trace_files"]
-
 MINUTE_US = 60_000_000
 #: The recording begins this long before the first step.
 AHEAD_US = 5_000_000

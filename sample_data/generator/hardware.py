@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from generator.curves import Curves
     from generator.job import JobSpec
 
-__all__ = ["MODEL", "TOTAL_MIB", "Gauges", "gauges"]
-
 #: The GPU of all jobs: memory, power limit, lowest and highest clock of the processors.
 MODEL = "NVIDIA A100-SXM4-80GB"
 TOTAL_MIB = 81920

@@ -11,8 +11,6 @@ from generator.trace import Rows, rows
 if TYPE_CHECKING:
     from generator.arrays import IntArray
 
-__all__ = ["horovod_rows"]
-
 TENSORS = tuple(
     f"DistributedSGD_Allreduce/allreduce.layer{layer}.{part}"
     for layer in range(4, 0, -1)

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from generator.curves import Curves, Moment
     from generator.steps import Steps
 
-__all__ = ["JobSpec", "Scenario"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from generator.arrays import FloatArray, IntArray
 
-__all__ = ["Noise"]
-
 
 class Noise:
     """Random numbers that depend on seed, node, name, index and column only.

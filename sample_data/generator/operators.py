@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["BACKWARD", "FORWARD", "OPTIMIZER", "Pattern"]
-
 LAYERS = 16
 
 

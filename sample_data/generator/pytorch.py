@@ -11,8 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LATE_RANK", "STEPS", "ranks_of", "trace_files", "train"]
-
 #: The rank that loads slowly.
 LATE_RANK = 2
 #: The first steps are the profiler's warm-up.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from generator.curves import Curves
     from generator.job import JobSpec
 
-__all__ = ["Samples", "Ticks", "minutes_us", "record"]
-
 MINUTE_US = 60_000_000
 #: No sample is taken later than this after its tick; readers join samples up to 20 ms apart.
 MAX_DELAY_US = 12_000

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from generator.arrays import FloatArray
     from generator.curves import Curves, Moment
 
-__all__ = ["Family", "families", "measure"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Family:

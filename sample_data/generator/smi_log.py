@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from generator.hardware import Gauges
     from generator.job import JobSpec
 
-__all__ = ["DIALECTS", "MESSAGES", "Dialect", "log_files"]
-
 EPOCH = datetime.fromtimestamp(0, UTC)
 #: Names of columns: those of the tool, of its older versions, and of scripts that wrap it.
 TOOL = {

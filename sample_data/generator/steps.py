@@ -13,8 +13,6 @@ from generator.noise import Noise
 if TYPE_CHECKING:
     from generator.arrays import BoolArray, FloatArray, IntArray
 
-__all__ = ["EVAL", "TRAIN", "Steps", "Timetable", "timetable"]
-
 #: What a step does.
 TRAIN, EVAL = range(2)
 #: How late a step may begin, and how far a process may lag behind the others.

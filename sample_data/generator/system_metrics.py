@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from generator.record import Samples
 
-__all__ = ["format_minute"]
-
 
 def format_minute(recorded: Sequence[Samples], node: int) -> str:
     """Return the lines of one node and minute: tick after tick, in each the families in order."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from generator.arrays import IntArray
 
-__all__ = ["Rows", "event", "format_trace", "rows"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:

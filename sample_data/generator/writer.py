@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from generator.job import JobSpec
     from generator.smi_log import Dialect
 
-__all__ = ["LogSpec", "Written", "write_files", "write_job"]
-
 #: How the names of logs begin.
 LOG = "nvidia-smi"
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from statistics import median
 
 import numpy as np
@@ -408,10 +407,3 @@ def test_a_life_of_a_century_costs_no_memory() -> None:
     assert loading
     assert loading.busy.loaders.tolist() == [1, 2, 1]
     assert int((loading.busy.stop_s - loading.busy.start_s).sum()) == 3_000_000_000
-
-
-def test_details_are_plain_json() -> None:
-    rows = [worker(0, 59, 101), *(fetch(i, i + 0.1) for i in range(59))]
-    details = Dataloader().check(job_of(events_of(rows, [loader(1, pin_memory=True)]))).details
-
-    assert json.loads(json.dumps(details, allow_nan=False)) == details

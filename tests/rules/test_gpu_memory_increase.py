@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -204,11 +203,9 @@ def test_reference_scenario(tmp_path: Path) -> None:
     assert (event["from"], event["to"]) == (20.0, 60.0)
 
 
-def test_details_are_plain_json_and_a_job_without_memory_samples_is_not_judged() -> None:
-    result = SMALL.check(make_job(memory=[0.0] * 8 + [30.0] * 8))
+def test_a_job_without_memory_samples_is_not_judged() -> None:
     (nothing,) = run_rules([SMALL], make_job(gpu=[1.0] * 20))
 
-    assert json.loads(json.dumps(result.details, allow_nan=False)) == result.details
     assert (nothing.status, str(nothing.reason)) == (
         Status.NOT_EVALUATED,
         "GPU memory activity not recorded",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,8 +79,12 @@ def statuses(name: str, seed: int) -> dict[str, Status]:
 
 @pytest.mark.parametrize("seed", EACH_SEED)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_triggers_its_rules_and_no_unrelated_one(name: str, seed: int) -> None:
+def test_a_scenario_triggers_its_rules_and_no_unrelated_one_and_details_are_plain_json(
+    name: str, seed: int
+) -> None:
     scenario = SCENARIOS[name]
+    for result in judged(name, seed)[0].values():
+        assert json.dumps(result.details, allow_nan=False)
     triggered = {rule for rule, status in statuses(name, seed).items() if status is Status.TRIGGERED}
 
     assert set(scenario.triggers) <= triggered

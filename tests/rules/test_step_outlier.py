@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from fractions import Fraction
 from typing import Any
@@ -348,13 +347,6 @@ def test_outliers_that_are_none_in_the_end_are_no_finding() -> None:
     assert (result.status, result.violations, result.triggered) == (Status.TRIGGERED, 0, 4)
     assert finding.title == "Outliers exceeded the threshold for a time, not at the end"
     assert (finding.share, finding.start_us) == (0.0, None)
-
-
-def test_the_details_are_plain_json() -> None:
-    job = d1()
-    result = StepOutlier().check(replace(job, events=events_of(job.steps)))
-
-    assert json.loads(json.dumps(result.details)) == result.details
 
 
 # Against the definition

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from jobrules.model import BoolArray, FloatArray, IntArray, Job
     from jobrules.rule import Amount
 
-#: Most of the cores, in most of the bottlenecks: the machine is saturated, not one thread.
-NEARLY = 0.8
 #: Runs and cores that a result lists.
 MAX_RUNS, MAX_CORES = 10, 16
 
@@ -56,7 +54,6 @@ class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     interval_us: int
     patience: int
-    gpu_names: tuple[str, ...]
     #: Snapshots; those in which a GPU counts; and those without a sample of any core.
     seen: int
     low: int
@@ -75,19 +72,11 @@ class NodeSnapshots(Struct, frozen=True, kw_only=True, eq=False):
     #: Cores with a sample, and those that counted in any bottleneck.
     core_count: int
     core_hits: int
-    #: Cores that counted in nearly all bottlenecks, and the share in which the last of these did.
-    crowd: int
-    crowd_share: float
 
     @property
     def moments(self) -> Intervals:
         """The time of the bottlenecks."""
         return union(self.hit_us, self.hit_us + self.interval_us)
-
-    @property
-    def at_once(self) -> float:
-        """Median of the cores that count in a bottleneck."""
-        return float(np.median(self.cores))
 
     @property
     def evaluated(self) -> bool:
@@ -138,14 +127,12 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         hits = counts[rows[(gpus[at] > 0) & (in_snapshot[at] > 0)]]
         often = hits.sum(axis=0) / max(1, len(hits))
         most = np.argsort(-often, kind="stable")[:MAX_CORES].tolist()
-        crowd = often[often >= NEARLY]
         low, full = gpus > 0, in_snapshot > 0
         hit = low & full
         node = NodeSnapshots(
             name=gpu.node,
             interval_us=gpu.interval_us,
             patience=in_samples(asked.patience, gpu.time_us),
-            gpu_names=gpu.devices,
             seen=len(gpus),
             low=int(np.count_nonzero(low)),
             unsampled=len(gpus) - int(np.count_nonzero(sampled)),
@@ -158,8 +145,6 @@ class Snapshots(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             busiest={cores.devices[i]: float(often[i]) for i in most if often[i] > 0},
             core_count=len(cores.devices),
             core_hits=int(np.count_nonzero(often)),
-            crowd=len(crowd),
-            crowd_share=float(crowd.min(initial=1.0)),
         )
         return cls(node=node, time_us=gpu.time_us, low=low, full=full, sampled=sampled)
 

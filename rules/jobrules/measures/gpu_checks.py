@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from jobrules.model import DeviceStatus, Finding, Measure, Note, Reason, RuleResult, When, Where
+from jobrules.model import DeviceStatus, Finding, Measure, Note, OfGPU, Reason, RuleResult, When, Where
 from jobrules.rule import severity_of
-from jobrules.text import capitalized, count, join_names, number, some_of
+from jobrules.text import capitalized, count, join_names, number, some_of, without_check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from jobrules.rule import Rule
 
 
-class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
+class CheckedGPU(OfGPU, frozen=True, kw_only=True, eq=False):
     """One GPU in the windows in which a rule checked it."""
 
-    node: str
-    device: str
     #: How many windows.
     checks: int
     #: Numbers of those that violate, ascending.
@@ -34,19 +32,10 @@ class CheckedGPU(Struct, frozen=True, kw_only=True, eq=False):
     reason: Reason
 
     @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
-
-    @property
     def runs(self) -> tuple[tuple[int, int], ...]:
         """First and last number of each run of neighboring windows that violate."""
-        ends = np.flatnonzero(np.diff(self.violations) > 1)
-        first, last = (
-            self.violations[np.append(0, ends + 1)],
-            self.violations[np.append(ends, len(self.violations) - 1)],
-        )
-        return tuple(zip(first.tolist(), last.tolist(), strict=True))
+        runs = np.split(self.violations, np.flatnonzero(np.diff(self.violations) > 1) + 1)
+        return tuple((int(run[0]), int(run[-1])) for run in runs)
 
     @property
     def answer(self) -> DeviceStatus:
@@ -108,13 +97,13 @@ class GPUChecks(Struct, frozen=True, kw_only=True):
     @property
     def not_evaluated(self) -> list[str]:
         """Names of the GPUs without a check."""
-        return [f"{gpu.node} {gpu.device}" for gpu in self.gpus if not gpu.checks]
+        return [gpu.label for gpu in self.gpus if not gpu.checks]
 
     def finding(self, rule: Rule, title: str, notes: Sequence[str] = (), *, seen_as: str = "") -> Finding:
         """Finding of a rule; ``title`` and ``seen_as`` end before the number of windows."""
         start_us, end_us = self.span_us(self.named_gpus)
         violating, windows = self.windows
-        names = tuple(f"{gpu.node} {gpu.device}" for gpu in self.named_gpus)
+        names = tuple(gpu.label for gpu in self.named_gpus)
         if len(names) == len(self.gpus) > 1:
             names = (capitalized(some_of(len(names), len(names), "GPU")),)
         never_used = sum(gpu.unused for gpu in self.gpus) if not self.named_gpus[0].unused else 0
@@ -139,8 +128,7 @@ class GPUChecks(Struct, frozen=True, kw_only=True):
 
     def passed(self, rule: Rule, headline: str, **facts: Any) -> RuleResult:
         """Result of a rule without a violation."""
-        missing = len(self.not_evaluated)
-        limit = f"; {count(missing, 'GPU')} not evaluated" if missing else ""
+        limit = without_check(len(self.not_evaluated), "GPU")
         return rule.passed(f"{headline}{limit}", **self._counts(), **facts)
 
     def triggered(self, rule: Rule, finding: Finding | str, **facts: Any) -> RuleResult:

@@ -10,7 +10,18 @@ from msgspec import Struct
 from jobrules.measures.intervals import union
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.snapshots import TOLERANCE_US
-from jobrules.model import SECOND_US, DeviceStatus, HowMuch, Job, Measure, Metric, When, Where, natural_sorted
+from jobrules.model import (
+    SECOND_US,
+    DeviceStatus,
+    HowMuch,
+    Job,
+    Measure,
+    Metric,
+    OfGPU,
+    When,
+    Where,
+    natural_sorted,
+)
 from jobrules.rule import reason_few_samples
 from jobrules.text import count, escape_name
 
@@ -31,19 +42,12 @@ MIN_SAMPLES = 10
 _MAX_NAMED = 4
 
 
-class GPU(Struct, frozen=True, kw_only=True, eq=False):
+class GPU(OfGPU, frozen=True, kw_only=True, eq=False):
     """One GPU of a node's part of a job."""
 
     part: Job
-    node: str
-    device: str
     #: First and last record of the job, in the time of the node.
     span_us: tuple[int, int]
-
-    @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
 
     def series(self, metric: Metric) -> tuple[IntArray, FloatArray]:
         """Times and values; empty if the metric was not sampled on this GPU."""

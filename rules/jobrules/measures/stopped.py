@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
 from jobrules.measures.sample_weights import PAUSE_US
 from jobrules.measures.work import Work, work_of
-from jobrules.model import ByNode, FloatArray, IntArray, Job, Metric, Panel
+from jobrules.model import ByNode, FloatArray, IntArray, Job, Metric, OfGPU, Panel
 
 if TYPE_CHECKING:
     from jobrules.model.claims import Claim, Samples
@@ -22,20 +21,13 @@ STOPPED_US, STOPPED_SHARE = PAUSE_US, 0.05
 NOTHING_PERCENT = 5.0
 
 
-class Stretch(Struct, frozen=True, kw_only=True):
+class Stretch(OfGPU, frozen=True, kw_only=True):
     """Time in which a GPU does nothing, at one end of the work of the job; on the clock of its node."""
 
-    node: str
-    device: str
     start_us: int
     end_us: int
     #: False for the begin of the work.
     at_end: bool
-
-    @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
 
 
 def stretches(job: Job, work: Work) -> list[Stretch]:
@@ -76,10 +68,9 @@ def in_stretches(found: ByNode[list[Stretch]], part: Job, panel: Panel, weight_u
     del part, weight_us
 
     def of_gpu(gpu: Samples) -> FloatArray:
-        own = [one for one in found.get(panel.node, ()) if one.name == gpu.name]
         inside = np.zeros(len(gpu.values), np.bool_)
-        for one in own:
-            inside |= (gpu.time_us >= one.start_us) & (gpu.time_us <= one.end_us)
+        for one in found.get(panel.node, ()):
+            inside |= (one.name == gpu.name) & (gpu.time_us >= one.start_us) & (gpu.time_us <= one.end_us)
         return np.where(inside, gpu.left_us, 0.0)
 
     return lambda gpus: [of_gpu(gpu) for gpu in gpus]

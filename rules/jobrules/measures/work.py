@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT, worked
-from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, span_of
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, OfGPU, span_of
 
 #: Work begins with the first active sample after which a GPU is, for this long and over so many samples,
 AHEAD_US, AHEAD_SAMPLES = 60 * SECOND_US, 5
@@ -113,40 +113,51 @@ def _worked_us(part: Job) -> Iterator[tuple[str, tuple[int, int], float]]:
                 yield panel.node, span, float(inside.mean())
 
 
-class UseInWork(Struct, frozen=True, kw_only=True):
-    """How one GPU was used in the work, weighted by the time that samples stand for."""
+class GPUUse(OfGPU, frozen=True, kw_only=True):
+    """How one GPU was used, weighted by the time that samples stand for."""
 
-    node: str
-    device: str
     measured_us: float
-    #: Mean utilization in percent, and the share of the time in which the GPU was active.
-    mean: float
-    active: float
+    #: The sum of utilization in percent times time, and the time in which the GPU was active.
+    percent_us: float
+    active_us: float
+    #: Highest sample in percent.
+    highest: float
+    #: False if it was never used.
     worked: bool
 
     @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
+    def mean(self) -> float:
+        """Mean utilization in percent."""
+        return self.percent_us / max(1.0, self.measured_us)
+
+    @property
+    def active(self) -> float:
+        """Share of the time in which the GPU was active."""
+        return self.active_us / max(1.0, self.measured_us)
 
 
-def use_in_work(part: Job, work: Work) -> Iterator[UseInWork]:
-    """Of each GPU with a sample in the work."""
+def gpu_use(part: Job, clocks: Clocks, work: Work | None = None) -> Iterator[GPUUse]:
+    """Of each GPU, over the job or the work."""
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
-            weight_us = sample_weights(time_us, *work.clocks.span_us(panel.node)).weight_us
-            weight_us = np.where(work.holds(time_us, panel.node), weight_us, 0.0)
-            measured_us = float(weight_us.sum())
-            if measured_us:
-                yield UseInWork(
-                    node=panel.node,
-                    device=device,
-                    measured_us=measured_us,
-                    mean=float((weight_us * values).sum()) / measured_us,
-                    active=float(weight_us[values >= IDLE_PERCENT].sum()) / measured_us,
-                    worked=bool(worked(values)),
-                )
+            weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
+            if work:
+                weight_us = np.where(work.holds(time_us, panel.node), weight_us, 0.0)
+            yield GPUUse(
+                node=panel.node,
+                device=device,
+                measured_us=float(weight_us.sum()),
+                percent_us=float((weight_us * values).sum()),
+                active_us=float(weight_us[values >= IDLE_PERCENT].sum()),
+                highest=float(values.max()),
+                worked=bool(worked(values)),
+            )
+
+
+def use_in_work(part: Job, work: Work) -> Iterator[GPUUse]:
+    """Of each GPU with a sample in the work."""
+    return (gpu for gpu in gpu_use(part, work.clocks, work) if gpu.measured_us)
 
 
 def work_of(time_us: IntArray, values: FloatArray) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ from jobrules.model.finding import (
 from jobrules.model.job import ByNode, Frame, Job, JobInMemory, PanelFacts, PartFacts
 from jobrules.model.loop_facts import LoopFacts
 from jobrules.model.metric import Metric, Quantity
-from jobrules.model.panel import Panel
+from jobrules.model.panel import OfGPU, Panel
 from jobrules.model.profiles import Function, Profile
 from jobrules.model.result import DeviceStatus, Reason, ReasonKind, RuleResult, Status
 from jobrules.model.steps import StepMark, Steps, StepSeries
@@ -60,6 +60,7 @@ __all__ = [
     "Measure",
     "Metric",
     "Note",
+    "OfGPU",
     "Panel",
     "PanelFacts",
     "PartFacts",

@@ -15,6 +15,23 @@ from jobrules.model.types import BoolArray, FloatArray, IntArray
 _ROWS = 4096
 
 
+class OfGPU(Struct, frozen=True, kw_only=True):
+    """What is known of one GPU."""
+
+    node: str
+    device: str
+
+    @property
+    def name(self) -> str:
+        """``node/device``, as in ``Finding.devices``."""
+        return f"{self.node}/{self.device}"
+
+    @property
+    def label(self) -> str:
+        """``node device``, as in sentences."""
+        return f"{self.node} {self.device}"
+
+
 class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """All samples of one metric on one node: one row per snapshot, one column per device.
 

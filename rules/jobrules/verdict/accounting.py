@@ -13,7 +13,17 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
 from jobrules.measures.work_span import IDLE_PERCENT, worked
-from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, Panel, natural_sorted
+from jobrules.model import (
+    SECOND_US,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Job,
+    Metric,
+    OfGPU,
+    Panel,
+    natural_sorted,
+)
 from jobrules.model.claims import Cause, Claim, Claimed, Samples
 
 #: Below this a GPU does not do what it could; the loss above it is usual.
@@ -39,22 +49,15 @@ class Loss(Struct, frozen=True, kw_only=True):
     end_us: int = 0
 
 
-class DeviceTime(Struct, frozen=True, kw_only=True):
+class DeviceTime(OfGPU, frozen=True, kw_only=True):
     """How the time of one device was spent, in microseconds; each moment counts once."""
 
-    node: str
-    device: str
     #: False if it was never used.
     worked: bool
     used: float
     #: Lost by the key of the cause, and without any by ``UNEXPLAINED``.
     lost: dict[str, float]
     unmeasured: float
-
-    @property
-    def name(self) -> str:
-        """``node/device``, as in ``Finding.devices``."""
-        return f"{self.node}/{self.device}"
 
     @property
     def total(self) -> float:

@@ -139,7 +139,8 @@ def _slow_rank(loops: Sequence[RankLoop]) -> list[Finding]:
     together = [one for one in loops if one.collective]
     if len(together) < 2:
         return []
-    slow, waiting = min(together, key=_waited), max(together, key=_waited)
+    slow = min(together, key=lambda one: one.waited)
+    waiting = max(together, key=lambda one: one.waited)
     part = waiting.waited - slow.waited
     fetched = slow.fetched_us / slow.length_us - waiting.fetched_us / waiting.length_us
     if part < WARNING_SHARE or 2 * fetched >= part:
@@ -161,10 +162,6 @@ def _slow_rank(loops: Sequence[RankLoop]) -> list[Finding]:
             slow,
         )
     ]
-
-
-def _waited(loop: RankLoop) -> float:
-    return loop.waited
 
 
 def _finding(

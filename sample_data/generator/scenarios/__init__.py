@@ -36,8 +36,6 @@ from generator.scenarios import (
 if TYPE_CHECKING:
     from generator.job import Scenario
 
-__all__ = ["SCENARIOS"]
-
 SCENARIOS: dict[str, Scenario] = {
     "healthy": healthy.SCENARIO,
     "fluctuating": fluctuating.SCENARIO,

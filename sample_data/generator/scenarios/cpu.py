@@ -7,8 +7,6 @@ import numpy as np
 from generator.curves import MIB, Curves, Moment, column, ramp, rates
 from generator.job import Scenario
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Train on the processors alone, with a pause for reading every four minutes."""

@@ -7,8 +7,6 @@ import numpy as np
 from generator.curves import MIB, Curves, Moment, column, ramp, rates
 from generator.job import Scenario
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Let small batches wait for remote data: short bursts, long idle stretches, little used."""

@@ -8,8 +8,6 @@ from generator.curves import MIB, Curves, Moment, column, ramp, rates
 from generator.job import Scenario
 from generator.steps import Steps
 
-__all__ = ["SCENARIO", "STEPS", "curves"]
-
 STEPS = Steps()
 
 

@@ -10,8 +10,6 @@ from generator.curves import Curves, Moment, column
 from generator.job import Scenario
 from generator.scenarios import healthy
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Save for 90 s every ten minutes, with nothing on the GPUs; in between they are busy."""

@@ -13,8 +13,6 @@ from generator.scenarios import healthy
 if TYPE_CHECKING:
     from generator.curves import Curves, Moment
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Keep all GPUs busy, the last one at three quarters of the others' use."""

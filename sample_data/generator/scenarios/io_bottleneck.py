@@ -9,8 +9,6 @@ from generator.job import Scenario
 from generator.scenarios import healthy
 from generator.steps import Steps
 
-__all__ = ["SCENARIO", "curves"]
-
 STEPS = Steps(step_s=0.7, gap_s=1.6, spread_s=0.12)
 
 

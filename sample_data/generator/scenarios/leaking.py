@@ -8,8 +8,6 @@ from generator.curves import Curves, Moment, ramp
 from generator.job import Scenario
 from generator.scenarios import healthy
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Take half of the memory at the start and three tenths more until the end."""

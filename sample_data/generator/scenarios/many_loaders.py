@@ -6,8 +6,6 @@ from generator.job import Scenario
 from generator.scenarios import healthy
 from generator.steps import Steps
 
-__all__ = ["SCENARIO"]
-
 SCENARIO = Scenario(
     summary="five processes load data for every two cores",
     curves=healthy.curves,

@@ -13,8 +13,6 @@ from generator.scenarios import healthy
 if TYPE_CHECKING:
     from generator.curves import Curves, Moment
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Count two errors from before the job, more and more from its middle on, and one that is not corrected."""

@@ -10,8 +10,6 @@ from generator.curves import Curves, Moment, ramp
 from generator.job import Scenario
 from generator.scenarios import healthy
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Use a seventh of the GPU memory more from seven tenths of the job on."""

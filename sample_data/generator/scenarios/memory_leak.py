@@ -10,8 +10,6 @@ from generator.curves import Curves, Moment, ramp
 from generator.job import Scenario
 from generator.scenarios import healthy
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Fill 30 points of the GPU memory from the first step to the end; no two seconds differ much."""

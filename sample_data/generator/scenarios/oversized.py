@@ -11,8 +11,6 @@ from generator.job import Scenario
 from generator.scenarios import healthy
 from generator.steps import Steps
 
-__all__ = ["SCENARIO", "Level", "curves_of"]
-
 #: The loop takes 45% of the job; 25 epochs of 196 steps.
 STEPS = Steps(
     start_s=252.0,

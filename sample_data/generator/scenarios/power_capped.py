@@ -11,8 +11,6 @@ from generator.scenarios import healthy
 if TYPE_CHECKING:
     from generator.curves import Curves, Moment
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Limit all GPUs to 200 W, which holds their clocks well below the highest."""

@@ -12,8 +12,6 @@ from generator.scenarios.oversized import Level, curves_of
 if TYPE_CHECKING:
     from generator.curves import Curves, Moment
 
-__all__ = ["SCENARIO"]
-
 STEPS = replace(oversized.STEPS, step_s=0.06, gap_s=0.032, spread_s=0.005)
 
 

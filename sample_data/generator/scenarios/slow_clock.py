@@ -13,8 +13,6 @@ from generator.scenarios import healthy
 if TYPE_CHECKING:
     from generator.curves import Curves, Moment
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Hold the second GPU at seven tenths of the highest clock; it is as busy as the others."""

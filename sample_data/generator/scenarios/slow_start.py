@@ -9,8 +9,6 @@ from generator.job import Scenario
 from generator.scenarios import healthy
 from generator.steps import Steps
 
-__all__ = ["SCENARIO", "curves"]
-
 STEPS = Steps(start_s=21.5 * 60)
 
 

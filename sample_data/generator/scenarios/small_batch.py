@@ -12,8 +12,6 @@ from generator.steps import Steps
 if TYPE_CHECKING:
     from generator.curves import Curves, Moment
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Use half of the GPUs and a third of their memory."""

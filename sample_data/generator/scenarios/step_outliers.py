@@ -9,8 +9,6 @@ from generator.job import Scenario
 from generator.scenarios import healthy
 from generator.steps import Steps
 
-__all__ = ["SCENARIO", "curves"]
-
 STEPS = Steps(slow_every=42, slow_slots=7)
 
 

@@ -10,8 +10,6 @@ from generator.curves import Curves, Moment, ramp
 from generator.job import Scenario
 from generator.scenarios import healthy
 
-__all__ = ["SCENARIO", "curves"]
-
 
 def curves(moment: Moment) -> Curves:
     """Let the third GPU grow hot from a third of the job on; the driver lowers its clock to keep it from harm."""

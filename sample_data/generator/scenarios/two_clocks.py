@@ -5,8 +5,6 @@ from __future__ import annotations
 from generator.job import Scenario
 from generator.scenarios import healthy
 
-__all__ = ["SCENARIO"]
-
 SCENARIO = Scenario(
     summary="as healthy, with the second node's clock 90 s ahead in all it writes",
     curves=healthy.curves,

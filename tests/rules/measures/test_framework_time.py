@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -325,11 +324,3 @@ def test_the_block_agrees_with_a_plain_count(rows: list[Row], data: st.DataObjec
 
 def test_nothing_recorded_gives_the_keys_that_are_always_there() -> None:
     assert breakdown(Events()) == {"ratio": {}, "phase": {}, "phase_time": {}}
-
-
-def test_the_block_is_plain_json() -> None:
-    rows: list[Row] = [(lane_of(phase), "a", 0, 10, 1, 1) for phase in PHASES]
-    rows.append((lane_of("t", source=EventSource.HOROVOD), "b", 0, 10, 1, 1))
-    found = breakdown(table(rows))
-
-    assert json.loads(json.dumps(found)) == found

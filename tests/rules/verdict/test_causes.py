@@ -253,6 +253,23 @@ def test_waits_of_any_length_are_found_whichever_end_of_a_sample_its_time_is(sta
     assert parts(verdict)["data-loading"] == pytest.approx(100 * 1.2 / 2.7, abs=1.5)
 
 
+def test_moments_in_which_no_batch_was_fetched_are_no_waits() -> None:
+    # Every 100 s training saves for 20 s; in each other second it waits 0.4 s for a batch.
+    saving = np.arange(N) % 100 < 20
+    seconds = np.flatnonzero(~saving).tolist()
+    job = make_job(
+        gpu=np.where(saving, 0.0, 55.0),
+        interval_s=1,
+        steps=make_steps([(t + 0.4, t + 1.0) for t in seconds]),
+        events=make_events([("DataLoaderIter", "_Single::fetch", t, t + 0.4) for t in seconds]),
+    )
+    verdict = verdict_of(job)
+
+    assert parts(verdict)["data-loading"] == pytest.approx(0.4 * 80, abs=1)
+    # But for the samples next to a fetch.
+    assert found(verdict, "unexplained").share == pytest.approx(0.16, abs=0.01)
+
+
 def test_whole_steps_hold_their_fetches_however_long_evaluation_takes() -> None:
     starts = range(0, N, 2)
     steps = replace(make_steps([(t, t + 1.0) for t in starts]), whole=True)
