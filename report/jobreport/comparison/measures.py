@@ -99,7 +99,9 @@ KINDS = (
     Kind("profiled_step_p50_s", "Profiled step time, median", "s", "lower", of_step=True),
     Kind("profiled_step_p95_s", "Profiled step time, p95", "s", "lower", of_step=True),
     Kind("profiled_compute_percent", "Profiled: computing", "%", "none"),
-    Kind("profiled_exposed_communication_percent", "Profiled: exposed communication", "%", "lower"),
+    Kind(
+        "profiled_exposed_communication_percent", "Profiled: exposed communication and waiting", "%", "lower"
+    ),
     Kind("profiled_waiting_percent", "Profiled: waiting for other ranks", "%", "lower"),
     Kind("profiled_late_rank_percent", "Profiled: waiting for one late rank", "%", "lower"),
     Kind("profiled_exposed_copies_percent", "Profiled: exposed copies", "%", "lower"),
@@ -135,7 +137,7 @@ def measured(run: RunOf, cost: RunCost | None) -> dict[str, Measured]:
         "duration_s": Measured(value=run.seconds, reason=ONE_NUMBER),
         **_phases(report),
         **_usage(report),
-        **_device_time(report),
+        **_device_time(run),
     }
     found |= _steps(run, older)
     found["gpu_use_percent"] = _use(report, older)
@@ -223,12 +225,11 @@ def _usage(report: Report) -> dict[str, Measured]:
     return found
 
 
-def _device_time(report: Report) -> dict[str, Measured]:
-    use = report.verdict.use
-    if use is None or use.device != "GPU":
-        return {}
-    hours = use.count * (report.job.end_us - report.job.start_us) / 3.6e9
-    values = {"gpu_hours": hours, "gpu_hours_used": use.of("used")[0], "gpu_hours_lost": use.of("lost")[0]}
+def _device_time(run: RunOf) -> dict[str, Measured]:
+    gpus, use = run.number("gpus"), run.report.verdict.use
+    values = {"gpu_hours": gpus * run.seconds / 3600} if gpus else {}
+    if use and use.device == "GPU":
+        values |= {"gpu_hours_used": use.of("used")[0], "gpu_hours_lost": use.of("lost")[0]}
     return {key: Measured(value=value, reason=ONE_NUMBER) for key, value in values.items()}
 
 

@@ -162,7 +162,8 @@ def _traces(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
             longest[run.label] = max(longest.get(run.label, 0.0), profile.longest_s)
     if not longest:
         return
-    lengths = ", ".join(f"{label} {words.stretch(seconds)}" for label, seconds in longest.items())
+    shown = words.stretches(*longest.values())
+    lengths = ", ".join(f"{label} {length}" for label, length in zip(longest, shown, strict=True))
     yield Note(
         kind="traces",
         text=f"What is profiled is a short stretch ({lengths}): it says nothing of the whole job, and is mixed with no "

@@ -95,7 +95,9 @@ def test_a_drawing_in_columns_is_narrow() -> None:
 
 
 def test_an_image_has_the_rules_of_its_marks_only() -> None:
-    html, _ = with_images('<svg class="sw" viewBox="0 0 10 10"><rect class="u" width="10" height="10"/></svg>')
+    html, _ = with_images(
+        '<svg class="sw" viewBox="0 0 10 10"><rect class="u" width="10" height="10"/></svg>'
+    )
 
     style = next(element.text or "" for element in images(html)[0][1].iter(f"{SVG}style"))
     assert style == f".jr svg{{overflow:visible}}.jr .u{{fill:{theme.light()['used']}}}"

@@ -49,6 +49,8 @@ KINDS = {
     "mark": "Marks of the program: time on the host, with what they hold",
     "kernel": "Kernels: time on the device",
 }
+#: Time of a step outside of all parts that is named, as a share of the step.
+MIN_REST = 0.01
 #: Variants whose percentages stand in the table too.
 MAX_SHARES = 4
 #: Drawn from the left, so that work can be compared along one edge.
@@ -158,11 +160,28 @@ def _profiled(comparison: Comparison, traces: Profiled, place: Heading) -> Shown
         fill=lambda key: PROFILED_FILLS[key],
         caption=f"Computing in the profiled time: {named}.",
         aid=f"Mean {'step' if traces.per_step else 'trace'} of one GPU in the profiled stretch. Blue: work that nothing "
-        "hides. Orange: waiting.",
+        f"hides. Orange: waiting.{_rest_of_steps(comparison, traces)}",
         unit=scale.unit,
         digits=scale.digits,
         to_scale=traces.per_step,
     )
+
+
+def _rest_of_steps(comparison: Comparison, traces: Profiled) -> str:
+    """How much of a step the parts leave out; empty if next to nothing, or without steps."""
+    steps = next((one.values for one in comparison.measures if one.key == "profiled_step_s"), {})
+    pairs = {
+        label: (_whole(own), step)
+        for label, own in traces.time.items()
+        if traces.per_step and (step := steps.get(label)) and _whole(own) < (1 - MIN_REST) * step
+    }
+    if not pairs:
+        return ""
+    named = [
+        f"{parts} of {whole} of {label}"
+        for label, (parts, whole) in ((label, words.times(*pair)) for label, pair in pairs.items())
+    ]
+    return f" The parts hold {', '.join(named)}: a step has time before the first and after the last GPU work, too."
 
 
 def _same_work(traces: Profiled) -> str:
