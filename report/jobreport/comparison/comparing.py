@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.document import Change, Measure, Word
-from jobreport.comparison.facts import within
 from jobreport.comparison.measures import KINDS, Kind, Measured
 from jobreport.comparison.real_difference import (
     CHANGED_CORRELATION,
@@ -57,11 +56,15 @@ def same_work(one: Sequence[RunOf], other: Sequence[RunOf]) -> bool | None:
     runs = [*one, *other]
     samples = [run.number("samples") or 0 for run in runs]
     if all(samples):
-        return within(min(samples), max(samples), SAME_WORK)
+        return _alike(samples)
     if any(run.number("batch_size") for run in runs):
         return None
     steps = [run.number("steps") or 0 for run in runs]
-    return (within(min(steps), max(steps), SAME_WORK) or None) if all(steps) else None
+    return (_alike(steps) or None) if all(steps) else None
+
+
+def _alike(amounts: Sequence[float]) -> bool:
+    return max(amounts) - min(amounts) <= SAME_WORK * max(amounts)
 
 
 def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
@@ -108,7 +111,7 @@ def crowded(runs: Sequence[RunOf]) -> list[str]:
 def _other_steps(runs: Sequence[RunOf]) -> bool:
     """True if jobs that ended by themselves did other numbers of steps: perhaps of other batches."""
     steps = [run.number("steps") or 0 for run in runs]
-    return not stopped(runs) and all(steps) and not within(min(steps), max(steps), SAME_WORK)
+    return not stopped(runs) and all(steps) and not _alike(steps)
 
 
 def compared(

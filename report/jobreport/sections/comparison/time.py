@@ -53,8 +53,6 @@ KINDS = {
 MIN_REST = 0.01
 #: Variants whose percentages stand in the table too.
 MAX_SHARES = 4
-#: Drawn from the left, so that work can be compared along one edge.
-ORDER = tuple(FILLS)
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -102,13 +100,13 @@ def _goodput(comparison: Comparison, place: Heading) -> Shown:
     aid = "Each moment counts once. Blue: training. Orange: lost in the loop. Gray: outside."
     if unknown:
         aid += f" Not recorded in all runs: {', '.join(unknown)}."
-    order = sorted({p.key for own in parts.values() for p in own if p.amount}, key=ORDER.index)
+    known = {p.key for own in parts.values() for p in own if p.amount}
     return _figure(
         comparison,
         place,
         name="goodput",
         parts=parts,
-        order=order,
+        order=[key for key in FILLS if key in known],
         fill=lambda key: FILLS[key],
         caption=f"Goodput, the share of the job that trained: {named}.",
         aid=aid,
