@@ -71,7 +71,7 @@ def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
     """Why a measure cannot be compared; empty if it can."""
     runs = [*base, *other]
     if kind.of_whole_job and (labels := stopped(runs)):
-        return f"{join_names(labels)} {'was' if len(labels) == 1 else 'were'} stopped, or the end was not recorded"
+        return f"{were_stopped(labels)}, or the end was not recorded"
     if kind.of_whole_job and same_work(base, other) is False:
         return "the runs did not do the same work"
     batches = {run.number("batch_size") for run in runs}
@@ -85,6 +85,11 @@ def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
 def stopped(runs: Sequence[RunOf]) -> list[str]:
     """Labels of runs that were stopped, or whose end was not recorded."""
     return list(dict.fromkeys(run.label for run in runs if run.report.job.finished is False))
+
+
+def were_stopped(labels: Sequence[str]) -> str:
+    """``A was stopped``, ``A and B were stopped``."""
+    return f"{join_names(labels)} {'was' if len(labels) == 1 else 'were'} stopped"
 
 
 def changed_course(measures: Sequence[Measure]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jobreport.comparison.document import Steps, TimePart, Use
-from jobreport.comparison.measures import stretches
+from jobreport.comparison.measures import mean_over, stretches
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -104,19 +104,12 @@ def use(variants: Variants) -> dict[str, tuple[Use, ...]]:
                 rows.append(
                     Use(
                         device=device,
-                        mean=fmean([_weighted(one.mean, one.covered_s) for one in known]),
+                        mean=fmean(map(mean_over, known)),
                         histogram=histogram,
                     )
                 )
         found[label] = tuple(rows)
     return {label: rows for label, rows in found.items() if rows}
-
-
-def _weighted(means: Sequence[float | None], weights: Sequence[float]) -> float:
-    pairs = [(mean, weight) for mean, weight in zip(means, weights, strict=True) if mean is not None]
-    return math.fsum(mean * weight for mean, weight in pairs) / (
-        math.fsum(weight for _, weight in pairs) or 1.0
-    )
 
 
 def _means(rows: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> tuple[float, ...]:

@@ -297,13 +297,14 @@ def _use(report: Report, older: str) -> Measured:
     blocks = stretches(report, Metric.GPU_UTILIZATION)
     if blocks is None:
         return Measured(reason=older or "GPU utilization was not recorded")
-    pairs = [
-        (mean, covered)
-        for mean, covered in zip(blocks.mean, blocks.covered_s, strict=True)
-        if mean is not None
-    ]
-    value = math.fsum(mean * covered for mean, covered in pairs) / math.fsum(covered for _, covered in pairs)
-    return _tested(value, [mean for mean, _ in pairs], "less than half of the loop was sampled")
+    known = [mean for mean in blocks.mean if mean is not None]
+    return _tested(mean_over(blocks), known, "less than half of the loop was sampled")
+
+
+def mean_over(blocks: TimeBlocks) -> float:
+    """The mean over the loop, as far as it was sampled."""
+    pairs = [(m, s) for m, s in zip(blocks.mean, blocks.covered_s, strict=True) if m is not None]
+    return math.fsum(m * s for m, s in pairs) / math.fsum(s for _, s in pairs)
 
 
 def _energy_kwh(report: Report) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import profiled_verdict, words
-from jobreport.comparison.comparing import crowded, headline, stopped
+from jobreport.comparison.comparing import crowded, headline, stopped, were_stopped
 from jobreport.comparison.cost import ABOUT_SAME, MIN_EXPLAINED, main_factor
 from jobreport.comparison.document import Word
 from jobreport.comparison.facts import is_older
@@ -267,8 +267,7 @@ def _to_test_throughput(runs: Sequence[RunOf], open_words: set[Word], *, single:
         return "Run each variant three times, in turn, on cores that no other process uses."
     if Word.NOT_TESTED in open_words and Word.NOT_RESOLVED not in open_words:
         if cut := stopped(runs):
-            was = "was" if len(cut) == 1 else "were"
-            return f"Let each run do at least 110 steps, which are tested within a run: {join_names(cut)} {was} stopped before."
+            return f"Let each run do at least 110 steps, which are tested within a run: {were_stopped(cut)} before."
         return "Record at least 100 steps of each run after the first 10, or run each variant three times."
     return _to_resolve(open_words, single=single)
 
