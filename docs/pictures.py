@@ -26,7 +26,7 @@ PARTS = {
     "comparison-time": "#time figure:first-of-type",
 }
 WIDTH = 1060
-#: White around each part, in pixels.
+#: White at the left of each part and below, in pixels.
 MARGIN = 4
 #: Text and flat areas need no more colors; fewer shift the lightest ones.
 COLORS = 256
@@ -52,12 +52,12 @@ def main() -> None:
 
 
 def _edges(page: Page, part: str) -> tuple[float, float, float]:
-    """Left, top, and bottom of a part of the page, with white around it."""
+    """Left, top, and bottom of a part of the page, with white at the left and below."""
     place = page.locator(part).first.bounding_box()
     if place is None:
         sys.exit(f"The page has no {part}.")
-    left, top = max(0.0, place["x"] - MARGIN), max(0.0, place["y"] - MARGIN)
-    return left, top, place["y"] + place["height"] + MARGIN
+    # Right above a part may be text of the one before.
+    return max(0.0, place["x"] - MARGIN), place["y"], place["y"] + place["height"] + MARGIN
 
 
 def _take(page: Page, name: str, *, left: float, top: float, width: float, bottom: float) -> None:

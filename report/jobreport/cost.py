@@ -15,6 +15,7 @@ class RunCost(Struct, frozen=True, kw_only=True):
     per_hour: float
     spot: bool
     cost: float
+    #: That are paid for, recorded or not; 0 if none are known.
     gpus: float
 
 

@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.document import Change, Measure, Word
-from jobreport.comparison.facts import within
 from jobreport.comparison.measures import KINDS, Kind, Measured
 from jobreport.comparison.real_difference import (
     CHANGED_CORRELATION,
@@ -57,18 +56,22 @@ def same_work(one: Sequence[RunOf], other: Sequence[RunOf]) -> bool | None:
     runs = [*one, *other]
     samples = [run.number("samples") or 0 for run in runs]
     if all(samples):
-        return within(min(samples), max(samples), SAME_WORK)
+        return _alike(samples)
     if any(run.number("batch_size") for run in runs):
         return None
     steps = [run.number("steps") or 0 for run in runs]
-    return (within(min(steps), max(steps), SAME_WORK) or None) if all(steps) else None
+    return (_alike(steps) or None) if all(steps) else None
+
+
+def _alike(amounts: Sequence[float]) -> bool:
+    return max(amounts) - min(amounts) <= SAME_WORK * max(amounts)
 
 
 def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
     """Why a measure cannot be compared; empty if it can."""
     runs = [*base, *other]
     if kind.of_whole_job and (labels := stopped(runs)):
-        return f"{join_names(labels)} {'was' if len(labels) == 1 else 'were'} stopped, or the end was not recorded"
+        return f"{were_stopped(labels)}, or the end was not recorded"
     if kind.of_whole_job and same_work(base, other) is False:
         return "the runs did not do the same work"
     batches = {run.number("batch_size") for run in runs}
@@ -82,6 +85,11 @@ def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
 def stopped(runs: Sequence[RunOf]) -> list[str]:
     """Labels of runs that were stopped, or whose end was not recorded."""
     return list(dict.fromkeys(run.label for run in runs if run.report.job.finished is False))
+
+
+def were_stopped(labels: Sequence[str]) -> str:
+    """``A was stopped``, ``A and B were stopped``."""
+    return f"{join_names(labels)} {'was' if len(labels) == 1 else 'were'} stopped"
 
 
 def changed_course(measures: Sequence[Measure]) -> list[str]:
@@ -108,7 +116,7 @@ def crowded(runs: Sequence[RunOf]) -> list[str]:
 def _other_steps(runs: Sequence[RunOf]) -> bool:
     """True if jobs that ended by themselves did other numbers of steps: perhaps of other batches."""
     steps = [run.number("steps") or 0 for run in runs]
-    return not stopped(runs) and all(steps) and not within(min(steps), max(steps), SAME_WORK)
+    return not stopped(runs) and all(steps) and not _alike(steps)
 
 
 def compared(

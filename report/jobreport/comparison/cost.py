@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobreport.comparison.document import Cost, CostRow, Factors
@@ -82,8 +83,16 @@ def cost_of(run: RunOf, prices: Prices | None, billing: str) -> RunCost | None:
         per_hour=per_hour,
         spot=spot,
         cost=given or nodes * hours * per_hour,
-        gpus=run.number("gpus") or 0,
+        gpus=_paid_gpus(run, machine),
     )
+
+
+def _paid_gpus(run: RunOf, machine: Machine | None) -> float:
+    """GPUs of all nodes: those of the list, recorded or not, and no fewer than are known."""
+    use = run.report.verdict.use
+    sampled = use.count if use and use.device == "GPU" else 0
+    listed = (run.number("nodes") or 0) * (machine.gpus or 0) if machine else 0
+    return max(run.number("gpus") or 0, sampled, listed)
 
 
 def cost(
@@ -97,8 +106,6 @@ def cost(
     ``own_price`` are the labels of variants with a cost that is not by the list.
     """
     rows: dict[str, CostRow] = {}
-    of_gpus = all(run is not None and run.gpus for runs in variants.values() for run in runs)
-    counts: dict[str, float] = {}
     for label, runs in variants.items():
         known = [run for run in runs if run is not None]
         if len(known) < len(runs):
@@ -106,14 +113,15 @@ def cost(
         rows[label] = CostRow(
             label=label,
             machine=" / ".join(dict.fromkeys(run.machine for run in known)),
-            nodes=_mean([run.nodes for run in known]),
-            node_hours=_mean([run.nodes * run.hours for run in known]),
-            per_hour=_mean([run.per_hour for run in known]),
+            nodes=fmean([run.nodes for run in known]),
+            gpus=fmean([run.gpus for run in known]),
+            node_hours=fmean([run.nodes * run.hours for run in known]),
+            per_hour=fmean([run.per_hour for run in known]),
             spot=all(run.spot for run in known),
-            cost=_mean([run.cost for run in known]),
+            cost=fmean([run.cost for run in known]),
         )
-        counts[label] = _mean([run.gpus if of_gpus else run.nodes for run in known])
     base, *others = rows.values()
+    of_gpus = all(run and run.gpus for runs in variants.values() for run in runs)
     by_list = None if rows.keys() <= {*own_price} else prices
     return Cost(
         currency=prices.currency if prices else "",
@@ -123,18 +131,14 @@ def cost(
         billing=billing,
         rows=tuple(rows.values()),
         saving={row.label: 1 - row.cost / base.cost for row in others},
-        factors={row.label: _factors(base, row, counts, of_gpus=of_gpus) for row in others},
+        factors={row.label: _factors(base, row, of_gpus=of_gpus) for row in others},
     )
 
 
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _factors(base: CostRow, row: CostRow, counts: Mapping[str, float], *, of_gpus: bool) -> Factors:
+def _factors(base: CostRow, row: CostRow, *, of_gpus: bool) -> Factors:
     """Ratios whose product is that of the costs: of the time of a machine, of the number, and of the price of each."""
     time = (row.node_hours / row.nodes) / (base.node_hours / base.nodes)
-    count = counts[row.label] / counts[base.label]
+    count = row.gpus / base.gpus if of_gpus else row.nodes / base.nodes
     # What is left, so that the product holds whatever a user gave as cost.
     return Factors(time=time, count=count, price=row.cost / base.cost / time / count, of_gpus=of_gpus)
 

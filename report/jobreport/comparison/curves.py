@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jobreport.comparison.document import Steps, TimePart, Use
-from jobreport.comparison.measures import stretches
+from jobreport.comparison.measures import mean_over, stretches
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
                     key=part.key,
                     label=part.label,
                     role=ROLES.get(part.key, "outside"),
-                    amount=_mean([one.of(part.key).seconds for one in known]),
-                    percent=_mean([one.of(part.key).percent for one in known]),
+                    amount=fmean([one.of(part.key).seconds for one in known]),
+                    percent=fmean([one.of(part.key).percent for one in known]),
                     measured=all(one.of(part.key).measured for one in known),
                 )
                 for part in known[0].parts
@@ -60,14 +61,14 @@ def device_time(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
         amounts = {
             key: [sum(part.hours for part in use.parts if part.key == key) for use in known] for key in parts
         }
-        whole = math.fsum(_mean(hours) for hours in amounts.values()) or 1.0
+        whole = math.fsum(fmean(hours) for hours in amounts.values()) or 1.0
         found[label] = tuple(
             TimePart(
                 key=key,
                 label=part.label,
                 role=part.role,
-                amount=_mean(amounts[key]),
-                percent=100 * _mean(amounts[key]) / whole,
+                amount=fmean(amounts[key]),
+                percent=100 * fmean(amounts[key]) / whole,
             )
             for key, part in parts.items()
         )
@@ -103,23 +104,12 @@ def use(variants: Variants) -> dict[str, tuple[Use, ...]]:
                 rows.append(
                     Use(
                         device=device,
-                        mean=_mean([_weighted(one.mean, one.covered_s) for one in known]),
+                        mean=fmean(map(mean_over, known)),
                         histogram=histogram,
                     )
                 )
         found[label] = tuple(rows)
     return {label: rows for label, rows in found.items() if rows}
-
-
-def _weighted(means: Sequence[float | None], weights: Sequence[float]) -> float:
-    pairs = [(mean, weight) for mean, weight in zip(means, weights, strict=True) if mean is not None]
-    return math.fsum(mean * weight for mean, weight in pairs) / (
-        math.fsum(weight for _, weight in pairs) or 1.0
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _means(rows: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> tuple[float, ...]:

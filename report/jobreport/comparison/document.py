@@ -107,6 +107,8 @@ class CostRow(Struct, frozen=True, kw_only=True):
     label: str
     machine: str
     nodes: float
+    #: GPUs that are paid for, recorded or not; 0 if none are known.
+    gpus: float
     #: Billed hours of all nodes.
     node_hours: float
     per_hour: float

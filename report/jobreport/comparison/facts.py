@@ -232,13 +232,6 @@ def differences(variants: Mapping[str, Mapping[str, str | float | None]]) -> lis
     return sorted(found, key=lambda fact: order.index(fact.kind))
 
 
-def within(one: float | None, other: float | None, part: float) -> bool | None:
-    """Whether two numbers are within a part of the larger; None if either is not known."""
-    if one is None or other is None:
-        return None
-    return abs(one - other) <= part * max(abs(one), abs(other))
-
-
 def is_older(report: Report) -> bool:
     """True for a report of samples of a version without blocks."""
     return report.blocks is UNSET and report.origin is Origin.SAMPLES

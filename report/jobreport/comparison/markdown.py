@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
@@ -104,21 +105,30 @@ def _measures(comparison: Comparison) -> str:
     shown = [one for one in comparison.measures if any(c.word in SHOWN for c in one.against.values())]
     rows = [_row(comparison, measure, label) for measure in shown for label in comparison.others]
     heads = ["Measure", "Variant", comparison.base, "Value", "Change", "95% interval", "Result"]
-    left = len(comparison.measures) - len(shown)
-    more = f"{count(left, 'more measure')} without a test in the page." if left else ""
-    return "\n\n".join(filter(None, (_table([escape(head) for head in heads], rows) if rows else "", more)))
+    table = _table([escape(head) for head in heads], rows) if rows else ""
+    return "\n\n".join(filter(None, (table, escape(_left_out(comparison, shown)))))
+
+
+def _left_out(comparison: Comparison, shown: Sequence[Measure]) -> str:
+    """How many measures are not in the table, by the reason of the first variant; empty if all are."""
+    changes = [next(iter(one.against.values())) for one in comparison.measures if one not in shown]
+    reasons = Counter(f"{one.word}{f' ({one.reason})' if one.reason else ''}" for one in changes)
+    named = "; ".join(f"{n} {reason}" for reason, n in reasons.most_common())
+    return (
+        f"{capitalized(count(len(changes), 'measure'))} could not be tested: {named}. The page has their values."
+        if named
+        else ""
+    )
 
 
 def _row(comparison: Comparison, measure: Measure, label: str) -> list[str]:
     change = measure.against[label]
-    base, value = (
-        words.value(measure.values[one], measure.unit, comparison.cost) for one in (comparison.base, label)
-    )
+    shown = words.of_variants(measure, comparison.cost)
     return [
         measure.label,
         label,
-        base,
-        value,
+        shown[comparison.base],
+        shown[label],
         words.change(change),
         words.interval(change),
         words.outcome(measure, change),

@@ -99,7 +99,9 @@ KINDS = (
     Kind("profiled_step_p50_s", "Profiled step time, median", "s", "lower", of_step=True),
     Kind("profiled_step_p95_s", "Profiled step time, p95", "s", "lower", of_step=True),
     Kind("profiled_compute_percent", "Profiled: computing", "%", "none"),
-    Kind("profiled_exposed_communication_percent", "Profiled: exposed communication", "%", "lower"),
+    Kind(
+        "profiled_exposed_communication_percent", "Profiled: exposed communication and waiting", "%", "lower"
+    ),
     Kind("profiled_waiting_percent", "Profiled: waiting for other ranks", "%", "lower"),
     Kind("profiled_late_rank_percent", "Profiled: waiting for one late rank", "%", "lower"),
     Kind("profiled_exposed_copies_percent", "Profiled: exposed copies", "%", "lower"),
@@ -135,7 +137,7 @@ def measured(run: RunOf, cost: RunCost | None) -> dict[str, Measured]:
         "duration_s": Measured(value=run.seconds, reason=ONE_NUMBER),
         **_phases(report),
         **_usage(report),
-        **_device_time(report),
+        **_device_time(run),
     }
     found |= _steps(run, older)
     found["gpu_use_percent"] = _use(report, older)
@@ -223,12 +225,11 @@ def _usage(report: Report) -> dict[str, Measured]:
     return found
 
 
-def _device_time(report: Report) -> dict[str, Measured]:
-    use = report.verdict.use
-    if use is None or use.device != "GPU":
-        return {}
-    hours = use.count * (report.job.end_us - report.job.start_us) / 3.6e9
-    values = {"gpu_hours": hours, "gpu_hours_used": use.of("used")[0], "gpu_hours_lost": use.of("lost")[0]}
+def _device_time(run: RunOf) -> dict[str, Measured]:
+    gpus, use = run.number("gpus"), run.report.verdict.use
+    values = {"gpu_hours": gpus * run.seconds / 3600} if gpus else {}
+    if use and use.device == "GPU":
+        values |= {"gpu_hours_used": use.of("used")[0], "gpu_hours_lost": use.of("lost")[0]}
     return {key: Measured(value=value, reason=ONE_NUMBER) for key, value in values.items()}
 
 
@@ -296,13 +297,14 @@ def _use(report: Report, older: str) -> Measured:
     blocks = stretches(report, Metric.GPU_UTILIZATION)
     if blocks is None:
         return Measured(reason=older or "GPU utilization was not recorded")
-    pairs = [
-        (mean, covered)
-        for mean, covered in zip(blocks.mean, blocks.covered_s, strict=True)
-        if mean is not None
-    ]
-    value = math.fsum(mean * covered for mean, covered in pairs) / math.fsum(covered for _, covered in pairs)
-    return _tested(value, [mean for mean, _ in pairs], "less than half of the loop was sampled")
+    known = [mean for mean in blocks.mean if mean is not None]
+    return _tested(mean_over(blocks), known, "less than half of the loop was sampled")
+
+
+def mean_over(blocks: TimeBlocks) -> float:
+    """The mean over the loop, as far as it was sampled."""
+    pairs = [(m, s) for m, s in zip(blocks.mean, blocks.covered_s, strict=True) if m is not None]
+    return math.fsum(m * s for m, s in pairs) / math.fsum(s for _, s in pairs)
 
 
 def _energy_kwh(report: Report) -> float | None:

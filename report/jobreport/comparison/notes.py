@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
-from jobreport.comparison.comparing import changed_course, crowded, same_work, stopped
+from jobreport.comparison.comparing import changed_course, crowded, same_work, stopped, were_stopped
 from jobreport.comparison.cost import missing
 from jobreport.comparison.document import NO_COST, Note
 from jobreport.comparison.facts import is_older
@@ -118,7 +118,7 @@ def _work(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
         if labels := stopped([*variants[base], *variants[label]]):
             yield Note(
                 kind="stopped",
-                text=f"{join_names(labels)} {'was' if len(labels) == 1 else 'were'} stopped, or the end was not recorded: "
+                text=f"{were_stopped(labels)}, or the end was not recorded: "
                 "durations and costs of the runs are not compared, rates are.",
             )
         elif same is None:
@@ -162,7 +162,8 @@ def _traces(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
             longest[run.label] = max(longest.get(run.label, 0.0), profile.longest_s)
     if not longest:
         return
-    lengths = ", ".join(f"{label} {words.stretch(seconds)}" for label, seconds in longest.items())
+    shown = words.stretches(*longest.values())
+    lengths = ", ".join(f"{label} {length}" for label, length in zip(longest, shown, strict=True))
     yield Note(
         kind="traces",
         text=f"What is profiled is a short stretch ({lengths}): it says nothing of the whole job, and is mixed with no "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from jobreport.comparison.cost import HOUR_S, cost_of, has_own_price, machine_of, missing
+from jobreport.comparison.cost import HOUR_S, cost_of, has_own_price, missing
 from jobreport.comparison.facts import RunOf, facts_of
 from jobreport.comparison.measures import measured
 from jobreport.comparison.sizes import sizing
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from msgspec import UnsetType
 
     from jobreport.comparison.prices import Pricing
-    from jobreport.cost import RunCost
     from jobreport.document import Report
 
 #: Facts that stand over the price of the list.
@@ -35,7 +34,7 @@ def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
         source = "the command line" if pricing.facts.keys() & given else "a label of the recording"
     else:
         source = prices.source if prices else ""
-    per_gpu_hour = _per_gpu_hour(run, paid, pricing)
+    per_gpu_hour = paid.cost / (paid.gpus * paid.hours) if paid and paid.gpus else None
     parts = _parts(report, run.seconds / HOUR_S, per_gpu_hour)
     values = measured(run, paid)
     return JobCost(
@@ -54,17 +53,6 @@ def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
         rest=math.fsum((paid.cost, *(-part.cost for part in parts))) if paid and parts else 0.0,
         sizing=sizing([run], prices),
     )
-
-
-def _per_gpu_hour(run: RunOf, paid: RunCost | None, pricing: Pricing) -> float | None:
-    """The price of a node over its GPUs: those of the list, recorded or not, and no fewer than were recorded."""
-    if paid is None:
-        return None
-    machine = machine_of(run, pricing.prices)
-    use = run.report.verdict.use
-    recorded = use.count if use and use.device == "GPU" else 0
-    gpus = max(paid.gpus, recorded, paid.nodes * (machine.gpus or 0) if machine else 0)
-    return paid.cost / (gpus * paid.hours) if gpus else None
 
 
 def _parts(report: Report, hours: float, per_gpu_hour: float | None) -> tuple[PartCost, ...]:

@@ -9,7 +9,7 @@ from jobreport.comparison.cost import ABOUT_SAME
 from jobreport.comparison.document import Word
 from jobreport.comparison.facts import OF_TRACES
 from jobreport.comparison.profiled_work import sure_change
-from jobreport.formats import percent, seconds
+from jobreport.formats import percent
 from jobrules.text import escape_name, join_names
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def pace(measure: Measure, base: str, label: str) -> str:
     tested = words.interval(change) or "not tested"
     if change.word is Word.NOT_RESOLVED:
         tested = f"not resolved: {tested}"
-    values = [words.value(value, measure.unit) for value in (one, two)]
+    shown = words.of_variants(measure)
+    values = [shown[label], shown[base]]
     amounts = f"({values[0]} against {values[1]}, {tested})"
     if measure.key == "profiled_compute_percent":
         return f"computed in {values[0]} of the profiled time against {values[1]} of {base} ({tested})"
@@ -66,8 +67,9 @@ def reason(found: Profiled, measure: Measure, base: str, label: str) -> str:
     if key in ("", NO_REASON) or moved[key] < MIN_PART * two:
         return ""
     noun = (after.get(key) or before[key]).label.lower()
-    new, old = (_amount(parts, key) for parts in (after, before))
-    return f"{seconds(new) if new else 'no'} {noun} per step instead of {seconds(old) if old else 'none'}"
+    amounts = [_amount(parts, key) for parts in (after, before)]
+    new, old = words.times(*amounts)
+    return f"{new if amounts[0] else 'no'} {noun} per step instead of {old if amounts[1] else 'none'}"
 
 
 def _amount(parts: Mapping[str, TimePart], key: str) -> float:
@@ -108,7 +110,7 @@ def without_device_work(found: Profiled, differences: Sequence[Fact], base: str,
     elif found.compared:
         kinds = join_names([f"{kind}s" for kind in found.compared])
         parts.append(f"ran the same {kinds} for the same time")
-    lengths = [words.stretch(found.seconds[one]) for one in (label, base)]
+    lengths = words.stretches(found.seconds[label], found.seconds[base])
     parts.append(
         f"cannot be judged by its speed: too little GPU time was profiled ({lengths[0]} against {lengths[1]})"
     )
@@ -116,5 +118,5 @@ def without_device_work(found: Profiled, differences: Sequence[Fact], base: str,
 
 
 def _work(row: Work, base: str, label: str) -> str:
-    new, old = (words.work_time(row.variants[one]) for one in (label, base))
+    new, old = words.work_times(row.variants[label], row.variants[base])
     return f"{row.kind} {escape_name(row.name, 60)} ({new} instead of {old})"

@@ -56,7 +56,9 @@ def sizing(runs: Sequence[RunOf], prices: Prices | None, others: Sequence[RunOf]
         return None
     needs = _needs(run.report, gpus, cores, now)
     guards, advised = _guards(run.report)
-    have = _Today(run=run, machine=now, paid=paid, needs=needs)
+    machines = [(one, machine) for one in others if (machine := machine_of(one, prices))]
+    names = {machine.type: str(one.facts["instance_type"]) for one, machine in (*machines, (run, now))}
+    have = _Today(run=run, machine=now, paid=paid, needs=needs, names=names)
     offers = [
         have.offer(machine, count, per_hour)
         for machine, per_hour in _cheapest(prices, now, paid)
@@ -68,8 +70,8 @@ def sizing(runs: Sequence[RunOf], prices: Prices | None, others: Sequence[RunOf]
     best = offers[:MAX_CANDIDATES]
     compared = [
         have.offer(machine, int(its.nodes), its.per_hour, other.label)
-        for other in others
-        if (machine := machine_of(other, prices)) and (its := cost_of(other, prices, "1s"))
+        for other, machine in machines
+        if (its := cost_of(other, prices, "1s"))
     ]
     taken = {(one.machine, one.count) for one in compared}
     best = [one for one in best if (one.machine, one.count) not in taken]
@@ -133,6 +135,8 @@ class _Today(Struct, frozen=True, kw_only=True):
     machine: Machine
     paid: RunCost
     needs: dict[str, float | None]
+    #: As the user named machines, by their names in the list.
+    names: dict[str, str]
 
     def counts(self, machine: Machine) -> list[int]:
         """Numbers of a machine, at most as many as today, among which the best are: more machines lack less.
@@ -180,7 +184,7 @@ class _Today(Struct, frozen=True, kw_only=True):
             machine.gpu_model and self.machine.gpu_model and machine.gpu_model != self.machine.gpu_model
         )
         return Candidate(
-            machine=machine.type,
+            machine=self.names.get(machine.type, machine.type),
             count=count,
             offers=offers,
             fails=tuple(fails),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import profiled_verdict, words
-from jobreport.comparison.comparing import crowded, headline
+from jobreport.comparison.comparing import crowded, headline, stopped, were_stopped
 from jobreport.comparison.cost import ABOUT_SAME, MIN_EXPLAINED, main_factor
 from jobreport.comparison.document import Word
 from jobreport.comparison.facts import is_older
@@ -23,6 +23,18 @@ if TYPE_CHECKING:
 MANY_TIMES = 1.0
 #: Variants that the sentence names.
 MAX_SENTENCES = 2
+#: What is said of the best of many variants, and of the base if none is better.
+BEST = {
+    "cost": ("costs least", "costs less"),
+    "cost_per_million_samples": ("costs least per 1 million samples", "costs less per 1 million samples"),
+    "cost_per_1000_steps": ("costs least per 1,000 steps", "costs less per 1,000 steps"),
+    "samples_per_s": ("has the highest throughput", "has a higher throughput"),
+    "tokens_per_s": ("has the highest throughput", "has a higher throughput"),
+    "steps_per_s": ("does most steps per second", "does more steps per second"),
+    "duration_s": ("took the least time", "took less time"),
+    "profiled_step_s": ("has the shortest profiled step", "has a shorter profiled step"),
+    "profiled_samples_per_s": ("has the highest profiled throughput", "has a higher profiled throughput"),
+}
 #: What throughput counts.
 RATES = {
     "samples_per_s": "samples per second",
@@ -42,11 +54,14 @@ def verdict(
     traces: Profiled | None,
     differences: Sequence[Fact],
 ) -> str:
-    """A sentence on each of the first other variants."""
+    """A sentence on each variant; of many, on the best one."""
     base, *others = (variant.label for variant in variants)
     by_key = {one.key: one for one in measures}
     sentences = []
-    for label in others[:MAX_SENTENCES]:
+    if len(others) > MAX_SENTENCES:
+        label, lead = _best(by_key, base, others)
+        others, sentences = [label], [lead]
+    for label in others:
         key = headline(measures, label)
         if found := _on_traces(by_key.get(key), traces, differences, base, label):
             sentences.append(f"{escape_name(label, 40)} {found}.")
@@ -55,11 +70,32 @@ def verdict(
         # The base is named once.
         pace = _pace(by_key, key, base, label, than="" if amount else f"{NBSP}{base}")
         joined = f"{amount} {'' if pace.startswith('in ') else 'and '}{pace}" if amount else pace
-        reason = _reason(variants, base, label, cost, by_key, goodput)
+        reason = _reason(base, label, cost, by_key, goodput)
         sentences.append(f"{escape_name(label, 40)} {joined}{f'; main reason: {reason}' if reason else ''}.")
-    if len(others) > MAX_SENTENCES:
-        sentences.append(f"{count(len(others) - MAX_SENTENCES, 'more variant')} in the tables.")
     return " ".join(sentences)
+
+
+def _best(measures: Mapping[str, Measure], base: str, others: Sequence[str]) -> tuple[str, str]:
+    """The best of many variants in the first measure in which most can be compared, and how it stands."""
+    several = f"{len(others)} variants"
+    for key, (most, more) in BEST.items():
+        measure = measures.get(key)
+        if measure is None:
+            continue
+        values = {
+            label: value
+            for label in others
+            if _is_compared(measure, label) and (value := measure.values[label]) is not None
+        }
+        if 2 * len(values) <= len(others):
+            continue
+        sign = 1 if measure.direction == "higher" else -1
+        label = max(values, key=lambda one: sign * values[one])
+        of = several if len(values) == len(others) else f"{len(values)} of {several}"
+        if sign * values[label] > sign * (measure.values[base] or 0.0):
+            return label, f"Of {of} compared with {base}, {escape_name(label, 40)} {most}."
+        return label, f"None of {of} {more} than {base}; {escape_name(label, 40)} comes nearest."
+    return others[0], f"{several} are in the tables; the first:"
 
 
 def _on_traces(
@@ -104,8 +140,8 @@ def _gpu_hours(variants: Sequence[Variant], base: str, label: str, measures: Map
     hours = measures.get("gpu_hours")
     if hours is None or gpus[base] == gpus[label] or not _is_compared(hours, label):
         return ""
-    one, two = (words.value(hours.values[name], "GPU-h") for name in (label, base))
-    return f"took {one} against {two} of {base}"
+    shown = words.of_variants(hours)
+    return f"took {shown[label]} against {shown[base]} of {base}"
 
 
 def _pace(measures: Mapping[str, Measure], headline: str, base: str, label: str, *, than: str) -> str:
@@ -155,7 +191,6 @@ def _duration(measure: Measure, base: str, label: str, *, than: str, alone: bool
 
 
 def _reason(
-    variants: Sequence[Variant],
     base: str,
     label: str,
     cost: Cost | None,
@@ -163,9 +198,9 @@ def _reason(
     goodput: Mapping[str, Sequence[TimePart]],
 ) -> str:
     """The largest factor of the cost, or part of the time, if it explains most of the change."""
-    factors = cost.factors[label] if cost and _is_compared(measures.get("cost"), label) else None
-    if factors and (key := main_factor(factors)) in ("count", "price"):
-        return _factor(variants, base, label, key, of_gpus=factors.of_gpus)
+    compared = cost and _is_compared(measures.get("cost"), label)
+    if cost and compared and (key := main_factor(cost.factors[label])) in ("count", "price"):
+        return _factor(cost, base, label, key)
     duration = measures["duration_s"]
     before, after = duration.values[base] or 0.0, duration.values[label] or 0.0
     if not _is_compared(duration, label) or abs(after - before) <= ABOUT_SAME * before:
@@ -184,14 +219,15 @@ def _part_of_time(base: Sequence[TimePart], other: Sequence[TimePart], longer_s:
     return f"{one.label.lower()} took {' instead of '.join(words.durations(two.amount, one.amount))}"
 
 
-def _factor(variants: Sequence[Variant], base: str, label: str, key: str, *, of_gpus: bool) -> str:
+def _factor(cost: Cost, base: str, label: str, key: str) -> str:
+    of_gpus = cost.factors[label].of_gpus
     noun = "GPU" if of_gpus else "machine"
     if key == "price":
         return f"the price of an hour of a {noun}"
-    facts = {variant.label: variant.facts for variant in variants}
-    fact = "gpus" if of_gpus else "nodes"
-    one, two = facts[label].get(fact), facts[base].get(fact)
-    if isinstance(one, int | float) and isinstance(two, int | float):
+    rows = {row.label: row for row in cost.rows}
+    one, two = (rows[name].gpus if of_gpus else rows[name].nodes for name in (label, base))
+    # Of repeats on other machines, the mean is no number of them.
+    if one == round(one) and two == round(two):
         return f"{count(round(one), noun)} in place of {round(two):,}"
     return f"the number of {noun}s"
 
@@ -230,6 +266,8 @@ def _to_test_throughput(runs: Sequence[RunOf], open_words: set[Word], *, single:
     if single and crowded(runs):
         return "Run each variant three times, in turn, on cores that no other process uses."
     if Word.NOT_TESTED in open_words and Word.NOT_RESOLVED not in open_words:
+        if cut := stopped(runs):
+            return f"Let each run do at least 110 steps, which are tested within a run: {were_stopped(cut)} before."
         return "Record at least 100 steps of each run after the first 10, or run each variant three times."
     return _to_resolve(open_words, single=single)
 
@@ -256,6 +294,9 @@ def _to_judge_throughput(variants: Mapping[str, Sequence[RunOf]], *, single: boo
     if all(run.report.blocks for own in variants.values() for run in own):
         given = " ".join(f"--set {label}.batch_size=N" for label in variants)
         return f"Give the batch sizes, to compare throughput: {given}."
+    how = "Record steps (record-job finds those of PyTorch; others call jobrecord.step())"
+    if cut := stopped([run for own in variants.values() for run in own]):
+        return f"{how}: throughput can be compared of runs that were stopped. Or let {join_names(cut)} run to the end."
     if single:
-        return "Record steps, or run each variant three times: one duration for each run cannot be tested."
+        return f"{how}: throughput is tested within a run. Durations are tested only of repeats: run each variant three times."
     return ""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.comparison.document import Cost, Word
 from jobreport.formats import NBSP
-from jobrules.text import duration, join_names, took
+from jobrules.text import duration, join_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.comparison.document import Change, Measure, WorkTime
     from jobreport.cost import JobCost
 
@@ -98,18 +100,48 @@ def no_cost(cost: JobCost) -> str:
 
 def value(amount: float | None, unit: str, cost: Cost | None = None) -> str:
     """A value with its unit: ``503.0 s``, ``45.0%``, ``$6.16``; ``–`` if there is none."""
-    if amount is None:
-        return "–"
+    return values([amount], unit, cost)[0]
+
+
+def of_variants(measure: Measure, cost: Cost | None = None) -> dict[str, str]:
+    """The values of a measure by variant, all in one unit."""
+    return dict(zip(measure.values, values(list(measure.values.values()), measure.unit, cost), strict=True))
+
+
+def values(amounts: Sequence[float | None], unit: str, cost: Cost | None = None) -> list[str]:
+    """As ``value``, all in the unit that suits the largest."""
+    known = [amount for amount in amounts if amount is not None]
     if unit == "s":
-        return formats.seconds(amount) if 0 < amount < 100 else f"{formats.number(amount)}{NBSP}s"
-    if unit == "B":
-        scale = formats.rate_scale((amount,), "B")
-        return f"{formats.number(amount / scale.factor)}{NBSP}{scale.unit}"
-    known = {
-        "money": lambda: money(amount, cost.currency if cost else ""),
-        "%": lambda: formats.percent(amount),
-    }
-    return known[unit]() if unit in known else f"{formats.number(amount, _digits(amount))}{NBSP}{unit}"
+        shown = times(*known)
+    elif unit == "B":
+        scale = formats.rate_scale(known, "B")
+        shown = [f"{formats.number(amount / scale.factor)}{NBSP}{scale.unit}" for amount in known]
+    elif unit == "money":
+        shown = [money(amount, cost.currency if cost else "") for amount in known]
+    elif unit == "%":
+        shown = [formats.percent(amount) for amount in known]
+    else:
+        shown = [f"{formats.number(amount, _digits(amount))}{NBSP}{unit}" for amount in known]
+    texts = iter(shown)
+    return ["–" if amount is None else next(texts) for amount in amounts]
+
+
+#: From this many seconds of the largest on, a unit is used; the first is for 0, too.
+_TIMES = ((0.9995, 1.0, "s"), (0.9995e-3, 1e3, "ms"), (0.9995e-6, 1e6, "µs"), (0.0, 1e9, "ns"))
+
+
+def times(*seconds: float) -> list[str]:
+    """``503.0 s``, ``0.462 ms`` and ``47.3 ms``: all in the unit that suits the longest."""
+    longest = max(seconds, default=0.0)
+    factor, unit = next((factor, unit) for least, factor, unit in _TIMES if longest >= least or not longest)
+
+    def text(amount: float) -> str:
+        digits = 1 if amount >= 10 or not amount or longest >= 100 else 2 if amount >= 1 else 3
+        if amount and not round(amount, digits):
+            return f"under {10**-digits:g}"
+        return formats.number(amount, digits)
+
+    return [f"{text(amount * factor)}{NBSP}{unit}" for amount in seconds]
 
 
 def _digits(amount: float) -> int:
@@ -130,18 +162,21 @@ def plain(amount: float | str | None) -> str:
     )
 
 
-def work_time(found: WorkTime) -> str:
-    """``46.9 ms``, ``20 ns``; ``up to 0.4 ms`` for what is known to be no longer."""
-    seconds = found.high_s
-    amount = (
-        f"{seconds * 1e9:.0f}{NBSP}ns" if 0 < seconds < 1e-6 else formats.seconds(seconds) if seconds else "0"
-    )
-    return amount if found.calls is not None else f"up to{NBSP}{amount}"
+def work_times(*found: WorkTime) -> list[str]:
+    """``46.9 ms``; ``up to 0.400 ms`` for what is known to be no longer; all in one unit."""
+    amounts = times(*(one.high_s for one in found))
+    return [
+        amount if one.calls is not None else f"up to{NBSP}{amount}"
+        for one, amount in zip(found, amounts, strict=True)
+    ]
 
 
-def stretch(seconds: float) -> str:
-    """Length of what was profiled: ``0.801 s``, ``less than 1 ms``."""
-    return took(seconds * 1e6) if seconds >= 1e-3 else f"less than 1{NBSP}ms"
+def stretches(*seconds: float) -> list[str]:
+    """Lengths of what was profiled: ``801.0 ms``, ``less than 1 ms``; all in one unit."""
+    return [
+        text if length >= 1e-3 else f"less than 1{NBSP}ms"
+        for length, text in zip(seconds, times(*seconds), strict=True)
+    ]
 
 
 def signed(number: float, sign: str = "") -> str:
@@ -186,7 +221,7 @@ def durations(*amounts: float) -> list[str]:
     """All in one form, in seconds: ``503 s`` and ``502 s``, ``7 min 21 s`` and ``1 h 12 min``."""
     longest = max(amounts)
     if longest < 10:
-        return [took(amount * 1e6) for amount in amounts]
+        return times(*amounts)
     if longest < 600:
         return [f"{formats.number(amount, 0)}{NBSP}s" for amount in amounts]
     return [duration(amount * 1e6) for amount in amounts]

@@ -235,7 +235,7 @@ def line(
     for first, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
         run_x, run_y = xs[first:end].astype(np.int64), ys[first:end].astype(np.int64)
         steps = zip(np.diff(run_x).tolist(), np.diff(run_y).tolist(), strict=True)
-        drawn = " ".join(f"{_tenth(dx)} {_tenth(dy)}" for dx, dy in steps) or ".5 0"
+        drawn = " ".join(f"{_tenth(dx)} {_tenth(dy)}" for dx, dy in steps).replace(" -", "-") or ".5 0"
         parts.append(f"M{_tenth(int(run_x[0]))} {_tenth(int(run_y[0]))}l{drawn}")
     return Shape(style=style, path="".join(parts), series=series)
 
@@ -250,6 +250,9 @@ def outline(
 
 
 def _tenth(value: int) -> str:
+    """``1.2``, ``-.3``: a path needs no 0 before the point."""
+    if 0 < abs(value) < 10:
+        return f"-.{-value}" if value < 0 else f".{value}"
     return f"{value / 10:g}"
 
 

@@ -23,6 +23,8 @@ _COLUMNS = {"pairs", "blocks", "multiples"}
 _WORDS_PX, _LABEL_PX = 32, 20
 _PX = {"px": 1, "rem": 16}
 
+#: Properties of marks; the others place elements of the page.
+_OF_MARKS = re.compile(r"fill|stroke|color|font|overflow|rendering")
 #: A tag; values of attributes are escaped, so they have no angle brackets.
 _TAG = re.compile(r"<(/?)([a-z][a-z0-9]*)([^<>]*)>")
 _CLASS = re.compile(r'class="([^"]*)"')
@@ -72,7 +74,9 @@ def _image(svg: str, width: float, label: str, style: str = "") -> str:
 
 def _swatch(mark: re.Match[str]) -> str:
     style, width, height, shape = mark[1], int(mark[2]), int(mark[3]), mark[4]
-    return _image(_document(f'<g class="{style}">{shape}</g>', width, height), width, "", style)
+    # Marks in cells of a scale take their color from its class.
+    marks = f'<g class="{style}">{shape}</g>' if style.startswith("steps") else shape
+    return _image(_document(marks, f'viewBox="0 0 {width} {height}"'), width, "", style)
 
 
 def _drawing(html: str, width: float) -> tuple[str, float]:
@@ -96,19 +100,23 @@ def _drawing(html: str, width: float) -> tuple[str, float]:
         for words in _MIDDLE.findall(html)
     )
     placed = marks.replace("<svg", f"<svg {frame}", 1)
-    return _document(f'<g class="still">{placed}{middle}</g>', width, height), width
+    size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
+    return _document(f'<g class="still">{placed}{middle}</g>', size), width
 
 
-def _document(marks: str, width: float, height: float) -> str:
-    """A whole SVG file, with the rules for its classes."""
+def _document(marks: str, size: str) -> str:
+    """A whole SVG file, with the rules for its classes, on white paper."""
     if "x" in _classes(marks):
         marks = _hatch() + marks
     used = {"jr"} | _classes(marks)
-    style = "".join(f"{rule.selector}{{{rule.declarations}}}" for rule in _rules() if rule.classes <= used)
-    size = f'width="{width:g}" height="{height:g}"'
+    style = "".join(
+        f"{rule.selector}{{{rule.declarations}}}"
+        for rule in _rules()
+        if rule.classes <= used and _OF_MARKS.search(rule.declarations)
+    )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="jr" {size} viewBox="0 0 {width:g} {height:g}">'
-        f'<style>{style}</style><rect {size} fill="{theme.light()["paper"]}"/>{marks}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="jr" {size}>'
+        f'<style>{style}</style><rect width="100%" height="100%" fill="{theme.light()["paper"]}"/>{marks}</svg>'
     )
 
 

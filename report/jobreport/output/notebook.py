@@ -108,7 +108,8 @@ def to_text(notebook: NotebookNode) -> str:
                 data["text/html"], labels = with_images(without_scripts(data["text/html"]))
                 if labels:
                     data["text/plain"] = html.unescape("\n".join(labels))
-    return str(nbformat.writes(written))  # type: ignore[no-untyped-call]
+    # A string for each line would add a tenth to the drawings.
+    return str(nbformat.writes(written, split_lines=False))  # type: ignore[no-untyped-call]
 
 
 def _execute(notebook: NotebookNode, name: str, data: bytes, kernel: Kernel) -> NotebookNode:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jobreport.comparison.facts import RunOf, facts_of
+from jobreport.comparison.prices import Machine, Prices
 from jobreport.document import Report
 from jobreport.pipeline import build_report
 from jobreport.remarks import Quality
@@ -23,6 +24,16 @@ from tests.captured_jobs import job_of
 from tests.copies import replace
 from tests.jobs import START_US, make_panel, make_steps
 
+#: Prices of the published pair.
+PUBLISHED = Prices(
+    currency="USD",
+    source="published",
+    as_of="2021-02-01",
+    machines=(
+        Machine(type="ml.p3.8xlarge", per_hour=14.688, gpus=4, gpu_memory_gib=16, cores=32, memory_gib=244),
+        Machine(type="ml.p3.2xlarge", per_hour=3.825, gpus=1, gpu_memory_gib=16, cores=8, memory_gib=61),
+    ),
+)
 #: Seconds of a step.
 STEP_S = 0.5
 

@@ -13,25 +13,18 @@ from hypothesis import strategies as st
 from jobreport.comparison import sizes, words
 from jobreport.comparison.cost import cost, cost_of
 from jobreport.comparison.document import Cost
-from jobreport.comparison.prices import Machine, Prices, read_prices
+from jobreport.comparison.one_job import job_cost
+from jobreport.comparison.prices import Machine, Prices, Pricing, read_prices
 from jobreport.comparison.sizes import demand_of, sizing, whole
 from jobreport.errors import UsageError
 from tests.copies import replace
-from tests.report.comparison.runs import published, run, steady
-
-PRICES = Prices(
-    currency="USD",
-    source="published",
-    as_of="2021-02-01",
-    machines=(
-        Machine(type="ml.p3.8xlarge", per_hour=14.688, gpus=4, gpu_memory_gib=16, cores=32, memory_gib=244),
-        Machine(type="ml.p3.2xlarge", per_hour=3.825, gpus=1, gpu_memory_gib=16, cores=8, memory_gib=61),
-    ),
-)
+from tests.report.comparison.runs import PUBLISHED, published, run, steady
 
 
 def published_cost(billing: str = "1s") -> Cost:
-    found = cost({label: [cost_of(published(label), PRICES, billing)] for label in "AB"}, PRICES, billing)
+    found = cost(
+        {label: [cost_of(published(label), PUBLISHED, billing)] for label in "AB"}, PUBLISHED, billing
+    )
     assert found
     return found
 
@@ -64,13 +57,13 @@ def test_a_price_that_is_given_for_a_run_stands_over_the_list() -> None:
     given_price = run("A", steady(), instance_type="ml.p3.8xlarge", price_per_node_hour=1.0, nodes=3)
     given_cost = run("A", steady(), nodes=1, price_per_node_hour=1.0, cost=7.0)
 
-    assert (found := cost_of(given_price, PRICES, "1s"))
+    assert (found := cost_of(given_price, PUBLISHED, "1s"))
     assert found.cost == pytest.approx(3 * given_price.seconds / 3600)
     assert (found := cost_of(given_cost, None, "1s"))
     assert found.cost == 7.0
     assert (found := cost_of(run("A", steady(), nodes=1, cost=7.0), None, "1s"))
     assert found.per_hour * found.hours == pytest.approx(7.0)
-    assert cost_of(run("A", steady()), PRICES, "1s") is None
+    assert cost_of(run("A", steady()), PUBLISHED, "1s") is None
 
 
 @given(
@@ -112,7 +105,7 @@ def test_needs_keep_a_fifth_free() -> None:
 
 
 def test_the_machines_of_the_second_published_run_do_not_hold_the_first() -> None:
-    found = sizing([published("A")], PRICES)
+    found = sizing([published("A")], PUBLISHED)
 
     assert found
     assert found.upper_estimate
@@ -145,7 +138,7 @@ def known_memory(gib: float, **changed: float) -> object:
 
 
 def test_machines_that_hold_all_needs_are_candidates_the_cheapest_first() -> None:
-    found = sizing([known_memory(4.0)], PRICES)  # type: ignore[list-item]
+    found = sizing([known_memory(4.0)], PUBLISHED)  # type: ignore[list-item]
 
     assert found
     assert found.advised
@@ -162,14 +155,14 @@ def test_machines_that_hold_all_needs_are_candidates_the_cheapest_first() -> Non
 def test_a_type_is_a_candidate_once_in_its_region() -> None:
     zones = tuple(
         replace(machine, region=region, per_hour=machine.per_hour * factor)
-        for machine in PRICES.machines
+        for machine in PUBLISHED.machines
         for region, factor in (("east", 1.0), ("east", 1.0), ("west", 0.5))
     )
     one = known_memory(4.0)
     in_east = replace(one, facts=one.facts | {"region": "east"})  # type: ignore[attr-defined]
 
-    found = sizing([in_east], replace(PRICES, machines=zones))  # type: ignore[list-item]
-    assert found == sizing([in_east], PRICES)  # type: ignore[list-item]
+    found = sizing([in_east], replace(PUBLISHED, machines=zones))  # type: ignore[list-item]
+    assert found == sizing([in_east], PUBLISHED)  # type: ignore[list-item]
 
 
 def test_machines_are_held_against_what_was_paid() -> None:
@@ -177,10 +170,10 @@ def test_machines_are_held_against_what_was_paid() -> None:
     one = known_memory(4.0)
     contract = replace(one, facts=one.facts | {"price_per_node_hour": 1.4688})  # type: ignore[attr-defined]
     spot = replace(one, facts=one.facts | {"spot": "yes"})  # type: ignore[attr-defined]
-    big, small = PRICES.machines
+    big, small = PUBLISHED.machines
     with_spot = (replace(big, spot_per_hour=4.0), replace(small, spot_per_hour=1.0), replace(small, type="x"))
 
-    own = sizing([contract], PRICES)  # type: ignore[list-item]
+    own = sizing([contract], PUBLISHED)  # type: ignore[list-item]
     assert own
     assert own.now.per_hour == pytest.approx(3 * 1.4688)
     assert [(one.machine, one.count) for one in own.candidates] == [
@@ -190,7 +183,7 @@ def test_machines_are_held_against_what_was_paid() -> None:
     ]
     assert own.candidates[0].saving == pytest.approx(2 / 3)
 
-    found = sizing([spot], replace(PRICES, machines=with_spot))  # type: ignore[list-item]
+    found = sizing([spot], replace(PUBLISHED, machines=with_spot))  # type: ignore[list-item]
     assert found
     assert (found.now.per_hour, found.candidates[0].per_hour) == (12.0, 2.0)
     # The list has no spot price of it.
@@ -215,7 +208,7 @@ def test_the_best_of_all_numbers_of_machines_are_found(
         Machine(type=f"m{i}", per_hour=price, gpus=count, cores=size, gpu_memory_gib=16, memory_gib=244)
         for i, (price, count, size) in enumerate(rows)
     )
-    prices = replace(PRICES, machines=(*PRICES.machines, *listed))
+    prices = replace(PUBLISHED, machines=(*PUBLISHED.machines, *listed))
 
     found = sizing([asked], prices)  # type: ignore[list-item]
     with patch.object(sizes._Today, "counts", lambda self, _: range(1, nodes + 1)):
@@ -226,7 +219,7 @@ def test_any_number_of_machines_takes_no_time() -> None:
     one = known_memory(4.0)
     many = replace(one, facts=one.facts | {"nodes": 1e14})  # type: ignore[attr-defined]
 
-    assert sizing([many], PRICES)  # type: ignore[list-item]
+    assert sizing([many], PUBLISHED)  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +231,7 @@ def test_any_number_of_machines_takes_no_time() -> None:
     ],
 )
 def test_guards_hold_back_advice(changed: dict[str, float], guard: str) -> None:
-    found = sizing([known_memory(4.0, **changed)], PRICES)  # type: ignore[list-item]
+    found = sizing([known_memory(4.0, **changed)], PUBLISHED)  # type: ignore[list-item]
 
     assert found
     assert not found.advised
@@ -250,7 +243,7 @@ def test_full_gpu_memory_may_be_a_sharded_model() -> None:
     parallel = replace(full, facts=full.facts | {"parallelism": "ddp"})  # type: ignore[attr-defined]
 
     def fails(one: object) -> set[str]:
-        found = sizing([one], PRICES)  # type: ignore[list-item]
+        found = sizing([one], PUBLISHED)  # type: ignore[list-item]
         assert found
         return {fail for candidate in found.candidates for fail in candidate.fails}
 
@@ -288,7 +281,7 @@ spot-only,V100,1,8,61,,us-east-1,0.9,
 
 def test_the_price_of_a_region_stands_over_one_without() -> None:
     rows = (("", 1.0), ("east", 2.0), ("west", 3.0))
-    found = replace(PRICES, machines=tuple(Machine(type="x", region=r, per_hour=p) for r, p in rows))
+    found = replace(PUBLISHED, machines=tuple(Machine(type="x", region=r, per_hour=p) for r, p in rows))
 
     prices = [
         machine.per_hour for region in ("east", "west", "north") if (machine := found.machine("x", region))
@@ -361,3 +354,24 @@ def test_a_csv_that_is_wrong_is_refused(text: str, tmp_path: Path) -> None:
 
     with pytest.raises(UsageError):
         read_prices(tmp_path / "prices.csv")
+
+
+def test_unequal_nodes_have_one_price_of_a_gpu_hour_in_both_products() -> None:
+    """Of one of three machines with 4 GPUs each, only 2 were recorded."""
+    a, b = published("A"), published("B")
+    nodes = a.report.job.nodes
+    job = replace(a.report.job, nodes=(*nodes[:-1], replace(nodes[-1], gpus=2)))
+    a = run("A", replace(a.report, job=job), instance_type="p3.8xlarge")
+    assert a.number("gpus") == 10
+
+    pricing = [
+        Pricing(prices=PUBLISHED, facts={"instance_type": name}) for name in ("p3.8xlarge", "p3.2xlarge")
+    ]
+    alone = [job_cost(one.report, its) for one, its in zip((a, b), pricing, strict=True)]
+    found = cost({one.label: [cost_of(one, PUBLISHED, "1s")] for one in (a, b)}, PUBLISHED, "1s")
+
+    assert found
+    prices = [one.per_gpu_hour for one in alone if one and one.per_gpu_hour]
+    assert prices == pytest.approx([14.688 / 4, 3.825])
+    assert found.factors["B"].price == pytest.approx(prices[1] / prices[0])
+    assert [row.gpus for row in found.rows] == [12, 2]

@@ -26,6 +26,9 @@ BIG, SMALL = {"instance_type": "big"}, {"instance_type": "small"}
 THREE_TIMES = "Run each variant three times, in turn: one run cannot show how much runs differ."
 
 
+RECORD_STEPS = "Record steps (record-job finds those of PyTorch; others call jobrecord.step())"
+
+
 def pair(
     a: Report, b: Report, a_facts: dict[str, Any] | None = None, b_facts: dict[str, Any] | None = None
 ) -> Comparison:
@@ -35,6 +38,10 @@ def pair(
 
 def older(report: Report) -> Report:
     return replace(report, blocks=UNSET, time_blocks=UNSET, goodput=UNSET, demand=UNSET)
+
+
+def without_steps(report: Report) -> Report:
+    return replace(report, blocks=None, goodput=None)
 
 
 def on_gpus(report: Report, gpus: int) -> Report:
@@ -125,6 +132,26 @@ def of_gpus(count: int, price: float) -> dict[str, Any]:
             id="stopped",
         ),
         pytest.param(
+            lambda: pair(report_of([0.5] * 40), stopped(report_of([0.6] * 40))),
+            "B ran longer than A (44 s against 40 s; B was stopped, or the end was not recorded); steps per second: "
+            "−16.7%, not tested (fewer than 100 steps).",
+            "Let each run do at least 110 steps, which are tested within a run: B was stopped before.",
+            id="stopped early",
+        ),
+        pytest.param(
+            lambda: pair(without_steps(steady()), stopped(without_steps(steady(1.2, 2)))),
+            "B ran longer than A (259 s against 218 s; B was stopped, or the end was not recorded).",
+            f"{RECORD_STEPS}: throughput can be compared of runs that were stopped. Or let B run to the end.",
+            id="stopped, without steps",
+        ),
+        pytest.param(
+            lambda: pair(without_steps(steady()), without_steps(steady(1.2, 2))),
+            "B ran longer than A (259 s against 218 s, not tested).",
+            f"{RECORD_STEPS}: throughput is tested within a run. Durations are tested only of repeats: run each variant "
+            "three times.",
+            id="without steps",
+        ),
+        pytest.param(
             lambda: pair(steady(), stopped(steady(1.2, 2, 200)), BIG, SMALL),
             "B costs 84.1% less per 1,000 steps than A ($0.193 against $1.21) and is slower: 17.0% fewer steps per second "
             "(−23.6 to −9.8%).",
@@ -134,7 +161,7 @@ def of_gpus(count: int, price: float) -> dict[str, Any]:
         pytest.param(
             lambda: pair(steady(), steady(1.2, 2), BIG, SMALL),
             "B costs 85.2% less than A ($0.0719 against $0.486) and is slower: 16.9% fewer steps per second "
-            "(−23.6 to −9.7%); main reason: the price of an hour of a GPU.",
+            "(−23.6 to −9.7%); main reason: 1 GPU in place of 4.",
             "",
             id="prices",
         ),
@@ -163,7 +190,7 @@ def of_gpus(count: int, price: float) -> dict[str, Any]:
         pytest.param(
             lambda: pair(steady(), steady(1.0, 2), SMALL, BIG),
             "B costs 8.0 times as much as A ($0.487 against $0.0607) in about the same time (219 s against 218 s); "
-            "steps per second: −8.3 to +8.3%, not resolved; main reason: the price of an hour of a GPU.",
+            "steps per second: −8.3 to +8.3%, not resolved; main reason: 4 GPUs in place of 1.",
             THREE_TIMES,
             id="many times the cost",
         ),
@@ -267,3 +294,37 @@ def test_a_ratio_beyond_all_measure_is_a_few_characters() -> None:
         "B costs 1e+18 times as much as A (1,000,000,000.00 against under 0.0001) in"
         in found.verdict.replace("\u00a0", " ")
     )
+
+
+def of_many(scales: dict[str, float], **prices: float) -> str:
+    """The verdict of variants by the length of their steps."""
+    runs = [
+        run(label, steady(scale), **(of_gpus(1, prices[label]) if prices else {}))
+        for label, scale in scales.items()
+    ]
+    return compare(runs, Settings(), "").verdict.replace("\u00a0", " ")
+
+
+def test_of_many_variants_the_best_one_is_named() -> None:
+    scales = {"A": 1.0, "B": 0.8, "C": 0.5, "D": 1.2}
+
+    assert of_many(scales).startswith(
+        "Of 3 variants compared with A, C does most steps per second. C is faster than A: "
+    )
+    assert of_many(scales, A=9.0, B=1.0, C=8.0, D=2.0).startswith(
+        "Of 3 variants compared with A, B costs least. B costs 90.9% less than A "
+    )
+    assert of_many({"A": 0.5, "B": 0.9, "C": 0.8, "D": 1.2}).startswith(
+        "None of 3 variants does more steps per second than A; C comes nearest. C is slower than A: "
+    )
+
+
+def test_gpus_that_the_user_gives_are_those_of_gpu_hours_and_costs() -> None:
+    found = pair(steady(), steady(1.0, 2), {"nodes": 2.0, "gpus_per_node": 8.0}, of_gpus(4, 2.0))
+
+    hours = found.measure("gpu_hours").values
+    durations = found.measure("duration_s").values
+    assert {label: round(3600 * (hours[label] or 0) / (durations[label] or 1)) for label in "AB"} == {
+        "A": 16,
+        "B": 4,
+    }

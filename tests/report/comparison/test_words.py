@@ -55,3 +55,15 @@ def test_money_has_two_digits_and_more_below_one(amount: float, currency: str, t
 def test_changes_have_a_sign(found: Change, change: str, interval: str) -> None:
     assert words.change(found).replace("\u00a0", " ") == change
     assert words.interval(found).replace("\u00a0", " ") == interval
+
+
+def test_numbers_of_a_pair_have_one_unit() -> None:
+    def plain(texts: list[str]) -> list[str]:
+        return [text.replace("\u00a0", " ") for text in texts]
+
+    assert plain(words.times(461.7e-6, 47.3e-3)) == ["0.462 ms", "47.3 ms"]
+    assert plain(words.times(2e-8, 47.3e-3, 0.0)) == ["under 0.001 ms", "47.3 ms", "0.0 ms"]
+    assert plain(words.durations(0.02, 2.5)) == ["0.020 s", "2.50 s"]
+    assert plain(words.durations(70, 503)) == ["70 s", "503 s"]
+    assert plain(words.values([2.0 * 1024**2, None, 3.0 * 1024**3], "B")) == ["0.0 GiB", "–", "3.0 GiB"]
+    assert plain(words.stretches(0.0, 0.8)) == ["less than 1 ms", "800.0 ms"]

@@ -83,8 +83,8 @@ def test_lines_outlines_and_segments_have_the_same_points_in_both() -> None:
     drawn.segments("median", ([0, 5], [5, 10], [50, 60], [50, 60]))
 
     first, second = drawn.figure.drawing.shapes
-    assert (first.series, first.path) == ("gpu", "M0 100l500 -50 500 -50")
-    assert second.path == "M0 100l0 -20 500 0 0 -20 500 0 0 40"
+    assert (first.series, first.path) == ("gpu", "M0 100l500-50 500-50")
+    assert second.path == "M0 100l0-20 500 0 0-20 500 0 0 40"
     line, outline, segments = glyphs(drawn)
     assert line.name == "gpu"
     assert (line.data_source.data["x"].tolist(), line.data_source.data["y"].tolist()) == (
@@ -156,7 +156,7 @@ def test_bands_and_curves_over_time_share_one_table_and_one_range() -> None:
     band, line = (one for one in first.figure.drawing.marks if isinstance(one, Shape))
     assert band.path.startswith("M0 100h125v-25.4h250v25.4h-375z")
     # A lone stretch reaches from edge to edge of its columns.
-    assert line.path.startswith("M0 100l62.5 0 125 -25.4")
+    assert line.path.startswith("M0 100l62.5 0 125-25.4")
     (bar, _) = glyphs(first)
     assert isinstance(bar.glyph, VBar)
     assert bar.glyph.width == 5000

@@ -92,3 +92,12 @@ def test_a_drawing_in_columns_is_narrow() -> None:
     assert f".jr .u{{fill:{theme.light()['used']}}}" in style
     assert ".jr .x{fill:url(#hatch)}" in style
     assert ".jr .l{" not in style
+
+
+def test_an_image_has_the_rules_of_its_marks_only() -> None:
+    html, _ = with_images(
+        '<svg class="sw" viewBox="0 0 10 10"><rect class="u" width="10" height="10"/></svg>'
+    )
+
+    style = next(element.text or "" for element in images(html)[0][1].iter(f"{SVG}style"))
+    assert style == f".jr svg{{overflow:visible}}.jr .u{{fill:{theme.light()['used']}}}"

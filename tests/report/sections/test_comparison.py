@@ -13,7 +13,9 @@ from jobreport.comparison.budgets import limit_of
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.document import Comparison, Word, to_json
 from jobreport.comparison.markdown import MAX_CHARACTERS, markdown, terminal
+from jobreport.comparison.measures import KINDS
 from jobreport.comparison.prices import Machine, Prices
+from jobreport.comparison.profiled import PARTS
 from jobreport.document import Report
 from jobreport.sections import Fragment, comparison
 from jobreport.sections.comparison import marks
@@ -191,7 +193,7 @@ def test_the_published_pair_costs_82_percent_less_for_fewer_gpus() -> None:
     assert round(changes["cpu_p95"].points or 0, 1) == 36.6
     assert changes["gpu_p95"].word is Word.NOT_TESTED
     small = Page.of(comparison.sizes(found).html).text.replace("\u00a0", " ")
-    assert "2 × p3.2xlarge, as B" in small
+    assert "2 × ml.p3.2xlarge, as B" in small
     assert "cores: 30 needed, 16 there" in small
 
 
@@ -310,3 +312,29 @@ def test_what_many_runs_save_or_cost_is_an_amount_without_a_sign() -> None:
 
     assert "10 runs of B instead of A cost 30.00 more." in page
     assert "10 runs of C instead of A save 10.00." in page
+
+
+def test_markdown_counts_what_could_not_be_tested_by_its_reason() -> None:
+    text = markdown(EXAMPLES["pair"]())
+
+    assert (
+        "16\u00a0measures could not be tested: 14 not tested \\(one number for each run\\); 2 not tested."
+        in text
+    )
+
+
+def test_parts_of_a_profiled_step_say_what_they_leave_out() -> None:
+    found = EXAMPLES["traces of three"]()
+    steps = next(one for one in found.measures if one.key == "profiled_step_s")
+    longer = replace(steps, values={label: 1.1 * (value or 0) for label, value in steps.values.items()})
+    measures = tuple(longer if one is steps else one for one in found.measures)
+
+    left_out = Page.of(comparison.time(replace(found, measures=measures)).html).text.replace("\u00a0", " ")
+    assert "The parts hold 50.0 ms of 55.0 ms of A, " in left_out
+    assert "The parts hold" not in Page.of(comparison.time(found).html).text
+
+
+def test_communication_with_and_without_waiting_has_two_names() -> None:
+    (measure,) = (kind for kind in KINDS if kind.key == "profiled_exposed_communication_percent")
+
+    assert measure.label == f"Profiled: {PARTS['exposed_communication'][0].lower()} and waiting"

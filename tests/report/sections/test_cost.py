@@ -7,27 +7,16 @@ from msgspec import UNSET
 
 from jobreport import sections
 from jobreport.comparison.one_job import job_cost
-from jobreport.comparison.prices import Machine, Prices, Pricing
+from jobreport.comparison.prices import Pricing
 from jobreport.document import Report
 from jobreport.output import summary
 from jobreport.recordings import Label
 from tests.copies import replace
-from tests.report.comparison.runs import published, steady
+from tests.report.comparison.runs import PUBLISHED, published, steady
 from tests.report.sections import examples
 from tests.report.sections.example_cost import pricing
 from tests.report.sections.html import Cells, Page
 from tests.report.sections.test_recordings import recording, report_of
-
-#: The job of the published pair that ran on more machines than it needed.
-PUBLISHED = Prices(
-    currency="USD",
-    source="published",
-    as_of="2021-02-01",
-    machines=(
-        Machine(type="ml.p3.8xlarge", per_hour=14.688, gpus=4, gpu_memory_gib=16, cores=32, memory_gib=244),
-        Machine(type="ml.p3.2xlarge", per_hour=3.825, gpus=1, gpu_memory_gib=16, cores=8, memory_gib=61),
-    ),
-)
 
 
 def priced(report: Report, given: Pricing) -> Report:
@@ -58,7 +47,9 @@ def test_the_published_job_costs_what_was_published() -> None:
     assert shown["Price of a node-hour"] == ["$14.688"]
     assert shown["Cost"] == ["$6.16"]
     assert "Prices: published, as of 2021-02-01; billed to the second. Storage, network, and" in text(found)
-    assert "3 × ml.p3.8xlarge, today" in text(found)
+    # The machine has one name, the one that the user gave.
+    assert "3 × p3.8xlarge, today" in text(found)
+    assert "ml.p3.8xlarge" not in text(found)
     assert "cores: 30 needed, 24 there" in text(found)
     assert "Nothing is proposed for the job." in text(found)
 

@@ -89,54 +89,29 @@ def _finding(cost: Cost, refused: Mapping[str, str]) -> str:
 def _factors(cost: Cost) -> Table:
     """The cost after each factor, on a log scale: a factor has one length wherever it stands."""
     base = cost.rows[0]
-    stages = {
-        label: [
-            (name, value)
-            for name, value in (
-                ("Time", found.time),
-                ("GPUs" if found.of_gpus else "Machines", found.count),
-                (f"Price of a {'GPU' if found.of_gpus else 'machine'}-hour", found.price),
-            )
-        ]
-        for label, found in cost.factors.items()
-    }
-    amounts = [base.cost]
-    for factors in stages.values():
+    # Name, factor, and the costs before and after it.
+    stages: dict[str, list[tuple[str, str, float, float]]] = {}
+    for label, found in cost.factors.items():
+        noun = "GPU" if found.of_gpus else "Machine"
         amount = base.cost
-        for _, value in factors:
+        own = stages[label] = [(f"Cost of {base.label}", "–", amount, amount)]
+        price = f"Price of a {noun if found.of_gpus else noun.lower()}-hour"
+        for name, value in (("Time", found.time), (f"{noun}s", found.count), (price, found.price)):
+            own.append((name, f"×{formats.NBSP}{value:.3g}", amount, amount * value))
             amount *= value
-            amounts.append(amount)
-    low, high = math.log(min(amounts)), math.log(max(amounts))
-    room = (high - low or 1.0) * 0.04
+    logs = [math.log(after) for own in stages.values() for *_, after in own]
+    low, span = min(logs), max(logs) - min(logs) or 1.0
 
     def place(amount: float) -> float:
-        return (
-            100 * (math.log(amount) - low + room) / (high - low + 2 * room if high > low else 2 * room + 1.0)
-        )
+        return 100 * (0.04 + (math.log(amount) - low) / span) / 1.08
 
     rows: list[str | list[str]] = []
-    for label, factors in stages.items():
-        if len(stages) > 1:
-            rows.append(label)
-        amount = base.cost
-        rows.append(
-            [
-                f"Cost of {base.label}",
-                "–",
-                words.money(amount, cost.currency),
-                _step(place(amount), place(amount)),
-            ]
-        )
-        for name, value in factors:
-            before, amount = amount, amount * value
-            rows.append(
-                [
-                    name,
-                    f"×{formats.NBSP}{value:.3g}",
-                    words.money(amount, cost.currency),
-                    _step(place(before), place(amount)),
-                ]
-            )
+    for label, own in stages.items():
+        rows += [label] if len(stages) > 1 else []
+        rows += [
+            [name, factor, words.money(after, cost.currency), _step(place(before), place(after))]
+            for name, factor, before, after in own
+        ]
     return Table(
         label="Factors of the cost",
         heads=[":Factor", "Factor", "Cost after it", _DRAWN],

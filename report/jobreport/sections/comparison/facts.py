@@ -9,7 +9,7 @@ from jobreport.formats import NBSP
 from jobreport.sections.comparison.outline import heading, headings_of, section
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.parts.table import Table
-from jobrules.text import join_names
+from jobrules.text import capitalized, join_names
 
 if TYPE_CHECKING:
     from jobreport.comparison.document import Comparison, Fact
@@ -36,9 +36,7 @@ def facts(comparison: Comparison) -> Fragment:
         one.label[0].lower() + one.label[1:] if one.label[1:2].islower() else one.label
         for one in by_kind["different"]
     ]
-    caption = (
-        f"{join_names(named)[:1].upper()}{join_names(named)[1:]} differ{'s' if len(named) == 1 else ''}."
-    )
+    caption = f"{capitalized(join_names(named))} differ{'s' if len(named) == 1 else ''}."
     if len(named) > 1:
         caption += " The runs alone cannot separate their effects."
     table = (

@@ -105,11 +105,12 @@ def _largest(measure: Measure) -> float:
 
 def _rows(comparison: Comparison, measure: Measure, scale: marks.Scale) -> list[Row]:
     several = len(comparison.others) > 1
+    shown = words.of_variants(measure, comparison.cost)
     return [
         Row(
             name=label if several else measure.label,
-            base=_value(comparison, measure, comparison.base),
-            value=_value(comparison, measure, label),
+            base=shown[comparison.base],
+            value=shown[label],
             change=words.change(change),
             interval=words.interval(change),
             glyph=marks.interval(scale, measure, change),
@@ -117,10 +118,6 @@ def _rows(comparison: Comparison, measure: Measure, scale: marks.Scale) -> list[
         )
         for label, change in measure.against.items()
     ]
-
-
-def _value(comparison: Comparison, measure: Measure, label: str) -> str:
-    return words.value(measure.values[label], measure.unit, comparison.cost)
 
 
 def _finding(tested: Sequence[Measure]) -> str:
@@ -161,7 +158,7 @@ def _untested(comparison: Comparison, found: Sequence[Measure]) -> Table | None:
     rows = [
         [
             one.label,
-            *(words.value(value, one.unit, comparison.cost) for value in one.values.values()),
+            *words.of_variants(one, comparison.cost).values(),
             *([words.change(one.against[comparison.others[0]])] if two else []),
         ]
         for one in found
@@ -186,7 +183,7 @@ def _refused(comparison: Comparison, found: Sequence[Measure]) -> Table | None:
     rows = [
         [
             one.label,
-            *(words.value(value, one.unit, comparison.cost) for value in one.values.values()),
+            *words.of_variants(one, comparison.cost).values(),
             why(one),
         ]
         for one in found

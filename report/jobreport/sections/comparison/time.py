@@ -49,10 +49,10 @@ KINDS = {
     "mark": "Marks of the program: time on the host, with what they hold",
     "kernel": "Kernels: time on the device",
 }
+#: Time of a step outside of all parts that is named, as a share of the step.
+MIN_REST = 0.01
 #: Variants whose percentages stand in the table too.
 MAX_SHARES = 4
-#: Drawn from the left, so that work can be compared along one edge.
-ORDER = tuple(FILLS)
 
 
 class Shown(Struct, frozen=True, kw_only=True):
@@ -100,13 +100,13 @@ def _goodput(comparison: Comparison, place: Heading) -> Shown:
     aid = "Each moment counts once. Blue: training. Orange: lost in the loop. Gray: outside."
     if unknown:
         aid += f" Not recorded in all runs: {', '.join(unknown)}."
-    order = sorted({p.key for own in parts.values() for p in own if p.amount}, key=ORDER.index)
+    known = {p.key for own in parts.values() for p in own if p.amount}
     return _figure(
         comparison,
         place,
         name="goodput",
         parts=parts,
-        order=order,
+        order=[key for key in FILLS if key in known],
         fill=lambda key: FILLS[key],
         caption=f"Goodput, the share of the job that trained: {named}.",
         aid=aid,
@@ -158,11 +158,28 @@ def _profiled(comparison: Comparison, traces: Profiled, place: Heading) -> Shown
         fill=lambda key: PROFILED_FILLS[key],
         caption=f"Computing in the profiled time: {named}.",
         aid=f"Mean {'step' if traces.per_step else 'trace'} of one GPU in the profiled stretch. Blue: work that nothing "
-        "hides. Orange: waiting.",
+        f"hides. Orange: waiting.{_rest_of_steps(comparison, traces)}",
         unit=scale.unit,
         digits=scale.digits,
         to_scale=traces.per_step,
     )
+
+
+def _rest_of_steps(comparison: Comparison, traces: Profiled) -> str:
+    """How much of a step the parts leave out; empty if next to nothing, or without steps."""
+    steps = next((one.values for one in comparison.measures if one.key == "profiled_step_s"), {})
+    pairs = {
+        label: (_whole(own), step)
+        for label, own in traces.time.items()
+        if traces.per_step and (step := steps.get(label)) and _whole(own) < (1 - MIN_REST) * step
+    }
+    if not pairs:
+        return ""
+    named = [
+        f"{parts} of {whole} of {label}"
+        for label, (parts, whole) in ((label, words.times(*pair)) for label, pair in pairs.items())
+    ]
+    return f" The parts hold {', '.join(named)}: a step has time before the first and after the last GPU work, too."
 
 
 def _same_work(traces: Profiled) -> str:

@@ -75,14 +75,12 @@ def _number(comparison: Comparison, measure: Measure, label: str) -> Number:
         number, unit = text, ""
     tested = change.low is not None
     scale = marks.Scale.of([change])
-    values = [measure.values[one] or 0.0 for one in comparison.labels]
+    values = [value or 0.0 for value in measure.values.values()]
     bars = tuple(
-        (
-            one,
-            marks.value_bar(value, max(values), "f2" if i == 0 else "u"),
-            words.value(measure.values[one], measure.unit, comparison.cost),
+        (one, marks.value_bar(value, max(values), "f2" if i == 0 else "u"), shown)
+        for i, (value, (one, shown)) in enumerate(
+            zip(values, words.of_variants(measure, comparison.cost).items(), strict=True)
         )
-        for i, (one, value) in enumerate(zip(comparison.labels, values, strict=True))
     )
     note = marks.outcome(measure, change)
     detail = "; ".join(filter(None, (words.interval(change), change.reason)))
@@ -107,10 +105,11 @@ def _is_large_untested(measure: Measure, label: str) -> bool:
 def _rows(comparison: Comparison, shown: list[Measure]) -> list[tuple[str, list[Markup]]]:
     """For each variant its values, with the change."""
     rows = []
+    values = {measure.key: words.of_variants(measure, comparison.cost) for measure in shown}
     for label in comparison.labels:
         cells = []
         for measure in shown:
-            value = words.value(measure.values[label], measure.unit, comparison.cost)
+            value = values[measure.key][label]
             change = measure.against.get(label)
             tail = (
                 Markup("")
@@ -142,14 +141,11 @@ def _factors(comparison: Comparison, label: str) -> list[Factor]:
     base, row = cost.rows[0], next(one for one in cost.rows if one.label == label)
     found = cost.factors[label]
     noun = "GPU" if found.of_gpus else "machine"
-    facts = {variant.label: variant.facts for variant in comparison.variants}
-    key = "gpus" if found.of_gpus else "nodes"
-    counts = " → ".join(words.plain(facts[one].get(key)) for one in (comparison.base, label))
+    numbers = [one.gpus if found.of_gpus else one.nodes for one in (base, row)]
     duration = comparison.measure("duration_s").values
     prices = " → ".join(
-        words.money(one.per_hour * one.nodes / count, cost.currency)
-        for one in (base, row)
-        if (count := facts[one.label].get(key)) and isinstance(count, int | float)
+        words.money(one.per_hour * one.nodes / number, cost.currency)
+        for one, number in zip((base, row), numbers, strict=True)
     )
     main = main_factor(found)
     return [
@@ -166,7 +162,13 @@ def _factors(comparison: Comparison, label: str) -> list[Factor]:
             about=" → ".join(words.durations(*(duration[one] or 0.0 for one in (comparison.base, label)))),
             major=main == "time",
         ),
-        Factor(sign="×", number=f"{found.count:.3g}", name=f"{noun}s", about=counts, major=main == "count"),
+        Factor(
+            sign="×",
+            number=f"{found.count:.3g}",
+            name=f"{noun}s",
+            about=" → ".join(map(words.plain, numbers)),
+            major=main == "count",
+        ),
         Factor(
             sign="×",
             number=f"{found.price:.3g}",
