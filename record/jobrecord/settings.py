@@ -75,7 +75,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         return text(name) not in {"", "0"}
 
     return Settings(
-        out=Path(text("DIR") or names.folder_name()).absolute(),
+        out=absolute(text("DIR") or names.folder_name()),
         node=names.node_name(text("NODE") or _vendor_name(environment)),
         run=_run(text("RUN")) or names.run_id(),
         interval_s=_interval(text("INTERVAL", "500ms")),
@@ -91,6 +91,16 @@ def read(environment: Mapping[str, str]) -> Settings:
         quiet=flag("QUIET"),
         record_command=flag("RECORD_COMMAND"),
     )
+
+
+def absolute(out: str | Path) -> Path:
+    """`out` as seen from the working directory. Raises SettingError if that was removed."""
+    try:
+        return Path(out).absolute()
+    except FileNotFoundError:
+        raise SettingError(
+            f"The working directory was removed; give the full path of the folder {out}."
+        ) from None
 
 
 def for_processes(settings: Settings) -> dict[str, str]:

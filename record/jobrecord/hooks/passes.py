@@ -27,7 +27,9 @@ class Passes:
         torch = sys.modules.get("torch")
         self._is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
         #: Autograd's task in this thread, -1 outside of it.
-        self._backward_task = getattr(getattr(torch, "_C", None), "_current_graph_task_id", self._guessed_task)
+        self._backward_task = getattr(
+            getattr(torch, "_C", None), "_current_graph_task_id", self._guessed_task
+        )
         self.handles = [
             module.register_forward_pre_hook(self._forward_begins),
             module.register_forward_hook(self._forward_ended),
