@@ -54,14 +54,15 @@ class SamplerProcess:
         Returns how the sampler ended if it did before: ``exit`` or ``signal:<number>``.
         """
         ended = self._process.poll()
-        if ended is not None:
-            self._pipe.close()
-            return "exit" if ended >= 0 else f"signal:{-ended}"
         before_s, _ = self._activity()
+        # A script that closes all files closed the pipe as well.
         with contextlib.suppress(OSError):
-            self._pipe.write(END)
+            if ended is None:
+                self._pipe.write(END)
         with contextlib.suppress(OSError):
             self._pipe.close()
+        if ended is not None:
+            return "exit" if ended >= 0 else f"signal:{-ended}"
         try:
             self._process.wait(STUCK_S)
         except subprocess.TimeoutExpired:

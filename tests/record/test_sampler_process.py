@@ -53,3 +53,14 @@ def test_a_sampler_that_is_stuck_delays_no_job(tmp_path: Path, monkeypatch: pyte
 
     assert time.monotonic() - began_s < LIMIT_S
     assert not (tmp_path / "ended").exists()
+
+
+def test_a_script_that_closes_all_files_ends_the_sampler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = started(tmp_path, monkeypatch)
+    os.close(sampler._pipe.fileno())
+    wait_for((tmp_path / "ended").exists)
+    wait_for(lambda: sampler._process.poll() is not None)
+
+    assert sampler.stop() == "exit"
