@@ -50,10 +50,9 @@ def start(
     if _recording is not None:
         warn("start: this process is already recorded")
         return
-    read = settings.read(os.environ)
+    read = settings.read({**os.environ, **_folder(out)})
     chosen = replace(
         read,
-        out=_folder(read, out),
         operators=tuple(operators) or read.operators,
         profile_steps=profile_steps or read.profile_steps,
         profiler=profiler or read.profiler,
@@ -152,22 +151,23 @@ def resume(step: int) -> None:
         _recording.resume(step)
 
 
-def _folder(read: Settings, out: str | Path | None) -> Path:
-    """The folder: that of ``record-job`` before `out`, and one for all ranks that a launcher started here."""
-    given = os.environ.get(settings.PREFIX + "DIR")
+def _folder(out: str | Path | None) -> dict[str, str]:
+    """The variable of the folder: that of ``record-job`` before `out`, and one for all ranks that a launcher started here."""
+    variable = settings.PREFIX + "DIR"
+    given = os.environ.get(variable)
     if given and settings.PREFIX + "RUN" in os.environ:
-        return read.out
+        return {}
     if out is not None:
-        return settings.absolute(out)
-    return read.out if given or "LOCAL_RANK" not in os.environ else _folder_of_ranks()
+        return {variable: str(out)}
+    return {} if given or "LOCAL_RANK" not in os.environ else {variable: _folder_of_ranks()}
 
 
-def _folder_of_ranks() -> Path:
+def _folder_of_ranks() -> str:
     """The same folder in all ranks of this machine: named for when their launcher started."""
     import psutil  # noqa: PLC0415 - not under record-job
 
     started_s = psutil.Process(os.getppid()).create_time()
-    return settings.absolute(time.strftime("job-%Y%m%d-%H%M%S", time.gmtime(started_s)))
+    return time.strftime("job-%Y%m%d-%H%M%S", time.gmtime(started_s))
 
 
 def _check_nodes(out: str | Path | None) -> None:
