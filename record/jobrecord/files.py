@@ -7,6 +7,7 @@ open file is readable, so a kill costs at most the tick that is being written.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import time
@@ -112,30 +113,30 @@ class SampleFiles:
 class _MinuteFile:
     """The file of one minute, compressed in memory while it is written, so that no tick waits for a whole minute.
 
-    A file that an earlier recorder left open is continued. Raises OSError.
+    A recorder of the same node, earlier or at the same time, may have files of this minute: this one is then named for
+    the next second without a file. Raises OSError.
     """
 
     def __init__(self, folder: Path, minute: int, node: str) -> None:
         hour = time.strftime("%Y%m%d%H", time.gmtime(minute))
         self.minute = minute
-        self.path = folder / hour / f"{minute}.{node}.json"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.size = 0
+        (folder / hour).mkdir(parents=True, exist_ok=True)
         self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self._packed: list[bytes] = []
-        # Another recorder may append to it as well.
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        self._file = os.open(self.path, flags, 0o644)
-        try:
-            before = self.path.read_bytes()
-            self.size = len(before)
-            if before:
-                self._packed.append(self._packer.compress(before))
-                if not before.endswith(b"\n"):
-                    # Half of a line is one lost row, not two.
-                    self.append(b"\n")
-        except OSError:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        for second in itertools.count(minute):
+            self.path = folder / hour / f"{second}.{node}.json"
+            self._closed = self.path.with_name(f"{self.path.name}.gz")
+            try:
+                self._file = os.open(self.path, flags, 0o644)
+            except FileExistsError:
+                continue
+            # Whoever had the name gave it up after the closed file was there.
+            if not self._closed.exists():
+                break
             os.close(self._file)
-            raise
+            self.path.unlink()
 
     def append(self, data: bytes) -> None:
         """Write all of `data`, or none of it."""
@@ -160,17 +161,14 @@ class _MinuteFile:
             self.path.unlink(missing_ok=True)
             return 0
         self._packed.append(self._packer.flush())
-        closed = self.path.with_name(self.path.name + ".gz")
-        part = closed.with_name(f"{closed.name}.{os.getpid()}.tmp")
+        data = b"".join(self._packed)
+        part = self._closed.with_name(f"{self._closed.name}.tmp")
         try:
-            # A minute that an earlier recorder closed: gzip files may be joined.
-            before = closed.read_bytes() if closed.exists() else b""
-            data = before + b"".join(self._packed)
             with part.open("wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            part.replace(closed)
+            part.replace(self._closed)
         except OSError:
             part.unlink(missing_ok=True)
             raise

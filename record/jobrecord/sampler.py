@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -111,7 +112,8 @@ class Sampler:
         while True:
             time.sleep(max(0.0, ticked_s + _SNAPSHOT_S - time.monotonic()))
             ticked_s = time.monotonic()
-            self.tick(start_s + number * interval_s)
+            # The last one reads all: such as energy, and the kill that ended the job.
+            self.tick(math.inf if owner.ended.is_set() else start_s + number * interval_s)
             if owner.ended.is_set():
                 break
             now_s = time.monotonic()

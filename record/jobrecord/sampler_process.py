@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 #: Word to the sampler; the end of the pipe without it means that the owner was killed.
 END = b"end"
-#: Time for the last tick, files, and facts; also of a sampler that has only begun to start on a busy machine.
-END_S = 10.0
+#: Time for the last tick, files, and facts. A sampler that does nothing in the first of these times is stuck; one that
+#: waits for a core of a busy machine has the second.
+STUCK_S, END_S = 2.0, 10.0
 _PROGRAM = Path(__file__).with_name("run_sampler.py")
 
 
@@ -48,21 +49,38 @@ class SamplerProcess:
             os.register_at_fork(after_in_child=self._pipe.close)
 
     def stop(self) -> str | None:
-        """Let the sampler take its last tick and wait for it; after END_S it is killed.
+        """Let the sampler take its last tick and wait for it; it is killed if it is stuck, and after END_S.
 
         Returns how the sampler ended if it did before: ``exit`` or ``signal:<number>``.
         """
         ended = self._process.poll()
+        before_s, _ = self._activity()
+        # A script that closes all files closed the pipe as well.
+        with contextlib.suppress(OSError):
+            if ended is None:
+                self._pipe.write(END)
+        with contextlib.suppress(OSError):
+            self._pipe.close()
         if ended is not None:
-            self._pipe.close()
             return "exit" if ended >= 0 else f"signal:{-ended}"
-        with contextlib.suppress(OSError):
-            self._pipe.write(END)
-        with contextlib.suppress(OSError):
-            self._pipe.close()
         try:
-            self._process.wait(END_S)
+            self._process.wait(STUCK_S)
         except subprocess.TimeoutExpired:
+            spent_s, is_busy = self._activity()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if is_busy or spent_s > before_s:
+                    self._process.wait(END_S - STUCK_S)
             self._process.kill()
             self._process.wait()
         return None
+
+    def _activity(self) -> tuple[float, bool]:
+        """CPU time of the sampler, and whether it has a core or waits for one."""
+        import psutil  # noqa: PLC0415 - the sampler imports this module, and not psutil
+
+        try:
+            process = psutil.Process(self._process.pid)
+            times, status = process.cpu_times(), process.status()
+        except psutil.Error:
+            return 0.0, False
+        return times.user + times.system, status == psutil.STATUS_RUNNING

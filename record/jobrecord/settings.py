@@ -75,7 +75,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         return text(name) not in {"", "0"}
 
     return Settings(
-        out=Path(text("DIR") or names.folder_name()).absolute(),
+        out=_folder(text("DIR") or names.folder_name()),
         node=names.node_name(text("NODE") or _vendor_name(environment)),
         run=_run(text("RUN")) or names.run_id(),
         interval_s=_interval(text("INTERVAL", "500ms")),
@@ -96,6 +96,15 @@ def read(environment: Mapping[str, str]) -> Settings:
 def for_processes(settings: Settings) -> dict[str, str]:
     """Variables by which sampler and training processes find this recording."""
     return {PREFIX + "DIR": str(settings.out), PREFIX + "NODE": settings.node, PREFIX + "RUN": settings.run}
+
+
+def _folder(text: str) -> Path:
+    try:
+        return Path(text).absolute()
+    except FileNotFoundError:
+        raise SettingError(
+            f"The working directory was removed; give the full path of the folder {text}."
+        ) from None
 
 
 def _vendor_name(environment: Mapping[str, str]) -> str:

@@ -78,6 +78,8 @@ class Trace:
         #: Asked for once: the child of a fork abandons this.
         self._pid = os.getpid()
         self._file = -1
+        #: Device and inode of the file.
+        self._identity = 0, 0
         self._path = Path()
         self._size = self._end_us = self._opened_ns = 0
         self._lanes: dict[str, int] = {}
@@ -164,10 +166,10 @@ class Trace:
         """Forget everything: this is the child of a fork, and rows and file are its parent's."""
         self._open = False
         self._rows.clear()
-        if self._file >= 0:
+        if self._has_file():
             with suppress(OSError):
                 os.close(self._file)
-            self._file = -1
+        self._file = -1
 
     def _write(self, began: int) -> None:
         rows, count = self._rows, len(self._rows)
@@ -176,7 +178,7 @@ class Trace:
             return
         if not count:
             return
-        if self._file < 0:
+        if not self._has_file():
             self._open_file(began)
         # Other threads add to them meanwhile.
         taken = [rows.popleft() for _ in range(count)]
@@ -192,7 +194,7 @@ class Trace:
 
     def _fail(self, error: OSError, at_ns: int) -> None:
         """Note why events are dropped, and cut off what was written of a row."""
-        if self._file >= 0:
+        if self._has_file():
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
         if self._failure["reason"] is None:
@@ -224,6 +226,7 @@ class Trace:
         head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:
+            self._identity = _identity(file)
             self._size = _write_all(file, head)
         except OSError:
             os.close(file)
@@ -234,8 +237,15 @@ class Trace:
     def _file_name(self) -> str:
         return f"{self.worker}-{self.node}_{_TIMELINE}.tmp"
 
+    def _has_file(self) -> bool:
+        """Whether the file is open. The script may have closed it, and its number be that of a file of the script."""
+        try:
+            return self._file >= 0 and _identity(self._file) == self._identity
+        except OSError:
+            return False
+
     def _close_file(self) -> None:
-        if self._file < 0:
+        if not self._has_file():
             return
         file, self._file = self._file, -1
         try:
@@ -334,7 +344,13 @@ def warn(text: str) -> None:
 
 def _event_count(rows: Sequence[tuple[Any, ...]]) -> int:
     """Number of rows that are not the recorder's own."""
-    return sum(row[0] != RECORDER_LANE for row in rows)
+    return len(rows) - [row[0] for row in rows].count(RECORDER_LANE)
+
+
+def _identity(file: int) -> tuple[int, int]:
+    """Device and inode of an open file. Raises OSError."""
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino
 
 
 def _write_all(file: int, data: bytes) -> int:

@@ -134,6 +134,26 @@ def test_wrong_usage_starts_nothing(
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_working_directory_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    out = tmp_path / "job"
+
+    status = main(["--", "true"])
+    full = subprocess.run(
+        [*RECORD_JOB, "--quiet", "--out", str(out), "--", "true"], env=environment(), check=False
+    )
+
+    assert (status, full.returncode) == (2, 0)
+    assert capfd.readouterr().err.startswith(
+        "record-job: The working directory was removed; give the full path"
+    )
+    assert rows(out)
+
+
 def test_several_nodes_need_a_folder(tmp_path: Path) -> None:
     done = subprocess.run(
         [*RECORD_JOB, "--", "true"],

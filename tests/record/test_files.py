@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gzip
-import json
 import os
 import resource
 from collections.abc import Iterator
@@ -48,35 +46,54 @@ def test_a_closed_minute_is_gzipped(tmp_path: Path) -> None:
     assert files.bytes_kept == sum(path.stat().st_size for path in tmp_path.rglob("*.gz"))
 
 
-def test_recorders_of_one_node_append_to_the_same_minute(tmp_path: Path) -> None:
+def test_recorders_of_one_node_have_files_of_their_own(tmp_path: Path) -> None:
     files = [SampleFiles(tmp_path, "n", 1 << 30) for _ in range(2)]
-
     for second in range(6):
         files[second % 2].write(MINUTE + second, [ROW])
+    assert [Path(name).name for name in names(tmp_path)] == [f"{MINUTE + n}.n.json" for n in (0, 1)]
 
-    assert [row["Timestamp"] - MINUTE for row in rows(tmp_path)] == [*range(6)]
     for one in files:
         one.close()
-    assert {row["Timestamp"] - MINUTE for row in rows(tmp_path)} == {*range(6)}
+    files[0].write(MINUTE + 6, [ROW])
+
+    assert sorted(row["Timestamp"] - MINUTE for row in rows(tmp_path)) == [*range(7)]
+    files[0].close()
+    assert [Path(name).name for name in names(tmp_path)] == [f"{MINUTE + n}.n.json.gz" for n in (0, 1, 2)]
+
+
+def test_recorders_that_close_a_minute_at_the_same_time_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (SampleFiles(tmp_path, "n", 1 << 30) for _ in range(2))
+    first.write(MINUTE, [ROW])
+    second.write(MINUTE + 1, [ROW])
+    first.write(MINUTE + 2, [ROW])
+    replace = Path.replace
+
+    def late(path: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        second.close()
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    first.close()
+
+    assert {row["Timestamp"] - MINUTE for row in rows(tmp_path)} == {0, 1, 2}
 
 
 def test_a_recording_that_goes_on_keeps_what_is_there(tmp_path: Path) -> None:
-    killed, closed, second = (SampleFiles(tmp_path, "n", 1 << 30) for _ in range(3))
-    closed.write(MINUTE, [ROW])
-    closed.close()
+    killed, second = (SampleFiles(tmp_path, "n", 1 << 30) for _ in range(2))
     killed.write(MINUTE + 1, [ROW])
     (open_file,) = tmp_path.rglob("*.json")
     with open_file.open("a") as file:
         file.write('{"Type":"gpu","Na')
+    before = open_file.read_bytes()
 
     second.write(MINUTE + 2, [ROW])
     second.close()
 
-    (path,) = names(tmp_path)
-    assert path.endswith(".json.gz")
-    lines = gzip.decompress((tmp_path / path).read_bytes()).decode().split("\n")
-    assert [json.loads(line)["Timestamp"] - MINUTE for line in lines if line.endswith("}")] == [0, 1, 2]
-    assert [line for line in lines if line and not line.endswith("}")] == ['{"Type":"gpu","Na']
+    assert open_file.read_bytes() == before
+    assert sorted(row["Timestamp"] - MINUTE for row in rows(tmp_path)) == [1, 2]
 
 
 def test_names_become_text(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import shlex
+import sys
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrecord import facts, names, settings
@@ -17,6 +17,7 @@ from jobrecord.traces import warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from jobrecord.sampler_process import SamplerProcess
     from jobrecord.settings import Settings
@@ -49,10 +50,9 @@ def start(
     if _recording is not None:
         warn("start: this process is already recorded")
         return
-    read = settings.read(os.environ)
+    read = settings.read({**os.environ, **_folder(out)})
     chosen = replace(
         read,
-        out=_folder(read, out),
         operators=tuple(operators) or read.operators,
         profile_steps=profile_steps or read.profile_steps,
         profiler=profiler or read.profiler,
@@ -96,7 +96,8 @@ def record(out: str | Path | None = None, **options: Any) -> Iterator[Any]:
         return
     start(out, **options)
     try:
-        yield _recording or _Nothing()
+        # Without a recording the script goes on: the functions here then do nothing.
+        yield _recording or sys.modules[__name__]
     finally:
         stop()
 
@@ -150,36 +151,23 @@ def resume(step: int) -> None:
         _recording.resume(step)
 
 
-class _Nothing:
-    """A recording that could not begin: the script goes on without it."""
-
-    data = staticmethod(data)
-    watch = staticmethod(watch)
-    phase = staticmethod(phase)
-    eval = staticmethod(eval)
-    predict = staticmethod(predict)
-    batch = staticmethod(batch)
-    step = staticmethod(step)
-    resume = staticmethod(resume)
-    stop = staticmethod(stop)
-
-
-def _folder(read: Settings, out: str | Path | None) -> Path:
-    """The folder: that of ``record-job`` before `out`, and one for all ranks that a launcher started here."""
-    given = os.environ.get(settings.PREFIX + "DIR")
+def _folder(out: str | Path | None) -> dict[str, str]:
+    """The variable of the folder: that of ``record-job`` before `out`, and one for all ranks that a launcher started here."""
+    variable = settings.PREFIX + "DIR"
+    given = os.environ.get(variable)
     if given and settings.PREFIX + "RUN" in os.environ:
-        return read.out
+        return {}
     if out is not None:
-        return Path(out).absolute()
-    return read.out if given or "LOCAL_RANK" not in os.environ else _folder_of_ranks()
+        return {variable: str(out)}
+    return {} if given or "LOCAL_RANK" not in os.environ else {variable: _folder_of_ranks()}
 
 
-def _folder_of_ranks() -> Path:
+def _folder_of_ranks() -> str:
     """The same folder in all ranks of this machine: named for when their launcher started."""
     import psutil  # noqa: PLC0415 - not under record-job
 
     started_s = psutil.Process(os.getppid()).create_time()
-    return Path(time.strftime("job-%Y%m%d-%H%M%S", time.gmtime(started_s))).absolute()
+    return time.strftime("job-%Y%m%d-%H%M%S", time.gmtime(started_s))
 
 
 def _check_nodes(out: str | Path | None) -> None:

@@ -24,8 +24,12 @@ class Passes:
         self._recording = recording
         self._name = type(getattr(module, "_orig_mod", module)).__name__
         self._forward_ns = self._backward_ns = 0
-        compiler = getattr(sys.modules.get("torch"), "compiler", None)
-        self._is_compiling = getattr(compiler, "is_compiling", bool)
+        torch = sys.modules.get("torch")
+        self._is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
+        #: Autograd's task in this thread, -1 outside of it.
+        self._backward_task = getattr(
+            getattr(torch, "_C", None), "_current_graph_task_id", self._guessed_task
+        )
         self.handles = [
             module.register_forward_pre_hook(self._forward_begins),
             module.register_forward_hook(self._forward_ended),
@@ -37,16 +41,21 @@ class Passes:
             self._recording.add("Backward(post-forward)", self._name, self._backward_ns, at_ns)
             self._backward_ns = 0
 
+    def _guessed_task(self) -> int:
+        """Stands in for autograd's task where PyTorch does not tell."""
+        return 0 if self._backward_ns else -1
+
     def _forward_begins(self, _module: Any, _inputs: Any) -> None:
         # Hooks of a module that is compiled later become part of it, and would break its graph.
         if self._is_compiling():
             return
         at_ns = now()
-        if _is_in_backward(default=self._backward_ns > 0):
+        if self._backward_task() != -1:
             # Activation checkpointing runs the forward pass again, without its end.
             self._backward_ns = self._backward_ns or at_ns
             return
-        self.end_backward(at_ns)
+        if self._backward_ns:
+            self.end_backward(at_ns)
         self._forward_ns = at_ns
 
     def _forward_ended(self, _module: Any, _inputs: Any, output: Any) -> None:
@@ -82,10 +91,3 @@ def _values(output: Any) -> Iterable[Any]:
     if is_dataclass(output):
         return (getattr(output, field.name, None) for field in fields(output))
     return ()
-
-
-def _is_in_backward(*, default: bool) -> bool:
-    """Whether autograd runs in this thread; `default` where PyTorch does not say."""
-    torch_c = getattr(sys.modules.get("torch"), "_C", None)
-    current = getattr(torch_c, "_current_graph_task_id", None)
-    return default if current is None else bool(current() != -1)

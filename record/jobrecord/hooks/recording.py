@@ -249,7 +249,8 @@ class Recording:
             return
         at_ns = now()
         if self._optimizer_ns:
-            self.add("Optimizer", type(optimizer).__name__, self._optimizer_ns, at_ns)
+            name = type(optimizer).__name__
+            self.trace.add("Optimizer", name, self._optimizer_ns, at_ns, self.steps.number)
             self._optimizer_ns = 0
         self.steps.optimizer_stepped(optimizer, at_ns)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 #: Steps of another optimizer after which it replaces a leader that does not step any more.
 NEW_LEADER_STEPS = 100
+_LANE = f"{STEP_LANE}TRAIN"
 
 
 class Steps:
@@ -58,15 +59,17 @@ class Steps:
         """End a step if this is the leader."""
         if self.is_explicit:
             return
-        self._thread = self._thread or get_ident()
-        if get_ident() != self._thread:
+        thread = get_ident()
+        self._thread = self._thread or thread
+        if thread != self._thread:
             self.trace.other_threads += 1
             return
         leader = self._leader and self._leader()
         if leader is None and not self._others:
             leader, self._leader = optimizer, weakref.ref(optimizer)
         if leader is optimizer:
-            self._others.clear()
+            if self._others:
+                self._others.clear()
             self._end(at_ns)
         else:
             self._other_stepped(optimizer, at_ns, has_leader=leader is not None)
@@ -114,7 +117,8 @@ class Steps:
     def _end(self, at_ns: int) -> None:
         begin_ns = at_ns if self._begin_ns is None else self._begin_ns
         step = self.number, begin_ns, at_ns, self.args
-        self.write_first()
+        if self._first is not None:
+            self.write_first()
         if self.trace.steps == 0 and not self.is_explicit:
             self._first = step
         else:
@@ -131,5 +135,4 @@ class Steps:
             self._first = None
 
     def _write(self, number: int, begin_ns: int, end_ns: int, args: dict[str, Any]) -> None:
-        lane = f"{STEP_LANE}TRAIN"
-        self.trace.add(lane, lane, begin_ns, end_ns, number, args)
+        self.trace.add(_LANE, _LANE, begin_ns, end_ns, number, args)

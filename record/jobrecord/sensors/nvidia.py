@@ -208,6 +208,9 @@ class OtherUsers:
             )
             return
         own = {process.pid for process in processes.of_job(self._machine)}
+        if not own:
+            # The job has ended, and the driver may list its processes for a while.
+            return
         shared = self._machine.facts.setdefault("shared_gpus", {})
         for device in self._devices:
             if others := len(self._nvml.users(device) - own):

@@ -48,6 +48,26 @@ def test_closed_files_are_named_for_their_last_event_worker_and_node(
     assert file.name == f"{event.end_us}_3-node-1_pythontimeline.json"
 
 
+def test_a_script_that_closes_all_files_keeps_its_own_as_they_are(tmp_path: Path) -> None:
+    trace = make_trace(tmp_path)
+    trace.add("Forward", "before", now(), now())
+    trace.flush()
+    (file,) = trace_files(tmp_path)
+    (number,) = (int(one.name) for one in Path("/proc/self/fd").iterdir() if one.resolve() == file)
+    own = os.open(tmp_path / "own", os.O_WRONLY | os.O_CREAT)
+    os.dup2(own, number)
+    os.close(own)
+
+    trace.add("Forward", "after", now(), now())
+    trace.flush()
+    trace.close()
+
+    assert [event.name for event in events(tmp_path)] == ["before", "after"]
+    assert (tmp_path / "own").stat().st_size == 0
+    assert Path(f"/proc/self/fd/{number}").resolve() == tmp_path / "own"
+    os.close(number)
+
+
 def test_open_file_is_readable_after_a_second(tmp_path: Path) -> None:
     trace = make_trace(tmp_path)
     trace.add("Forward", "early", now(), now())

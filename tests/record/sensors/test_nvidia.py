@@ -318,6 +318,19 @@ def test_processes_of_other_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "shared GPUs" in driver.left_out()
 
 
+def test_processes_of_a_job_that_has_ended_are_not_those_of_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    driver = Driver(monkeypatch, tmp_path, gpu(processes=[[PID]]))
+    namespace = driver.machine.root / "proc/self/ns/pid"
+    namespace.parent.mkdir(parents=True)
+    namespace.symlink_to("pid:[4026531836]")
+
+    [*driver.sensors[-1].rows()]
+
+    assert not driver.machine.facts.get("shared_gpus")
+
+
 def test_without_the_module_there_are_no_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     of = Machine(pid=1, root=tmp_path)
