@@ -13,7 +13,7 @@ from jobreport.comparison import words
 from jobreport.document import Origin
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import ANCHORS
+from jobreport.sections.outline import ANCHORS, has_edges
 from jobrules.model import Severity, Status, in_words
 from jobrules.verdict.not_evaluated import by_reason
 from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
@@ -109,7 +109,7 @@ def verdict(report: Report) -> Fragment:
 @error_boundary
 def findings(report: Report) -> Fragment:
     """All findings, worst first, each with a link to its evidence."""
-    verdict = report.verdict
+    verdict, debugger = report.verdict, report.origin is Origin.DEBUGGER_RESULTS
     rows = [
         {
             "finding": finding,
@@ -126,8 +126,9 @@ def findings(report: Report) -> Fragment:
     html = render(
         "findings",
         rows=rows,
+        whole=verdict.use.time if verdict.use and has_edges(report) and not debugger else "",
         cards={card.name for card in report.rules},
-        debugger=report.origin is Origin.DEBUGGER_RESULTS,
+        debugger=debugger,
     )
     return Fragment(name="findings", html=html)
 
