@@ -84,7 +84,7 @@ def _in_file(path: Path) -> list[type[Rule]]:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        if isinstance(error, OSError) and error.filename == str(path):
+        if isinstance(error, OSError) and error.filename == str(path.absolute()):
             raise UsageError(f"Cannot read --rules {path}: {error.strerror}.") from error
         raise UsageError(f"Cannot load --rules {path}: {type(error).__name__}: {error}.") from error
     rules = [one for one in vars(module).values() if _is_rule(one) and one.__module__ == name]

@@ -123,6 +123,10 @@ class CPUBottleneck(BottleneckRule):
             *(Note(str(one)) for one in crowded[:1]),
             *_waited_for(stalls, claimed),
             Note("Half of the cores or more, or their mean, counts as saturated"),
+            Note(
+                f"Held up: a GPU below {self.gpu_threshold:g}%, or below {SLOWED_GPU:g}% "
+                f"while the mean of the cores is at least {SLOWED_MEAN:g}%"
+            ),
             Inferred("simultaneous samples"),
             advice=CROWDED_ADVICE
             if crowded

@@ -119,6 +119,11 @@ def test_without_its_samples_it_is_not_evaluated(shown: Path, tmp_path: Path) ->
     assert json.loads((out / "rules" / "more" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
 
 
+def test_a_missing_file_is_named_as_it_was_given() -> None:
+    with pytest.raises(UsageError, match=r"^Cannot read --rules nothing\.py: No such file or directory\.$"):
+        known_rules([Path("nothing.py")])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

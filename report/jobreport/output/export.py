@@ -76,8 +76,8 @@ def _empty_as_one(pieces: list[str]) -> list[str]:
     rest = [html for html in pieces if not _EMPTY.fullmatch(html)]
     names = [_within_sentence(found[2]) for found in empty]
     entries = re.compile(rf'<li><a href="#(?:{"|".join(found[1] for found in empty)})">.*?</li>\n')
-    entry = f'<li class="m"><a href="#{NOTHING}">Nothing to show: {", ".join(names)}</a></li>\n</ol>'
-    joined = ", ".join(
+    entry = f'<li class="m"><a href="#{NOTHING}">Nothing to show: {"; ".join(names)}</a></li>\n</ol>'
+    joined = "; ".join(
         f'<span id="{found[1]}">{name}</span>' for found, name in zip(empty, names, strict=True)
     )
     reasons = "".join(f"<li>{found[2]}: {found[3]}</li>" for found in empty)

@@ -64,6 +64,8 @@ READERS: tuple[Reader, ...] = (
 #: Remarks in the message if nothing can be read, and the codes of those that go before all others.
 MAX_REASONS = 3
 _ABOUT_LOGS = ("recognized.", "nvidia_smi.", "file.empty")
+#: Those of files that the system does not open: other forms of logs do not help.
+_DENIED = ("directory.denied", "directory.folder", "file.unreadable", "traces.unreadable")
 #: Those that name a command or an option.
 _WITH_HELP = ("recognized.", "nvidia_smi.no_header", "nvidia_smi.column_count", "nvidia_smi.date_order")
 
@@ -244,13 +246,18 @@ def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Seq
     """What was found, what went wrong first, and what works instead."""
     name = escape_name(str(directory), 200)
     if not files and not remarks:
-        return f"{name} is empty."
-    text = f"No readable input in {name}: {count(len(files), 'file')} found"
-    text += f" ({escape_name(files[0].name, 200)})." if files else "."
+        return f"{name} is empty. Check the path given with --job-dir."
+    text = f"No readable input in {name}:"
+    denied = bool(remarks) and all(one.code in _DENIED for one in remarks)
+    if files and not denied:
+        more = "such as " if len(files) > 1 else ""
+        text += f" {count(len(files), 'file')} found ({more}{escape_name(files[0].name, 200)})."
     about_logs = [one for one in remarks if one.code.startswith(_ABOUT_LOGS) and one.action != "corrected"]
     for one in (about_logs or remarks)[:MAX_REASONS]:
         unit, where = one.unit.removesuffix("s"), f" ({one.place})" if one.place else ""
         text += f" {count(one.count, unit, one.unit)} {one.action}: {one.reason}{where}."
+    if denied:
+        return text
     if not about_logs:
         supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
         text += " For a CSV of GPUs with names of its own, add --columns timestamp,index,utilization.gpu,…"

@@ -12,7 +12,7 @@ from jobreport import formats
 from jobreport.comparison import words
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.fragment import Fragment, render
-from jobreport.sections.outline import ANCHORS
+from jobreport.sections.outline import ANCHORS, has_edges
 from jobrules.model import Severity, Status, in_words
 from jobrules.verdict.not_evaluated import by_reason
 from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
@@ -108,7 +108,7 @@ def verdict(report: Report) -> Fragment:
 @error_boundary
 def findings(report: Report) -> Fragment:
     """All findings, worst first, each with a link to its evidence."""
-    verdict = report.verdict
+    verdict, debugger = report.verdict, report.origin is Origin.DEBUGGER_RESULTS
     rows = [
         {
             "finding": finding,
@@ -125,6 +125,7 @@ def findings(report: Report) -> Fragment:
     html = render(
         "findings",
         rows=rows,
+        whole=verdict.use.time if verdict.use and has_edges(report) and not report.of_debugger else "",
         cards={card.name for card in report.rules},
         debugger=report.of_debugger,
     )

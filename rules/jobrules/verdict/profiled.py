@@ -26,7 +26,7 @@ from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
 from jobrules.model.captures import NOT_EXPLAINED, DeviceCapture
 from jobrules.rule import Rule
-from jobrules.text import capitalized, count, digits_for, duration, percent, some_of, took
+from jobrules.text import apportion, capitalized, count, digits_for, duration, percent, some_of, took
 from jobrules.verdict.sampled_gpus import MIN_SAMPLES, SampledGPUs, recorded_in, sampled_gpus
 
 #: A capture is of the job if it was recorded so close to its samples.
@@ -230,8 +230,8 @@ def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
     others = (key for key in ("first", "other", "unknown") if sums[key] / 1e7 / whole_s >= MIN_PART)
     order = ["used", *keys, *others]
     digits = digits_for(whole_s)
-    seconds = _rounded({key: sums[key] / 1e9 for key in order}, round(whole_s, digits), digits)
-    percents = _rounded({key: sums[key] / 1e7 / whole_s for key in order}, 100.0, 1)
+    seconds = dict(zip(order, apportion([sums[key] for key in order], whole_s, digits), strict=True))
+    percents = _rounded({key: sums[key] / 1e7 / whole_s for key in order})
     worlds = [one.world_size for gpu in gpus for one in gpu.captures if one.world_size]
     parts = tuple(
         ProfiledPart(
@@ -322,11 +322,11 @@ def in_order(profiled: ProfiledTime, findings: Sequence[Finding]) -> ProfiledTim
     return replace(profiled, parts=tuple(parts))
 
 
-def _rounded(parts: dict[str, float], total: float, digits: int) -> dict[str, float]:
-    """Parts that add up: each is rounded as elsewhere, and the one that nothing explains takes the difference."""
-    found = {key: round(value, digits) for key, value in parts.items()}
-    rest = "other" if parts.get("other", 0.0) > total / 100 else "used"
-    return found | {rest: round(total - sum(found.values()) + found[rest], digits)}
+def _rounded(percents: dict[str, float]) -> dict[str, float]:
+    """Parts of 100: each is rounded as elsewhere, and the one that nothing explains takes the difference."""
+    found = {key: round(value, 1) for key, value in percents.items()}
+    rest = "other" if percents.get("other", 0.0) > 1 else "used"
+    return found | {rest: round(100 - sum(found.values()) + found[rest], 1)}
 
 
 #: What to record where too little was profiled.

@@ -94,11 +94,11 @@ def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NothingReadableError) as error:
         read_job(tmp_path)
 
-    assert "is empty" in str(error.value)
+    assert str(error.value).endswith(" is empty. Check the path given with --job-dir.")
 
 
 def test_a_directory_of_other_files_is_refused_with_an_example_and_what_is_supported(tmp_path: Path) -> None:
-    with pytest.raises(NothingReadableError, match="2\u00a0files found \\(notes\\.txt\\)") as error:
+    with pytest.raises(NothingReadableError, match="2\u00a0files found \\(such as notes\\.txt\\)") as error:
         read(tmp_path, {"notes.txt": "x", "system/training_job_end.ts": ""})
 
     assert all(reader.looks_for in str(error.value) for reader in READERS)
@@ -167,7 +167,9 @@ def test_a_folder_that_cannot_be_opened_costs_itself(tmp_path: Path, monkeypatch
 def test_a_file_without_permission_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, _: not str(path).endswith(".csv"))
     write(tmp_path, {"gpu.csv": ""})
-    with pytest.raises(NothingReadableError, match=r"may not be read: permission denied \(gpu\.csv\)"):
+    with pytest.raises(
+        NothingReadableError, match=r": 1.file skipped: may not be read: permission denied \(gpu\.csv\)\.$"
+    ):
         read_job(tmp_path)
 
     write(tmp_path, {FILE: [sample(5)]})

@@ -205,13 +205,13 @@ def test_sections_without_data_are_one_line(report: Report) -> None:
     html = render_html(nbformat.v4.new_notebook(cells=[cell(one.html, one.name) for one in pieces]))
 
     titles = (
-        "framework time, steps, goodput, data loading, CPU bottlenecks, I/O bottlenecks, close-ups, "
-        "Python profiles, cost and size"
+        "framework time; steps; goodput; data loading; CPU bottlenecks; I/O bottlenecks; close-ups; "
+        "Python profiles; cost and size"
     )
     page = Page.of(html)
     assert not page.faults
     assert page.text.count(f"Nothing to show: {titles}") == 2  # in the contents, and behind the last section
-    for title in titles.split(", "):
+    for title in titles.split("; "):
         (anchor,) = (name for name, own in SECTIONS if own.lower() == title.lower())
         assert page.ids.count(anchor) == 1
         assert f'<a href="#{anchor}">' not in html.partition("<main>")[2].partition("</nav>")[0]

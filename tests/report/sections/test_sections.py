@@ -260,6 +260,8 @@ def test_findings_show_amount_share_and_rules() -> None:
     assert "3.23 GPU-h 40.4% of GPU time" in text
     assert "BatchSize, LowGPUUtilization" in text
     assert "#gpu-utilization" in page.links
+    said = "Shares in titles leave out start-up and wind-down; shares of GPU time count the whole job."
+    assert text.startswith(f"Findings, worst first {said}")
 
 
 def test_phases_add_up() -> None:

@@ -26,6 +26,8 @@ def profiled(job: Any) -> ProfiledTime:
     assert isinstance(one, ProfiledTime)
     assert sum(part.percent for part in one.parts) == pytest.approx(100)
     assert sum(part.seconds for part in one.parts) == pytest.approx(one.gpu_s)
+    for part in one.parts:
+        assert part.seconds == pytest.approx(one.gpu_s * part.percent / 100, abs=1.2 * 10**-one.digits)
     return one
 
 
@@ -66,6 +68,15 @@ def test_a_loss_is_the_part_of_its_finding(
 
     # A launch takes 5 of 50,000 µs.
     assert {key: one for key, one in found.items() if one[1] > 0.05} == expected
+
+
+def test_no_part_takes_the_rounding_of_all_others(tmp_path: Path) -> None:
+    causes = ("copy", "communication", "host", "blocking", "profiler", "allocation")
+
+    # Each loss of 0.055 s and some is rounded up to 0.06 s.
+    one = profiled(job_of(tmp_path, *(training(cause, 0.111, rank=i) for i, cause in enumerate(causes))))
+
+    assert len(one.parts) == 5
 
 
 def test_idle_time_without_a_launch_is_not_known(tmp_path: Path) -> None:
