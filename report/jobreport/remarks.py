@@ -464,6 +464,7 @@ REMARKS: dict[str, Wording] = {
     "kineto.category": Wording("skipped", "events", "unknown category “{name}”", rest="kineto.categories"),
     "kineto.categories": Wording("skipped", "events", "other unknown categories"),
     "kineto.other_type": Wording("skipped", "events", "type (ph) is not read"),
+    "kineto.no_type": Wording("skipped", "events", "has no type (ph)"),
     "kineto.flow": Wording(
         "skipped", "events", "flow event: launches and kernels are linked by their correlation"
     ),

@@ -156,6 +156,7 @@ class CaptureRule(Rule):
     """A rule on captures, which are no part of the job's tables."""
 
     of_work: ClassVar[bool] = False
+    of_traces: ClassVar[bool] = True
     section: ClassVar[str] = "profiled-time"
 
     def check(self, job: Job) -> RuleResult:
