@@ -133,6 +133,9 @@ REMARKS: dict[str, Wording] = {
         "files",
         f"a timeline or snapshot of PyTorch's memory, which is not read; {_TRACE} and profile_memory=True",
     ),
+    "recognized.chrome": Wording(
+        "skipped", "files", f"a trace of another program than torch.profiler, which is not read; {_TRACE}"
+    ),
     "recognized.nsys": Wording(
         "skipped", "files", f"a recording of Nsight Systems, which is not read; {_TRACE}"
     ),

@@ -302,6 +302,7 @@ def test_the_first_event_may_begin_with_another_key(tmp_path: Path, monkeypatch:
         b'{"schemaVersion": 1}',
         b'{"schemaVersion": 1, "traceEvents": []}',
         b'{"schemaVersion": 1, "traceEvents": null}',
+        b'{"schemaVersion": 1, "deviceProperties": [',
     ],
 )
 def test_a_trace_without_events_says_so(tmp_path: Path, text: bytes) -> None:
