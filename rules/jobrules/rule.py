@@ -218,7 +218,7 @@ NO_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no GPU was sampled")
 #: Of rules on other sources.
 ONLY_TRACES = Reason(
     kind=ReasonKind.NOT_APPLICABLE,
-    what="judges samples, steps, and events of a whole job; only PyTorch traces were recorded",
+    what="needs samples, steps, or events of a whole job; only PyTorch traces were recorded",
 )
 NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
 
