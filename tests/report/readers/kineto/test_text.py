@@ -416,7 +416,7 @@ def test_devices_beyond_those_of_any_machine_are_dropped_and_counted(tmp_path: P
 
 def test_long_names_take_no_more_memory_than_is_kept_of_them(tmp_path: Path) -> None:
     trace = Recording(0)
-    for number in range(2000):
+    for number in range(4000):
         trace.operator(f"{number}{'k' * 10_000}", 1000 + number, 1001 + number)
     path = tmp_path / "a.json"
     path.write_bytes(trace.text())
@@ -426,7 +426,7 @@ def test_long_names_take_no_more_memory_than_is_kept_of_them(tmp_path: Path) -> 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert peak < 6e6 < path.stat().st_size / 3
+    assert peak < 12e6 < path.stat().st_size / 3
 
 
 @pytest.mark.parametrize(
