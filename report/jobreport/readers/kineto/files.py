@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from jobreport.readers import text_files
@@ -66,9 +67,6 @@ def _begins_with_events(head: bytes) -> bool:
     begin = EVENTS_BEGIN.search(head)
     if begin is None:
         return False
-    ends = [
-        found.start()
-        for found, _ in zip(_EVENT.finditer(head, begin.end()), range(_EVENTS + 1), strict=False)
-    ]
+    ends = [found.start() for found in islice(_EVENT.finditer(head, begin.end()), _EVENTS + 1)]
     some = head[begin.end() : ends[_EVENTS] if len(ends) > _EVENTS else len(head)]
     return bool(_CATEGORY.search(some) and _ARGS.search(some))
