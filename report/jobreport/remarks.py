@@ -86,6 +86,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "recognized.memory": f"a timeline or snapshot of PyTorch's memory, which is not read; {_TRACE} and profile_memory=True",
         "recognized.nsys": f"a recording of Nsight Systems, which is not read; {_TRACE}",
         "recognized.no_driver": "nothing but messages that the NVIDIA driver cannot be reached; repair it until nvidia-smi -L lists the GPUs",
+        "recognized.chrome": f"a trace of another program than torch.profiler, which is not read; {_TRACE}",
         "recognized.header": f"names of columns without a row; record for as long as the job runs: {RECORD}",
         "file.unreadable": "cannot be read: {reason}",
         "file.cut": "compressed data is cut short or damaged; what comes before is used",
@@ -244,6 +245,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.assumed_activity": "column {name}: assumed: GPU memory activity (share of time), not the share of memory in use",
     },
     ("skipped", "events"): {
+        "kineto.no_type": "has no type (ph)",
         "kineto.unreadable": "not a complete JSON object",
         "kineto.category": "unknown category “{name}”",
         "kineto.categories": "other unknown categories",

@@ -58,6 +58,7 @@ class GPUMemoryFull(Rule):
     title: ClassVar[str] = "GPU memory is nearly full"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL)
     section: ClassVar[str] = "gpu-memory"
+    of_traces: ClassVar[bool] = True
 
     threshold: float = percent(92.0, "memory in use above which it is nearly full")
     warning_threshold: float = percent(99.0, "memory in use that makes it a warning")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.model import SECOND_US, Finding, Reason, ReasonKind, RuleResult, Severity, Status
 from jobrules.model.result import THIS_JOB
@@ -110,6 +111,8 @@ class Rule(ABC):
     title: ClassVar[str]
     #: Metrics that the job must have samples of.
     requires: ClassVar[tuple[Metric, ...]] = ()
+    #: True if the rule judges traces of PyTorch's profiler.
+    of_traces: ClassVar[bool] = False
     #: True if the rule is about GPUs though it requires no metric of theirs.
     of_gpus: ClassVar[bool] = False
     #: Anchor of the page's section that holds the evidence.
@@ -212,6 +215,11 @@ def not_recorded(metric: Metric) -> Reason:
 NO_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no GPU was sampled")
 
 #: Reason of a rule that lacks steps.
+#: Of rules on other sources.
+ONLY_TRACES = Reason(
+    kind=ReasonKind.NOT_APPLICABLE,
+    what="needs samples, steps, or events of a whole job; only PyTorch traces were recorded",
+)
 NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
 
 
@@ -250,13 +258,22 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
     for rule in rules:
         try:
             missing = missing_metric(job, rule)
-            results.append(rule.without(job, missing) if missing else rule.check(job))
+            result = rule.without(job, missing) if missing else rule.check(job)
+            results.append(result if rule.of_traces else _of_no_trace(result, job))
         # A rule of a user's own may also end the program.
         except (Exception, SystemExit) as error:
             if strict:
                 raise
             results.append(rule.failed(error))
     return tuple(results)
+
+
+def _of_no_trace(result: RuleResult, job: Job) -> RuleResult:
+    """The result of a rule on other sources: where there are only traces, what it lacks was not to be expected."""
+    only_traces = job.captures and not job.nodes
+    if not only_traces or result.reason is None or result.reason.kind is not ReasonKind.NOT_RECORDED:
+        return result
+    return replace(result, reason=ONLY_TRACES, headline=f"Not evaluated: {ONLY_TRACES}")
 
 
 def written(value: Any) -> float | int | str | None:

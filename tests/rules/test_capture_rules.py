@@ -12,7 +12,7 @@ import jobrules
 from jobrules import RULES, GPUMemoryFull, StragglerRank, UnevenRanks
 from jobrules.capture_rules.shares import CaptureRule, ShareRule
 from jobrules.model import JobInMemory, Severity, Status, StepMark, Steps, in_words
-from jobrules.rule import run_rules
+from jobrules.rule import ONLY_TRACES, run_rules
 from jobrules.text import NBSP
 from tests.captured_jobs import NONE, OTHER, TENSOR_CORES, V100, job_of, training
 from tests.jobs import START_US
@@ -422,6 +422,14 @@ def test_full_memory_is_seen_in_a_trace(
     (result,) = run_rules([GPUMemoryFull()], job_of(tmp_path, trace), strict=True)
 
     assert (result.status, result.headline) == (status, headline)
+
+
+def test_rules_on_other_sources_do_not_apply_to_traces(tmp_path: Path) -> None:
+    rules = [rule() for rule in RULES if not issubclass(rule, CaptureRule | GPUMemoryFull)]
+
+    found = run_rules(rules, job_of(tmp_path, training()), strict=True)
+
+    assert {one.reason for one in found} == {ONLY_TRACES}
 
 
 def test_of_many_gpus_those_with_most_are_listed(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ _KINDS = {
         "recognized.execution_trace": r'\s*\{\s*"schema"\s*:\s*"[^"]*"[\s\S]*?"nodes"\s*:\s*\[',
         "recognized.memory": r"\s*\[\[(?:-?\d+(?:, *-?\d+){3}\]|\d{13,}, *\d{13,})"
         r"|\ufffd[\x02-\x05][\s\S]{0,40}?(?:segments|device_traces)",
+        "recognized.chrome": r'\s*(?:\{[\s\S]*?"traceEvents"|\[\s*\{[^{}]*"ph")\s*:(?![\s\S]*start_time_since_epoch)',
         "recognized.json_table": r'\s*\{"[^"]*(?:gpu|util|power|time)[^"]*":\s*\{"0":',
         "recognized.json": r'\s*(?:\[\s*)?\{(?![\s\S]*"(?:query_time|Dimension|ph)")[\s\S]*?"[^"]*(?:gpu|util|power)[^"]*"[\s\S]*?\}\s*,?\s*\{',
     }.items()

@@ -138,6 +138,14 @@ def profiled(gpus: Iterable[ProfiledGPU]) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
+def too_short(window_ns: int) -> Reason | None:
+    """Reason why so little profiled time is not judged; None if it is enough."""
+    if window_ns >= MIN_WINDOW_NS:
+        return None
+    needed, have = MIN_WINDOW_NS / 1e9, window_ns / 1e9
+    return Reason(kind=ReasonKind.TOO_SHORT, what="profiled time", needed=needed, have=have)
+
+
 def most_telling(answers: Sequence[_T], amount: Callable[[_T], float]) -> list[_T]:
     """Those that a result lists, in their order: of more than ``MAX_ANSWERS``, the ones with the largest amounts."""
     largest = heapq.nlargest(MAX_ANSWERS, range(len(answers)), key=lambda i: amount(answers[i]))
@@ -156,6 +164,7 @@ class CaptureRule(Rule):
     """A rule on captures, which are no part of the job's tables."""
 
     of_work: ClassVar[bool] = False
+    of_traces: ClassVar[bool] = True
     section: ClassVar[str] = "profiled-time"
 
     def check(self, job: Job) -> RuleResult:
@@ -274,14 +283,7 @@ class ShareRule(CaptureRule):
         return self.triggered(finding, triggered=len(above), violations=len(above), **known)
 
     def _reason(self, gpu: ProfiledGPU) -> Reason | None:
-        if gpu.window_ns >= MIN_WINDOW_NS:
-            return self.missing(gpu)
-        return Reason(
-            kind=ReasonKind.TOO_SHORT,
-            what="profiled time",
-            needed=MIN_WINDOW_NS / 1e9,
-            have=gpu.window_ns / 1e9,
-        )
+        return too_short(gpu.window_ns) or self.missing(gpu)
 
     def _spread(self, parts: dict[str, float], above: Collection[str]) -> tuple[Fact, ...]:
         """How GPUs differ; nothing of a single one."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 
 from jobrules.capture_rules.shares import (
-    MIN_WINDOW_NS,
     PROFILED_TIME,
     CaptureRule,
     ProfiledGPU,
     most_telling,
     profiled,
     severity_by,
+    too_short,
 )
 from jobrules.model import DeviceStatus, Measure, Note, Reason, ReasonKind
 from jobrules.rule import number, percent
@@ -159,14 +159,8 @@ class WaitingRule(CaptureRule):
             return _NO_COMMUNICATION
         if across.reason:
             return _WHY_NOT_MATCHED[across.reason]
-        longest_ns = max(gpu.window_ns for gpu in gpus)
-        if longest_ns < MIN_WINDOW_NS:
-            return Reason(
-                kind=ReasonKind.TOO_SHORT,
-                what="profiled time",
-                needed=MIN_WINDOW_NS / 1e9,
-                have=longest_ns / 1e9,
-            )
+        if short := too_short(max(gpu.window_ns for gpu in gpus)):
+            return short
         if across.matched < self.min_collectives:
             return Reason(
                 kind=ReasonKind.TOO_FEW,

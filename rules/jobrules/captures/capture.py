@@ -135,11 +135,14 @@ def _device(
     device_steps = _device_steps(time, steps, idle)
     loading = activity.loading_on(frozenset({steps.thread}))
     lead_in = union(np.array([time.steps_start_ns]), np.array([time.start_ns]))
-    properties = next((one for one in trace.head.devices if one.device == time.device), None)
+    names = {one.device: one.name for one in trace.head.devices}
+    # Writers may number the devices of kernels in another way than those of the machine, which are mostly alike.
+    models = set(names.values())
+    model = models.pop() if len(models) == 1 else ""
     launched_by = np.where(time.launch == NOT_GIVEN, NOT_GIVEN, np.append(operator, NOT_GIVEN)[time.launch])
     return DeviceCapture(
         device=time.device,
-        name=properties.name if properties else "",
+        name=names.get(time.device, model),
         lead_in_ns=lead_in.total,
         lead_in_loading_ns=loading.shared(lead_in),
         start_ns=time.start_ns,

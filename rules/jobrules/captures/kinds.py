@@ -25,8 +25,6 @@ BLOCKING = re.compile(
     r"(?:(?:cuda|hip)(?:Device|Stream|Event)Synchronize|cu(?:Ctx|Stream|Event)Synchronize"
     r"|(?:cuda|hip)Memcpy(?:2D|3D|ToSymbol|FromSymbol)?|hipMemcpyWithStream|hipMemcpy(?:DtoH|HtoD))\Z"
 )
-#: Calls that are named as blocking ones in the counts: synchronization proper.
-SYNCHRONIZATION = re.compile(r"(?:cuda|hip|cu)(?:Device|Stream|Event|Ctx)Synchronize\Z")
 ALLOCATION = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|FreeHost|HostFree|MallocHost|HostMalloc|MallocManaged)"
     r"|cuMem(?:Alloc|Free|Create|Map|Unmap|Release|AddressReserve)"

@@ -10,6 +10,7 @@ from msgspec import Struct
 from jobrules.captures import kinds
 from jobrules.captures.trace import NOT_GIVEN
 from jobrules.measures.intervals import union
+from jobrules.model import natural_key
 from jobrules.model.captures import BAR_KINDS, StepLane, StepLines
 
 if TYPE_CHECKING:
@@ -56,10 +57,14 @@ def step_lines(trace: Trace, steps: HostSteps, times: Sequence[DeviceTime], last
     while sum(map(len, joined)) > MAX_BARS:
         cell_ns = 2 * cell_ns + 2
         joined = [_joined(lane, start, cell_ns) for lane in lanes]
-    labels = np.unique(np.concatenate([*(bars[:, 3] for bars in joined), np.array([NOT_GIVEN])]))[1:]
+    used = {label for bars in joined for label in bars[:, 3].tolist()} - {NOT_GIVEN}
+    # Codes of names depend on where the blocks of the file ended.
+    labels = sorted(used, key=trace.names.__getitem__)
+    place = np.full(len(trace.names) + 1, NOT_GIVEN)
+    place[labels] = np.arange(len(labels))
     rows = []
     for position, bars in enumerate(joined):
-        label = np.where(bars[:, 3] == NOT_GIVEN, NOT_GIVEN, np.searchsorted(labels, bars[:, 3]))
+        label = place[bars[:, 3]]
         begin = (bars[:, 0] - start) // tick_ns
         length = (bars[:, 1] - start) // tick_ns - begin
         rows.append(
@@ -80,7 +85,7 @@ def step_lines(trace: Trace, steps: HostSteps, times: Sequence[DeviceTime], last
             )
             for lane in lanes
         ),
-        names=tuple(trace.names[one] for one in labels.tolist()),
+        names=tuple(trace.names[one] for one in labels),
         bars=np.concatenate(rows).astype("<i4").tobytes() if rows else b"",
     )
 
@@ -113,8 +118,10 @@ def _lanes(
         events = time.events
         inside = (events.start_ns < end) & (events.end_ns > start)
         busy = np.bincount(events.stream[inside], (events.end_ns - events.start_ns)[inside])
-        streams = np.argsort(-busy, kind="stable")[:MAX_STREAMS]
-        for stream in sorted(one for one in streams.tolist() if busy[one]):
+        # By name, as codes of streams depend on blocks, too.
+        streams = sorted(np.flatnonzero(busy).tolist(), key=lambda one: natural_key(trace.streams[one]))
+        busiest = sorted(streams, key=lambda one: -busy[one])[:MAX_STREAMS]
+        for stream in (one for one in streams if one in busiest):
             rows = np.flatnonzero(inside & (events.stream == stream))
             yield _Lane(
                 kind=f"device {time.device}",

@@ -121,7 +121,6 @@ class DeviceProperties(Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     #: Of CUDA: 7 and higher has tensor cores.
     compute_major: int | None = None
-    multiprocessors: int | None = None
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -131,7 +130,6 @@ class Head(Struct, frozen=True, kw_only=True):
     #: The rank in the name of its file.
     named_rank: int | None = None
     world_size: int | None = None
-    backend: str = ""
     host: str = ""
     #: Nanoseconds since the epoch of time 0; None if the file does not say.
     base_ns: int | None = None

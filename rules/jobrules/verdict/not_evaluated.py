@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.capture_rules.shares import NO_GPU_ACTIVITY
 from jobrules.model import Reason, ReasonKind, Status
@@ -90,31 +91,39 @@ _HEADS = {
 
 def by_reason(not_evaluated: Sequence[NotEvaluated]) -> tuple[ReasonGroup, ...]:
     """All rules that were not evaluated: by kind of reason, then by what they lack."""
-    rules: dict[str, dict[Reason, list[str]]] = {head: {} for head in _HEADS.values()}
+    groups: dict[str, dict[Reason, list[NotEvaluated]]] = {head: {} for head in _HEADS.values()}
     for one in not_evaluated:
-        rules[_HEADS[one.reason.kind]].setdefault(one.reason, []).append(one.rule)
+        reason = one.reason
+        if reason.kind in (ReasonKind.TOO_SHORT, ReasonKind.TOO_FEW):
+            # Rules count samples of other devices: what they need is the same.
+            reason = replace(reason, have=0.0)
+        groups[_HEADS[one.reason.kind]].setdefault(reason, []).append(one)
     return tuple(
         ReasonGroup(
             head=head,
-            lacks=tuple(_lack(reason, tuple(names)) for reason, names in sorted(found.items(), key=_settles)),
+            lacks=tuple(_lack(same) for same in sorted(found.values(), key=_settles)),
             comma=", " if head == NOT_RECORDED else "; ",
         )
-        for head, found in rules.items()
+        for head, found in groups.items()
         if found
     )
 
 
-def _settles(found: tuple[Reason, list[str]]) -> tuple[int, int]:
+def _settles(same: Sequence[NotEvaluated]) -> tuple[int, int]:
     """What would explain most lost time first, then what more rules lack."""
-    reason, rules = found
-    place = SETTLES.index(reason.what) if reason.what in SETTLES else len(SETTLES)
-    return place, -len(rules)
+    what = same[0].reason.what
+    return SETTLES.index(what) if what in SETTLES else len(SETTLES), -len(same)
 
 
-def _lack(reason: Reason, rules: tuple[str, ...]) -> Lack:
+def _lack(same: Sequence[NotEvaluated]) -> Lack:
+    """What rules that need the same lack."""
+    reason, rules = same[0].reason, tuple(one.rule for one in same)
     match reason.kind:
         case ReasonKind.TOO_SHORT | ReasonKind.TOO_FEW:
-            needed, have = reason.amounts
+            by_amount = sorted((one.reason for one in same), key=lambda one: one.have)
+            needed, least = by_amount[0].amounts
+            _, most = by_amount[-1].amounts
+            have = least if least == most else f"{least} to {most}"
             need = f" {'needs' if len(rules) == 1 else 'need'} {needed}, {reason.whose} has {have}"
             return Lack(rules=rules, after=need)
         case ReasonKind.NOT_RECORDED:

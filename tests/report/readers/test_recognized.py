@@ -34,6 +34,11 @@ OF_PROFILERS = {
     "memory.raw.json": (b"[[-1, 1, 37888, 7], [-1, 1, 512, 7]]", "memory"),
     "memory.json": (b"[[1696966048083248105, 1696966048083248106], [[0, 1], [0, 2]]]", "memory"),
     "snapshot.pickle": (pickle.dumps({"segments": [], "device_traces": []}), "memory"),
+    "autograd.json": (
+        b'[{"name": "aten::mm", "ph": "X", "ts": 1.5, "dur": 2, "pid": "CPU functions"}]',
+        "chrome",
+    ),
+    "viztracer.json": (b'{"viztracer_metadata": {}, "traceEvents": [{"ph": "X", "cat": "FEE"}]}', "chrome"),
     "report1.nsys-rep": (bytes(range(256)), "nsys"),
 }
 

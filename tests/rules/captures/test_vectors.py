@@ -288,3 +288,17 @@ def test_the_kernels_of_a_graph_have_one_call(tmp_path: Path) -> None:
     assert causes(device) == {"between_kernels": 2, "device_wait": 30}
     assert device.launches is not None
     assert device.launches.linked == 3
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [(["MI300X", "MI300X"], "MI300X"), (["MI300X", "MI210"], ""), (["MI300X", "MI210", "MI250"], "MI250")],
+)
+def test_a_device_that_is_not_described_is_of_the_one_model_that_is(
+    tmp_path: Path, known: list[str], name: str
+) -> None:
+    trace = Recording()
+    trace.top["deviceProperties"] = [{"id": number, "name": model} for number, model in enumerate(known)]
+    trace.kernel("gemm", 1000, 1100, device=2)
+
+    assert device_of(capture(tmp_path, trace)).name == name

@@ -666,7 +666,7 @@ def test_every_rule_that_was_not_evaluated_is_named_by_what_it_lacks() -> None:
         "A": NO_STEPS,
         "B": reason_few_samples(892, 1000),
         "C": Reason(kind=ReasonKind.ERROR, what="ValueError: odd"),
-        "D": reason_few_samples(892, 1000),
+        "D": reason_few_samples(893, 1000),
         "E": Reason(kind=ReasonKind.NO_DEVICE, what="node has a second GPU"),
         "F": not_recorded(Metric.GPU_POWER),
         "G": reason_short(899_900_000, 15),
@@ -677,7 +677,7 @@ def test_every_rule_that_was_not_evaluated_is_named_by_what_it_lacks() -> None:
     assert [str(group).replace("\u00a0", " ") for group in by_reason(missing)] == [
         "Failed: C (ValueError: odd).",
         "Not recorded: GPU utilization for 3 of 8 GPUs (H), steps (A), GPU power (F).",
-        "Too short: B, D need 1,001 samples, this job has 892; "
+        "Too short: B, D need 1,001 samples, this job has 892 to 893; "
         "G needs 15 min of samples, this job has 14 min 59 s.",
         "Nothing to check: no node has a second GPU (E).",
     ]

@@ -87,6 +87,7 @@ _NO_INTERVALS: dict[str | None, str] = {
     "C": "kineto.counter",
     **dict.fromkeys("iI", "kineto.instant"),
     "M": "kineto.naming",
+    None: "kineto.no_type",
 }
 
 #: By what device events are sorted, the last one first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from jobreport.readers import text_files
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 #: Bytes by which a file is known, and events of the list among them.
 _HEAD, _EVENTS = 1 << 16, 200
-_KEYS = re.compile(rb'"(?:schemaVersion|deviceProperties|baseTimeNanoseconds|distributedInfo)"\s*+:')
+_OWN_KEYS = re.compile(rb'"(?:deviceProperties|baseTimeNanoseconds|distributedInfo)"\s*+:')
+_VERSION = re.compile(rb'"schemaVersion"\s*+:')
 _OTHERS = (
     b'"viztracer_metadata"',
     b'"rocprofiler-sdk-tool"',
@@ -28,7 +30,8 @@ _CATEGORY = re.compile(
     re.IGNORECASE,
 )
 _ARGS = re.compile(rb'"(?:[Ee]xternal id|correlation|Ev Idx|cbid)"\s*+:')
-_EVENT = re.compile(rb'"ph"\s*+:')
+#: Names of rows come before the events, however many threads a process has.
+_EVENT = re.compile(rb'"ph"\s*+:\s*+"X"')
 
 
 def is_kineto(file: SourceFile) -> bool:
@@ -50,7 +53,8 @@ def is_kineto(file: SourceFile) -> bool:
         return False
     if all(pattern.search(head) for pattern in _EXECUTION) and not _has_events(head):
         return False
-    if head.startswith(b"{") and _has_events(head) and _KEYS.search(head):
+    # A job may end while its trace is written, in front of all events.
+    if head.startswith(b"{") and (_OWN_KEYS.search(head) or (_has_events(head) and _VERSION.search(head))):
         return True
     return _begins_with_events(head)
 
@@ -63,9 +67,6 @@ def _begins_with_events(head: bytes) -> bool:
     begin = EVENTS_BEGIN.search(head)
     if begin is None:
         return False
-    ends = [
-        found.start()
-        for found, _ in zip(_EVENT.finditer(head, begin.end()), range(_EVENTS + 1), strict=False)
-    ]
+    ends = [found.start() for found in islice(_EVENT.finditer(head, begin.end()), _EVENTS + 1)]
     some = head[begin.end() : ends[_EVENTS] if len(ends) > _EVENTS else len(head)]
     return bool(_CATEGORY.search(some) and _ARGS.search(some))

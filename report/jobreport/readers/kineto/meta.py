@@ -112,7 +112,6 @@ def head_of(top: Top, name: str) -> Head:
         rank=rank if rank is not None and rank >= 0 else None,
         named_rank=int(named[1]) if named else None,
         world_size=_positive(distributed.get("world_size")),
-        backend=_short(distributed.get("backend")),
         host=as_name(host if isinstance(host, str) and host else named_host["host"] if named_host else ""),
         base_ns=_positive(info.get("base_ns")),
         devices=tuple(
@@ -136,7 +135,6 @@ def _device(known: Mapping[str, Any], position: int) -> DeviceProperties:
         name=_short(known.get("name")),
         memory_bytes=_positive(known.get("totalGlobalMem")),
         compute_major=whole(known.get("computeMajor")),
-        multiprocessors=_positive(known.get("numSms")),
     )
 
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
 
-#: Bytes that are decoded at once: their events fit in a processor's cache.
-_BLOCK = 1 << 19
+#: Bytes that are decoded at once: of smaller blocks each costs as much as a call of numpy for every column.
+_BLOCK = 1 << 21
 #: Bytes in front of the events, and behind them, that are looked at.
 MAX_HEAD = 4 << 20
 #: Bytes without the border of two events that are kept.

@@ -129,12 +129,12 @@ def _skew(skew: Skew) -> CaptureFigure:
         title="Skew over the capture",
         caption=f"Skew{group}: median {ns_text(usual)}, longest {ns_text(most.longest_ns)}, when "
         f"rank{formats.NBSP}{most.last} arrived last at {formats.number(most.start_ns / 1e6, 1)}{formats.NBSP}ms.",
-        aid="Skew: how long the first rank of a collective waited for the last one.",
+        aid="Skew: wait of a collective's first rank for its last. Milliseconds from the first recorded kernel.",
         drawings=(Drawing(figure=drawings.skew(skew, scale)),),
         key=((*drawings.LONGEST, "longest"), (*drawings.MEDIAN, "median")),
         zoom="skew",
-        reading=f"Collectives of {formats.count(skew.ranks, 'rank')} in columns of {ns_text(skew.column_ns)}, from the "
-        "first recorded kernel. The group whose ranks waited most.",
+        reading=f"Collectives of {formats.count(skew.ranks, 'rank')} in columns of {ns_text(skew.column_ns)}. "
+        "The group whose ranks waited most.",
         table=Table(
             label="Skew over the capture",
             fold="skew over the capture",

@@ -104,7 +104,7 @@ def odd_first(values: Sequence[Sequence[float]], most: int = MAX_ALL) -> list[in
 
 
 def omitted(shown: int, total: int, what: str) -> str:
-    """`` 960 similar ranks omitted, see report.json.``; empty if all are shown."""
+    """`` Not shown: 960 ranks closer to the median.``; empty if all are shown."""
     return f" Not shown: {formats.count(total - shown, what)} closer to the median." if shown < total else ""
 
 

@@ -336,7 +336,7 @@ def _one_step(row: CaptureRow, lines: StepLines, *, several: bool) -> CaptureFig
         name=f"slowest-{row.capture.rank if row.capture.rank is not None else 'x'}",
         title=f"Slowest step{where}",
         caption=f"{caption}.",
-        aid="Host above, streams of the device below.",
+        aid="Milliseconds from the start of the step; host above, streams of the device below.",
         drawings=(Drawing(figure=drawings.one_step(lines), style=f"ranked {rows_class(len(lines.lanes))}"),),
         key=tuple((*look, kind) for kind, look in drawings.KINDS.items() if kind in kinds),
         zoom="the step",

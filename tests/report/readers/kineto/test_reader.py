@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,21 @@ def test_a_trace_is_known_by_its_content(tmp_path: Path, name: str) -> None:
     found, _ = read_job(tmp_path)
 
     assert [one.file for one in found.captures] == [name]
+
+
+def test_a_list_of_events_may_begin_with_many_names_of_rows(tmp_path: Path) -> None:
+    rows = [{"name": "thread_name", "ph": "M", "pid": 1, "tid": i, "args": {}} for i in range(400)]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(rows + json.loads(of_rank(0))["traceEvents"]))
+
+    assert Kineto().matches_content(SourceFile(name="a.json", place=str(path)))
+
+
+def test_a_trace_that_ends_in_front_of_its_events_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b'{\n  "schemaVersion": 1,\n  "deviceProperties": [\n')
+
+    assert Kineto().matches_content(SourceFile(name="a.json", place=str(path)))
 
 
 @pytest.mark.parametrize(

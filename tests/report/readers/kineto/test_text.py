@@ -108,6 +108,19 @@ def test_damage_between_events_mixes_none_of_their_values(tmp_path: Path, name: 
     assert codes(found) == ({f"kineto.{code}": 1} if code else {})
 
 
+@pytest.mark.parametrize(
+    ("key", "code"), [("cat", "category"), ("name", "no_name"), ("ts", "no_start"), ("dur", "no_duration")]
+)
+def test_both_halves_of_an_event_that_is_split_are_counted(tmp_path: Path, key: str, code: str) -> None:
+    whole = json.dumps(small_trace().top | {"traceEvents": small_trace().events}, separators=(",", ":"))
+    at = whole.index(f',"{key}":', whole.index('"cat":"kernel"') - 20)
+
+    found = read_text(tmp_path, trace=(whole[:at] + "},{" + whole[at + 1 :]).encode())
+
+    assert events_of(found) == 4
+    assert codes(found) == {f"kineto.{code}": 1, "kineto.no_type": 1}
+
+
 def test_damage_in_the_last_event_leaves_what_stands_behind_it(tmp_path: Path) -> None:
     trace = small_trace()
     events = json.dumps(trace.events).replace("gemm", "g", 4).replace('"gemm"', '"ge"mm"')
@@ -252,6 +265,22 @@ def test_where_blocks_end_makes_no_difference(
     assert (split.captures, split.quality) == (whole.captures, whole.quality)
 
 
+def test_where_blocks_end_orders_no_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Recording(0)
+    trace.step(1, 1000, 3000)
+    for number in range(10):
+        at = 1000 + 200 * number
+        trace.mark(f"mark {number}", at, at + 190)
+        trace.kernel(f"kernel {number}", at + 20, at + 90, 9 - number % 2, launch=(at + 5, at + 10))
+        trace.kernel("Memcpy", at + 20, at + 90, 100, launch=(at + 15, at + 18), category="gpu_memcpy")
+    whole = read_text(tmp_path, trace=trace.text()).captures
+
+    monkeypatch.setattr(text_module, "_BLOCK", 500)
+    monkeypatch.setattr("jobreport.readers.text_files._CHUNK", 100)
+
+    assert read_text(tmp_path, trace=trace.text()).captures == whole
+
+
 def test_the_first_event_may_begin_with_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = small_trace()
     for number in range(200):
@@ -273,6 +302,7 @@ def test_the_first_event_may_begin_with_another_key(tmp_path: Path, monkeypatch:
         b'{"schemaVersion": 1}',
         b'{"schemaVersion": 1, "traceEvents": []}',
         b'{"schemaVersion": 1, "traceEvents": null}',
+        b'{"schemaVersion": 1, "deviceProperties": [',
     ],
 )
 def test_a_trace_without_events_says_so(tmp_path: Path, text: bytes) -> None:
@@ -386,7 +416,7 @@ def test_devices_beyond_those_of_any_machine_are_dropped_and_counted(tmp_path: P
 
 def test_long_names_take_no_more_memory_than_is_kept_of_them(tmp_path: Path) -> None:
     trace = Recording(0)
-    for number in range(2000):
+    for number in range(4000):
         trace.operator(f"{number}{'k' * 10_000}", 1000 + number, 1001 + number)
     path = tmp_path / "a.json"
     path.write_bytes(trace.text())
@@ -396,7 +426,7 @@ def test_long_names_take_no_more_memory_than_is_kept_of_them(tmp_path: Path) -> 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert peak < 6e6 < path.stat().st_size / 3
+    assert peak < 12e6 < path.stat().st_size / 3
 
 
 @pytest.mark.parametrize(
