@@ -108,7 +108,7 @@ def verdict(report: Report) -> Fragment:
 @error_boundary
 def findings(report: Report) -> Fragment:
     """All findings, worst first, each with a link to its evidence."""
-    verdict, debugger = report.verdict, report.origin is Origin.DEBUGGER_RESULTS
+    verdict = report.verdict
     rows = [
         {
             "finding": finding,
