@@ -100,8 +100,14 @@ class Measured:
         return scales if self.is_bare else {unit: factor for unit, factor in scales.items() if factor == 1}
 
     def read(self, texts: Texts, lines: IntArray) -> FloatArray:
-        """(n,) the numbers of a table, whose rows begin in these lines; NaN where there is none."""
+        """(n,) the numbers of a table, whose rows begin in these lines; NaN where there is none.
+
+        In half of the usual width where that holds them: nearly all are whole.
+        """
         found = numbers_of(texts, self.column, self.metric.unit, is_bare=self.is_bare)
+        narrow = found.numbers.astype(np.float32)
+        is_exact = np.array_equal(narrow, found.numbers, equal_nan=True)
+        of_rows = (narrow if is_exact else found.numbers)[texts.code]
         self.is_bare = found.is_bare
         self._others += found.others
         for code, (count, row) in found.lost.items():
@@ -109,7 +115,7 @@ class Measured:
         there = ~np.isnan(found.numbers)
         numbers, rows = found.numbers[there], np.bincount(texts.code, minlength=len(there))[there]
         if not len(numbers):
-            return found.numbers[texts.code]
+            return of_rows
 
         def count_of(which: BoolArray) -> int:
             return int(rows[which].sum())
@@ -126,7 +132,7 @@ class Measured:
             impossible = self.outside(found.numbers * self._scales[usual])
             row = int(np.argmax(impossible[texts.code]))
             self.first_impossible = int(lines[row]), texts[row]
-        return found.numbers[texts.code]
+        return of_rows
 
     def lose(self, code: str, count: int, line: int, text: str) -> None:
         """Count cells without a value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from functools import partial
@@ -142,11 +143,15 @@ class _Growing:
         end = self.count + len(more)
         if end > len(self._room):
             size = min(_ROOM_STEP * len(self._room), len(self._room) + _MAX_ROOM_STEP)
-            room = np.empty(max(size, end), self._room.dtype)
-            room[: self.count] = self.all()
-            self._room = room
+            self._room = self._moved(np.empty(max(size, end), self._room.dtype))
+        if self._room.dtype == np.float32 and more.dtype == np.float64:
+            self._room = self._moved(np.empty(len(self._room)))
         self._room[self.count : end] = more
         self.count = end
+
+    def _moved(self, room: NDArray[Any]) -> NDArray[Any]:
+        room[: self.count] = self.all()
+        return room
 
     def all(self) -> NDArray[Any]:
         """(n,) all of them."""
@@ -174,9 +179,9 @@ class _OfGpu:
         return self._filled(column).all()
 
     def _filled(self, column: int) -> _Growing:
-        numbers = self._numbers[column] = self._numbers[column] or _Growing(np.float64)
+        numbers = self._numbers[column] = self._numbers[column] or _Growing(np.float32)
         if missing := self.time_us.count - numbers.count:
-            numbers.add(np.full(missing, np.nan))
+            numbers.add(np.full(missing, np.nan, np.float32))
         return numbers
 
 
@@ -406,6 +411,8 @@ class _Gathered:
             if factor is None or not measured.has_number:
                 continue
             values = one.numbers(i)
+            if math.frexp(factor)[0] != 0.5:  # no power of two: the product may have more digits
+                values = values.astype(np.float64)
             np.multiply(values, factor, out=values)
             outside = measured.outside(values)
             if outside.any():
