@@ -420,11 +420,11 @@ REMARKS: dict[str, Wording] = {
         "several rows of each GPU in one interval; assumed: {machines} machines wrote to the file, here log-1, log-2, … "
         "in the order of their rows",
     ),
-    "nvidia_smi.by_turns": Wording(
+    "nvidia_smi.uneven": Wording(
         "corrected",
         "files",
-        "whole seconds that are by turns nearer and farther apart; assumed: one machine, whose interval is no whole "
-        "number of seconds; if two machines wrote to the file, write one for each, or record uuid",
+        "the pauses between the rows of a GPU are by turns shorter and longer; assumed: one machine, whose interval "
+        "varies; if several machines wrote to the file, write one for each, or record uuid",
     ),
     "nvidia_smi.no_writer": Wording(
         "skipped", "rows", "several machines wrote to the file, and the row shows none of them"
