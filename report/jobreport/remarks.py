@@ -364,8 +364,7 @@ REMARKS: dict[str, Wording] = {
     "nvidia_smi.not_activity": Wording(
         "dropped",
         "columns",
-        "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write, or are the "
-        "share of memory in use",
+        "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write",
     ),
     "nvidia_smi.assumed_activity": Wording(
         "corrected",

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 _TITLE, _RULE = "| NVIDIA-SMI ", "|====="
 #: How ``watch`` begins; then come the command, the host, a colon, and the time.
 _WATCH, _TOOL = "Every ", "nvidia-smi"
-#: Code of a remark.
-_CHANGES = "nvidia_smi.watch"
 #: Characters of a line of a box; it has 91.
 _MAX_LINE = 256
 _INDEX = re.compile(r"[0-9]{1,4}")
@@ -73,7 +71,7 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
             if line.startswith(_WATCH):
                 host = {"hostname": line.rstrip()[:-CTIME_LENGTH].split()[-1].rstrip(":")}
     if host and box < 2:
-        yield Skipped(code=_CHANGES, count=1, line=1, text="")
+        yield Skipped(code="nvidia_smi.watch", count=1, line=1, text="")
 
 
 def _names(model: str, bus: str, _: str) -> dict[str, str]:

@@ -64,6 +64,8 @@ _FACTORS = FACTORS | {
 #: Anything smaller is nothing in any unit, and anything larger is impossible; a product or a ratio with it might be past
 #: the largest number there is.
 _SMALLEST, _LARGEST = 1e-9, 1e30
+#: Characters of a number, with the blanks around it.
+_MAX_CELL = 256
 #: Why a cell has no value: codes of remarks.
 NOT_AVAILABLE, IMPLAUSIBLE = "samples.not_available", "samples.implausible"
 #: What a cell is: a number without or with a unit, or none for one of those reasons.
@@ -97,7 +99,7 @@ def numbers_of(texts: Texts, column: Column, unit: str, *, is_bare: bool | None)
         values, kind = plain
         kinds = np.full(len(values), _KINDS.index(kind))
     else:
-        read = map(_reader(column, unit), texts.distinct)
+        read = map(_reader(column, unit), (one if len(one) <= _MAX_CELL else "?" for one in texts.distinct))
         values, kinds = np.array([*read], np.float64).reshape(-1, 2).T
     bare, known = (int(np.count_nonzero(kinds == _KINDS.index(one))) for one in (_BARE, _KNOWN))
     if is_bare is None and bare + known:

@@ -47,15 +47,6 @@ _DAMAGED_SHARE, _ROWS_WITH_DAMAGE = 0.01, 10
 _DECIMAL_SHARE = 0.1
 #: Memory below this with decimals may be in GiB.
 _GIB_BELOW = 1024.0
-#: Codes of remarks.
-_FRACTION, _ASSUMED, _UNCLEAR, _MIXED, _NOT_ACTIVITY, _IMPOSSIBLE = (
-    "nvidia_smi.fraction",
-    "nvidia_smi.assumed_unit",
-    "nvidia_smi.unclear_unit",
-    "nvidia_smi.mixed_units",
-    "nvidia_smi.not_activity",
-    "nvidia_smi.impossible_unit",
-)
 
 
 class Lost(NamedTuple):
@@ -154,36 +145,42 @@ class Measured:
             if self._is_damage(self._impossible[unit]) and self._highest * factor >= least
         ]
         if not self._is_damage(self._others):
-            return Unit(None, _MIXED)
+            return Unit(None, "nvidia_smi.mixed_units")
         if not possible:
-            return Unit(None, _IMPOSSIBLE, usual)
+            return Unit(None, "nvidia_smi.impossible_unit", usual)
         if metric.unit == "%" and not column.bits:
             return self._percent()
         scale = possible[0]
         is_assumed = scale != usual
         if metric.unit == "B" and self.is_bare and self._highest and not column.own:
             if column.is_share_possible and self._is_damage(self._above_100):
-                return Unit(None, _UNCLEAR, "percent, MiB, or GiB")
+                return Unit(None, "nvidia_smi.unclear_unit", "percent, MiB, or GiB")
             if scale == usual and self._highest < _GIB_BELOW and self._has_decimals:
-                return Unit(None, _UNCLEAR, "MiB or GiB")
+                return Unit(None, "nvidia_smi.unclear_unit", "MiB or GiB")
             is_assumed = True
-        return Unit(self._scales[scale], _ASSUMED * is_assumed, scale)
+        return Unit(self._scales[scale], "nvidia_smi.assumed_unit" * is_assumed, scale)
 
     def _percent(self) -> Unit:
         """The unit of numbers that are percent or fractions of 1."""
         column = self.column
-        unclear = Unit(None, _UNCLEAR, "percent or fractions")
-        if self.metric is Metric.GPU_MEMORY_ACTIVITY and self._has_decimals:
-            return Unit(None, _NOT_ACTIVITY)
+        unclear = Unit(None, "nvidia_smi.unclear_unit", "percent or fractions")
+        assumed = ""
+        if self.metric is Metric.GPU_MEMORY_ACTIVITY and not column.own:
+            # Scripts also call the share of memory in use so; the driver writes no decimals of its activity.
+            if self._has_decimals:
+                return Unit(None, "nvidia_smi.not_activity")
+            assumed = "nvidia_smi.assumed_activity"
         if not self.is_bare:
             # A name with percent may contradict the numbers.
-            return unclear if self._has_decimals and column.factor == 1 and not self._above_1 else Unit(1.0)
+            if self._has_decimals and column.factor == 1 and not self._above_1:
+                return unclear
+            return Unit(1.0, assumed)
         if self._has_decimals and not self._above_1:
-            return Unit(100.0, _FRACTION)
+            return Unit(100.0, "nvidia_smi.fraction")
         above = 0 if self._has_decimals and self._is_damage(self._above_1) else self._above_1
         if self._highest and not column.own and not above:
             return unclear
-        return Unit(1.0, scale="%")
+        return Unit(1.0, assumed, "%")
 
     def _is_damage(self, impossible: int) -> bool:
         """Whether so few numbers are impossible that only these are damaged."""
