@@ -106,7 +106,14 @@ def iso_time(text: str) -> datetime | None:
         return None
 
 
-def tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
+def as_tables(
+    rows_of: Callable[[Iterable[Block]], Iterator[Row | Skipped]],
+) -> Callable[[Iterable[Block], Sequence[str]], Iterator[Table | Skipped]]:
+    """From the function of a form that gives rows, the one that gives tables."""
+    return lambda blocks, _: _tables_of(rows_of(blocks))
+
+
+def _tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
     """The rows as tables, and what is left out: rows without a time, and all rows if they are of one moment."""
     batch: list[Row] = []
     several = same_second = False
