@@ -5,19 +5,22 @@ The numbers of a file come table by table; what shows their unit is counted unti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jobreport.readers.nvidia_smi.cells import numbers_of
+from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, KINDS, NOT_AVAILABLE, numbers_of
 from jobreport.readers.nvidia_smi.columns import GIB, MIB
 from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
     from jobrules.model import BoolArray, IntArray
 
+_BARE, _KNOWN, *_ = range(len(KINDS))
 #: No GPU comes above these; a percentage is at most 100.
 _HIGHEST = {
     Metric.GPU_MEMORY_USED: 2.0**40,
@@ -95,16 +98,24 @@ class Measured:
 
         In half of the usual width where that holds them: nearly all are whole.
         """
-        found = numbers_of(texts, self.column, self.metric.unit, is_bare=self.is_bare)
-        narrow = found.numbers.astype(np.float32)
-        is_exact = np.array_equal(narrow, found.numbers, equal_nan=True)
-        of_rows = (narrow if is_exact else found.numbers)[texts.code]
-        self.is_bare = found.is_bare
-        self._others += found.others
-        for code, (count, row) in found.lost.items():
-            self.lose(code, count, int(lines[row]), texts[row])
-        there = ~np.isnan(found.numbers)
-        numbers, rows = found.numbers[there], np.bincount(texts.code, minlength=len(there))[there]
+        values, kinds = numbers_of(texts, self.column, self.metric.unit)
+        bare, known = (int(np.count_nonzero(kinds == kind)) for kind in (_BARE, _KNOWN))
+        if self.is_bare is None and bare + known:
+            self.is_bare = bare > known
+        cells = np.bincount(texts.code, minlength=len(kinds))
+        # A number with a unit where the others have none, or without, is damaged.
+        is_other = kinds == (_KNOWN if self.is_bare else _BARE)
+        self._others += int(cells[is_other].sum())
+        kinds[is_other] = KINDS.index(IMPLAUSIBLE)
+        for code in (NOT_AVAILABLE, IMPLAUSIBLE):
+            if (lost := kinds == KINDS.index(code)).any():
+                row = int(np.argmax(lost[texts.code]))
+                self.lose(code, int(cells[lost].sum()), int(lines[row]), texts[row])
+        there = kinds <= _KNOWN
+        values[~there] = np.nan
+        narrow: NDArray[Any] = values.astype(np.float32)
+        of_rows = (narrow if np.array_equal(narrow, values, equal_nan=True) else values)[texts.code]
+        numbers, rows = values[there], cells[there]
         if not len(numbers):
             return of_rows
 
@@ -120,7 +131,7 @@ class Measured:
             self._impossible[unit] += count_of(self.outside(numbers * factor))
         usual, *_ = self._scales
         if self._impossible[usual] and not self.first_impossible[0]:
-            impossible = self.outside(found.numbers * self._scales[usual])
+            impossible = self.outside(values * self._scales[usual])
             row = int(np.argmax(impossible[texts.code]))
             self.first_impossible = int(lines[row]), texts[row]
         return of_rows
