@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Names of columns that are read of one line; a log has some dozens.
 MAX_COLUMNS = 256
-#: Characters of a line that names columns, with room for each name.
-_MAX_HEADER = 64 * MAX_COLUMNS
+#: Characters of a line of which is remembered whether it names columns.
+_MAX_REMEMBERED = 1 << 14
 #: What may stand between the columns of a line that names them, besides blanks.
 _SEPARATORS = ",;\t"
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
@@ -316,7 +316,7 @@ def _candidates(lines: Sequence[str]) -> list[int]:
 
 def _header(line: str) -> _Header | None:
     """The header that a line is; ``None`` if it is none."""
-    return _short_header(line) if len(line) <= _MAX_HEADER else None
+    return (_short_header if len(line) <= _MAX_REMEMBERED else _short_header.__wrapped__)(line)
 
 
 @lru_cache(1024)  # damage may repeat a line a million times
