@@ -166,7 +166,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.numbered": "GPUs with UUID or bus id only: the order of their first rows numbers them; assumed: one machine",
         "nvidia_smi.writers_by_identifier": "GPUs of one number with several UUIDs or bus ids: logs of {machines} machines without names, here log-1, log-2, … in the order of their rows",
         "nvidia_smi.writers": "several rows of each GPU in one interval; assumed: {machines} machines wrote to the file, here log-1, log-2, … in the order of their rows",
-        "nvidia_smi.by_turns": "whole seconds that are by turns nearer and farther apart; assumed: one machine, whose interval is no whole number of seconds; if two machines wrote to the file, write one for each, or record uuid",
+        "nvidia_smi.uneven": "the pauses between the rows of a GPU are by turns shorter and longer; assumed: one machine, whose interval varies; if several machines wrote to the file, write one for each, or record uuid",
         "nvidia_smi.machines": "logs of the same GPUs at the same times: taken as of several machines, named after folders and files; for GPUs of one machine, record index (nvidia-smi --query-gpu=timestamp,index,…) or name the files gpu0.csv, gpu1.csv",
     },
     ("skipped", "bytes"): {
@@ -235,7 +235,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.row_numbers": "more numbers than a node has GPUs: the column numbers rows, not GPUs",
         "nvidia_smi.unclear_unit": "column {name}: no unit in the log, and its values fit several ({scale}); give it a name with a unit in the header line, such as gpu_util_fraction, mem_used_mib, or mem_used_gib",
         "nvidia_smi.mixed_units": "column {name}: some of its numbers have a unit, others none",
-        "nvidia_smi.not_activity": "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write, or are the share of memory in use",
+        "nvidia_smi.not_activity": "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write",
         "nvidia_smi.impossible_unit": "column {name}: over 1 in 100 values cannot be {measure} in {scale}",
     },
     ("corrected", "columns"): {

@@ -12,23 +12,21 @@ from typing import TYPE_CHECKING
 from jobreport.readers.nvidia_smi.records import (
     CTIME_LENGTH,
     Row,
+    as_tables,
     last_time,
     lines_of,
     part_of_row,
-    tables_of,
 )
 from jobreport.readers.nvidia_smi.table import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from jobreport.readers.nvidia_smi.table import Block, Table
+    from jobreport.readers.nvidia_smi.table import Block
 
 _TITLE, _RULE = "| NVIDIA-SMI ", "|====="
 #: How ``watch`` begins; then come the command, the host, a colon, and the time.
 _WATCH, _TOOL = "Every ", "nvidia-smi"
-#: Code of a remark.
-_CHANGES = "nvidia_smi.watch"
 #: Characters of a line of a box; it has 91.
 _MAX_LINE = 256
 _INDEX = re.compile(r"[0-9]{1,4}")
@@ -47,12 +45,9 @@ def is_log(beginning: str, _: Sequence[str]) -> bool:
     return is_watch or any(_RULE in box for box in beginning.split(_TITLE)[1:])
 
 
-def tables(blocks: Iterable[Block], _: Sequence[str]) -> Iterator[Table | Skipped]:
+@as_tables
+def tables(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     """All rows, one for each GPU in a box."""
-    return tables_of(_rows(blocks))
-
-
-def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     box, time, next_time = 0, None, None
     host: dict[str, str] = {}
     named: dict[str, str] = {}
@@ -73,7 +68,7 @@ def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
             if line.startswith(_WATCH):
                 host = {"hostname": line.rstrip()[:-CTIME_LENGTH].split()[-1].rstrip(":")}
     if host and box < 2:
-        yield Skipped(code=_CHANGES, count=1, line=1, text="")
+        yield Skipped(code="nvidia_smi.watch", count=1, line=1, text="")
 
 
 def _names(model: str, bus: str, _: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
 
 from jobreport.readers.nvidia_smi.columns import FACTORS
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
-    from jobrules.model import FloatArray
+    from jobrules.model import FloatArray, IntArray
 
 #: How the tool says that it has no value.
 _NO_VALUE = {
@@ -64,23 +63,12 @@ _FACTORS = FACTORS | {
 #: Anything smaller is nothing in any unit, and anything larger is impossible; a product or a ratio with it might be past
 #: the largest number there is.
 _SMALLEST, _LARGEST = 1e-9, 1e30
+#: Characters of a number, with the blanks around it.
+_MAX_CELL = 256
 #: Why a cell has no value: codes of remarks.
 NOT_AVAILABLE, IMPLAUSIBLE = "samples.not_available", "samples.implausible"
 #: What a cell is: a number without or with a unit, or none for one of those reasons.
-_KINDS = _BARE, _KNOWN, *_REASONS = "bare", "known", NOT_AVAILABLE, IMPLAUSIBLE
-
-
-class Numbers(Struct, kw_only=True, eq=False):
-    """The cells of a column as numbers."""
-
-    #: Of each distinct text, in the unit of the metric, or as it stands if none has a unit; NaN where there is none.
-    numbers: FloatArray
-    #: Whether they have no unit; ``None`` without a number.
-    is_bare: bool | None
-    #: How many cells have a unit where the others have none, or none where they have one.
-    others: int
-    #: By the code of the remark on them: how many cells have no value, and the row of the first.
-    lost: dict[str, tuple[int, int]]
+KINDS = _BARE, _KNOWN, *_ = "bare", "known", NOT_AVAILABLE, IMPLAUSIBLE
 
 
 def is_no_value(text: str) -> bool:
@@ -88,30 +76,17 @@ def is_no_value(text: str) -> bool:
     return text.strip().strip("[]").strip().lower() in _NO_VALUE
 
 
-def numbers_of(texts: Texts, column: Column, unit: str, *, is_bare: bool | None) -> Numbers:
-    """The numbers in a column of a metric in a unit.
+def numbers_of(texts: Texts, column: Column, unit: str) -> tuple[FloatArray, IntArray]:
+    """The number in each distinct text of a column of a metric, and what it is: its place in ``KINDS``.
 
-    ``is_bare`` says whether those before had no unit. A number that differs from them, or from most, is damaged.
+    It is in the unit of the metric if it has a unit.
     """
     if plain := _plain_numbers(texts.distinct, column, unit):
         values, kind = plain
-        kinds = np.full(len(values), _KINDS.index(kind))
-    else:
-        read = map(_reader(column, unit), texts.distinct)
-        values, kinds = np.array([*read], np.float64).reshape(-1, 2).T
-    bare, known = (int(np.count_nonzero(kinds == _KINDS.index(one))) for one in (_BARE, _KNOWN))
-    if is_bare is None and bare + known:
-        is_bare = bare > known
-    is_other = kinds == _KINDS.index(_KNOWN if is_bare else _BARE)
-    others = int(np.count_nonzero(is_other[texts.code])) if is_other.any() else 0
-    kinds[is_other] = _KINDS.index(IMPLAUSIBLE)
-    lost: dict[str, tuple[int, int]] = {}
-    for code in _REASONS:
-        if (kinds == _KINDS.index(code)).any():
-            rows = np.flatnonzero((kinds == _KINDS.index(code))[texts.code])
-            lost[code] = (len(rows), int(rows[0]))
-    values[kinds >= _KINDS.index(_REASONS[0])] = np.nan
-    return Numbers(numbers=values, is_bare=is_bare, others=others, lost=lost)
+        return values, np.full(len(values), KINDS.index(kind))
+    read = map(_reader(column, unit), (one if len(one) <= _MAX_CELL else "?" for one in texts.distinct))
+    values, kinds = np.array([*read], np.float64).reshape(-1, 2).T
+    return values, kinds.astype(np.int64)
 
 
 @lru_cache(16)
@@ -121,7 +96,7 @@ def _reader(column: Column, unit: str) -> Callable[[str], tuple[float, int]]:
     @lru_cache(1 << 14)
     def read(text: str) -> tuple[float, int]:
         value, kind = _value(text, column, unit)
-        return value, _KINDS.index(kind)
+        return value, KINDS.index(kind)
 
     return read
 

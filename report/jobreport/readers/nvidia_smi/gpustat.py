@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from jobreport.readers.nvidia_smi.records import Row, iso_time, last_time, lines_of, part_of_row, tables_of
+from jobreport.readers.nvidia_smi.records import Row, as_tables, iso_time, last_time, lines_of, part_of_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from jobreport.readers.nvidia_smi.table import Block, Skipped, Table
+    from jobreport.readers.nvidia_smi.table import Block, Skipped
 
 _GPU = re.compile(r"\[([0-9]{1,4})\] (.*)")
 _NUMBER = r"([0-9]+|\?\?)"
@@ -31,12 +31,9 @@ def is_log(beginning: str, _: Sequence[str]) -> bool:
     return any(_cells(line) for line in beginning.split("\n"))
 
 
-def tables(blocks: Iterable[Block], _: Sequence[str]) -> Iterator[Table | Skipped]:
+@as_tables
+def tables(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     """All rows, one for each GPU under a header."""
-    return tables_of(_rows(blocks))
-
-
-def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     header, host, time = 0, "", None
     for number, line in lines_of(blocks):
         if cells := _cells(line):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from jobreport.readers.nvidia_smi.records import Row, damaged_document, documents_of, iso_time, tables_of
+from jobreport.readers.nvidia_smi.records import Row, as_tables, damaged_document, documents_of, iso_time
 from jobreport.readers.nvidia_smi.table import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from jobreport.readers.nvidia_smi.table import Block, Table
+    from jobreport.readers.nvidia_smi.table import Block
 
 
 class _Gpu(Struct):
@@ -39,12 +39,9 @@ def is_log(beginning: str, _: Sequence[str]) -> bool:
     return all(key in beginning for key in ('"hostname"', '"query_time"', '"gpus"'))
 
 
-def tables(blocks: Iterable[Block], _: Sequence[str]) -> Iterator[Table | Skipped]:
+@as_tables
+def tables(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     """All rows, one for each GPU in an object."""
-    return tables_of(_rows(blocks))
-
-
-def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     for document in documents_of(blocks, lambda line: line.startswith("{"), _is_end):
         if isinstance(document, Skipped):
             yield document

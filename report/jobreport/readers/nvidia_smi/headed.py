@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: Names of columns that are read of one line; a log has some dozens.
 MAX_COLUMNS = 256
-#: Lines of which is remembered whether they name columns: damage may repeat one a million times.
-_REMEMBERED = 4096
+#: Characters of a line of which is remembered whether it names columns.
+_MAX_REMEMBERED = 1 << 14
 #: What may stand between the columns of a line that names them, besides blanks.
 _SEPARATORS = ",;\t"
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
@@ -61,12 +61,8 @@ _SHOWN_ROWS = 10
 _MARK = "#"
 #: Columns that say when a row was written.
 _TIMES = {says.TIME, says.EPOCH, says.DATE, says.ELAPSED}
-#: Codes of remarks.
-NO_HEADER, _CUT_LINE, _OTHER_FIELDS = (
-    "nvidia_smi.no_header",
-    "nvidia_smi.cut_line",
-    "nvidia_smi.other_fields",
-)
+#: Code of the remark on rows without names of columns.
+NO_HEADER = "nvidia_smi.no_header"
 
 
 class _Header(Struct, frozen=True, kw_only=True):
@@ -183,7 +179,7 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
     for block in blocks:
         lines, numbers = block.lines, np.arange(block.line, block.line + len(block.lines))
         if block.cut:
-            skipped.add(_CUT_LINE, int(numbers[-1]), lines[-1])
+            skipped.add("nvidia_smi.cut_line", int(numbers[-1]), lines[-1])
             lines, numbers = lines[:-1], numbers[:-1]
         if block.line == 1:
             prefix = _prefix_of(lines[:_SHOWN], names)
@@ -194,7 +190,7 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
         if prefix:
             parts, others = by_writer(lines, numbers, prefix)
             for place in others:
-                skipped.add(_OTHER_FIELDS, int(numbers[place]), lines[place])
+                skipped.add("nvidia_smi.other_fields", int(numbers[place]), lines[place])
             # The number of the only task names no machine.
             names_writers |= "host" in prefix.groupindex or len(parts) > 1
         for writer, written in parts.items():
@@ -224,7 +220,6 @@ class _Writer:
         #: In front of any header that of the given names, in line 0.
         self._header = _Header(names=tuple(names), separator=",")
         self._header_line = 0
-        self._header_of = lru_cache(_REMEMBERED)(_header)
         self._any_row = False
         #: The last date between the rows.
         self._date = ""
@@ -234,7 +229,7 @@ class _Writer:
         """The rows of some lines, those under each header as a table."""
         begin, repeated = 0, set[int]()
         for place in _candidates(written.lines):
-            header = self._header_of(written.lines[place])
+            header = _header(written.lines[place])
             if header == self._header:
                 repeated.add(place)
             elif header:
@@ -282,7 +277,7 @@ class _Writer:
         is_comment = line.startswith(_MARK) and (self._header.marked or not is_named)
         if not is_comment and not _BANNER.fullmatch(line):
             is_row = not is_named and not self._any_row and _ROW.match(line)
-            self._skipped.add(NO_HEADER if is_row else _OTHER_FIELDS, number, line)
+            self._skipped.add(NO_HEADER if is_row else "nvidia_smi.other_fields", number, line)
 
 
 def _dates(dates: Mapping[int, str], rows: int) -> Texts:
@@ -308,8 +303,7 @@ def _prefix_of(lines: Sequence[str], names: Sequence[str]) -> re.Pattern[str] | 
 
 
 def _first_header(lines: Sequence[str]) -> _Header | None:
-    header_of = lru_cache(_REMEMBERED)(_header)
-    return next((header for place in _candidates(lines) if (header := header_of(lines[place]))), None)
+    return next((header for place in _candidates(lines) if (header := _header(lines[place]))), None)
 
 
 def _candidates(lines: Sequence[str]) -> list[int]:
@@ -322,6 +316,11 @@ def _candidates(lines: Sequence[str]) -> list[int]:
 
 def _header(line: str) -> _Header | None:
     """The header that a line is; ``None`` if it is none."""
+    return (_short_header if len(line) <= _MAX_REMEMBERED else _short_header.__wrapped__)(line)
+
+
+@lru_cache(1024)  # damage may repeat a line a million times
+def _short_header(line: str) -> _Header | None:
     marked, plain = line.startswith(_MARK), line.lstrip(_MARK)
     separator: str | re.Pattern[str] | None
     if any(one in line for one in _SEPARATORS):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 MAX_LINE = 1 << 20
 #: Bytes that are read at a time, and those that show the encoding.
 _PIECE, _BEGINNING = 1 << 20, 1 << 12
-_LONG_LINE = "nvidia_smi.long_line"
 _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -52,7 +51,7 @@ def _block(text: str, line: int, skip: Callable[[Skipped], None], *, cut: bool =
     if max(map(len, lines)) > MAX_LINE:
         for place, one in enumerate(lines):
             if len(one) > MAX_LINE:
-                skip(Skipped(code=_LONG_LINE, count=1, line=line + place, text=one[:MAX_LINE]))
+                skip(Skipped(code="nvidia_smi.long_line", count=1, line=line + place, text=one[:MAX_LINE]))
                 lines[place] = ""
     return Block(line=line, lines=lines, cut=cut)
 

@@ -5,19 +5,22 @@ The numbers of a file come table by table; what shows their unit is counted unti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jobreport.readers.nvidia_smi.cells import numbers_of
+from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, KINDS, NOT_AVAILABLE, numbers_of
 from jobreport.readers.nvidia_smi.columns import GIB, MIB
 from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
     from jobrules.model import BoolArray, IntArray
 
+_BARE, _KNOWN, *_ = range(len(KINDS))
 #: No GPU comes above these; a percentage is at most 100.
 _HIGHEST = {
     Metric.GPU_MEMORY_USED: 2.0**40,
@@ -47,15 +50,6 @@ _DAMAGED_SHARE, _ROWS_WITH_DAMAGE = 0.01, 10
 _DECIMAL_SHARE = 0.1
 #: Memory below this with decimals may be in GiB.
 _GIB_BELOW = 1024.0
-#: Codes of remarks.
-_FRACTION, _ASSUMED, _UNCLEAR, _MIXED, _NOT_ACTIVITY, _IMPOSSIBLE = (
-    "nvidia_smi.fraction",
-    "nvidia_smi.assumed_unit",
-    "nvidia_smi.unclear_unit",
-    "nvidia_smi.mixed_units",
-    "nvidia_smi.not_activity",
-    "nvidia_smi.impossible_unit",
-)
 
 
 class Lost(NamedTuple):
@@ -100,16 +94,30 @@ class Measured:
         return scales if self.is_bare else {unit: factor for unit, factor in scales.items() if factor == 1}
 
     def read(self, texts: Texts, lines: IntArray) -> FloatArray:
-        """(n,) the numbers of a table, whose rows begin in these lines; NaN where there is none."""
-        found = numbers_of(texts, self.column, self.metric.unit, is_bare=self.is_bare)
-        self.is_bare = found.is_bare
-        self._others += found.others
-        for code, (count, row) in found.lost.items():
-            self.lose(code, count, int(lines[row]), texts[row])
-        there = ~np.isnan(found.numbers)
-        numbers, rows = found.numbers[there], np.bincount(texts.code, minlength=len(there))[there]
+        """(n,) the numbers of a table, whose rows begin in these lines; NaN where there is none.
+
+        In half of the usual width where that holds them: nearly all are whole.
+        """
+        values, kinds = numbers_of(texts, self.column, self.metric.unit)
+        bare, known = (int(np.count_nonzero(kinds == kind)) for kind in (_BARE, _KNOWN))
+        if self.is_bare is None and bare + known:
+            self.is_bare = bare > known
+        cells = np.bincount(texts.code, minlength=len(kinds))
+        # A number with a unit where the others have none, or without, is damaged.
+        is_other = kinds == (_KNOWN if self.is_bare else _BARE)
+        self._others += int(cells[is_other].sum())
+        kinds[is_other] = KINDS.index(IMPLAUSIBLE)
+        for code in (NOT_AVAILABLE, IMPLAUSIBLE):
+            if (lost := kinds == KINDS.index(code)).any():
+                row = int(np.argmax(lost[texts.code]))
+                self.lose(code, int(cells[lost].sum()), int(lines[row]), texts[row])
+        there = kinds <= _KNOWN
+        values[~there] = np.nan
+        narrow: NDArray[Any] = values.astype(np.float32)
+        of_rows = (narrow if np.array_equal(narrow, values, equal_nan=True) else values)[texts.code]
+        numbers, rows = values[there], cells[there]
         if not len(numbers):
-            return found.numbers[texts.code]
+            return of_rows
 
         def count_of(which: BoolArray) -> int:
             return int(rows[which].sum())
@@ -123,10 +131,10 @@ class Measured:
             self._impossible[unit] += count_of(self.outside(numbers * factor))
         usual, *_ = self._scales
         if self._impossible[usual] and not self.first_impossible[0]:
-            impossible = self.outside(found.numbers * self._scales[usual])
+            impossible = self.outside(values * self._scales[usual])
             row = int(np.argmax(impossible[texts.code]))
             self.first_impossible = int(lines[row]), texts[row]
-        return found.numbers[texts.code]
+        return of_rows
 
     def lose(self, code: str, count: int, line: int, text: str) -> None:
         """Count cells without a value."""
@@ -148,36 +156,42 @@ class Measured:
             if self._is_damage(self._impossible[unit]) and self._highest * factor >= least
         ]
         if not self._is_damage(self._others):
-            return Unit(None, _MIXED)
+            return Unit(None, "nvidia_smi.mixed_units")
         if not possible:
-            return Unit(None, _IMPOSSIBLE, usual)
+            return Unit(None, "nvidia_smi.impossible_unit", usual)
         if metric.unit == "%" and not column.bits:
             return self._percent()
         scale = possible[0]
         is_assumed = scale != usual
         if metric.unit == "B" and self.is_bare and self._highest and not column.own:
             if column.is_share_possible and self._is_damage(self._above_100):
-                return Unit(None, _UNCLEAR, "percent, MiB, or GiB")
+                return Unit(None, "nvidia_smi.unclear_unit", "percent, MiB, or GiB")
             if scale == usual and self._highest < _GIB_BELOW and self._has_decimals:
-                return Unit(None, _UNCLEAR, "MiB or GiB")
+                return Unit(None, "nvidia_smi.unclear_unit", "MiB or GiB")
             is_assumed = True
-        return Unit(self._scales[scale], _ASSUMED * is_assumed, scale)
+        return Unit(self._scales[scale], "nvidia_smi.assumed_unit" * is_assumed, scale)
 
     def _percent(self) -> Unit:
         """The unit of numbers that are percent or fractions of 1."""
         column = self.column
-        unclear = Unit(None, _UNCLEAR, "percent or fractions")
-        if self.metric is Metric.GPU_MEMORY_ACTIVITY and self._has_decimals:
-            return Unit(None, _NOT_ACTIVITY)
+        unclear = Unit(None, "nvidia_smi.unclear_unit", "percent or fractions")
+        assumed = ""
+        if self.metric is Metric.GPU_MEMORY_ACTIVITY and not column.own:
+            # Scripts also call the share of memory in use so; the driver writes no decimals of its activity.
+            if self._has_decimals:
+                return Unit(None, "nvidia_smi.not_activity")
+            assumed = "nvidia_smi.assumed_activity"
         if not self.is_bare:
             # A name with percent may contradict the numbers.
-            return unclear if self._has_decimals and column.factor == 1 and not self._above_1 else Unit(1.0)
+            if self._has_decimals and column.factor == 1 and not self._above_1:
+                return unclear
+            return Unit(1.0, assumed)
         if self._has_decimals and not self._above_1:
-            return Unit(100.0, _FRACTION)
+            return Unit(100.0, "nvidia_smi.fraction")
         above = 0 if self._has_decimals and self._is_damage(self._above_1) else self._above_1
         if self._highest and not column.own and not above:
             return unclear
-        return Unit(1.0, scale="%")
+        return Unit(1.0, assumed, "%")
 
     def _is_damage(self, impossible: int) -> bool:
         """Whether so few numbers are impossible that only these are damaged."""

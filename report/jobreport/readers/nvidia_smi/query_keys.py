@@ -74,6 +74,8 @@ _COLUMNS = {
 }
 
 
+#: Characters of a key, more than any that is read has.
+_MAX_KEY = 256
 #: Keys from that of the GPU to a value, at most.
 MAX_KEYS = max(path.count("/") for path in _COLUMNS) + 1
 
@@ -119,7 +121,11 @@ def _is_cut(column: str, value: str) -> bool:
     return column not in _SUMS and bool(_BARE.fullmatch(value))
 
 
-@lru_cache(1 << 12)  # every document has the same keys
 def key_of(text: str) -> str:
     """A key of the text as the XML writes it: ``FB Memory Usage`` is ``fb_memory_usage``."""
+    return _key_of(text[:_MAX_KEY])
+
+
+@lru_cache(1 << 12)  # every document has the same keys
+def _key_of(text: str) -> str:
     return _OTHER.sub("_", text.strip().lower())

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jobreport.readers.nvidia_smi.query_keys import GpuKeys, key_of
-from jobreport.readers.nvidia_smi.records import last_time, lines_of, tables_of
+from jobreport.readers.nvidia_smi.records import as_tables, last_time, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from jobreport.readers.nvidia_smi.records import Row
-    from jobreport.readers.nvidia_smi.table import Block, Skipped, Table
+    from jobreport.readers.nvidia_smi.table import Block, Skipped
 
 _TITLE, _TIME, _GPU = "==============NVSMI LOG==============", "Timestamp ", "GPU "
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}(?::[0-9A-Fa-f]{2}){2}\.[0-9A-Fa-f]")
@@ -28,12 +28,9 @@ def is_log(beginning: str, _: Sequence[str]) -> bool:
     return _TITLE in beginning
 
 
-def tables(blocks: Iterable[Block], _: Sequence[str]) -> Iterator[Table | Skipped]:
+@as_tables
+def tables(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     """All rows, one for each GPU under a title."""
-    return tables_of(_rows(blocks))
-
-
-def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     moment, time = 0, None
     gpu = GpuKeys()
     keys: list[str] = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from jobreport.readers.nvidia_smi.query_keys import MAX_KEYS, GpuKeys, key_of
-from jobreport.readers.nvidia_smi.records import damaged_document, documents_of, last_time, tables_of
+from jobreport.readers.nvidia_smi.records import as_tables, damaged_document, documents_of, last_time
 from jobreport.readers.nvidia_smi.table import Skipped
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
     from jobreport.readers.nvidia_smi.records import Row
-    from jobreport.readers.nvidia_smi.table import Block, Table
+    from jobreport.readers.nvidia_smi.table import Block
 
 _BEGIN, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 
@@ -24,12 +24,9 @@ def is_log(beginning: str, _: Sequence[str]) -> bool:
     return _BEGIN in beginning
 
 
-def tables(blocks: Iterable[Block], _: Sequence[str]) -> Iterator[Table | Skipped]:
+@as_tables
+def tables(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     """All rows, one for each GPU in a document."""
-    return tables_of(_rows(blocks))
-
-
-def _rows(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     for document in documents_of(blocks, lambda line: _BEGIN in line, lambda line: _END in line):
         if isinstance(document, Skipped):
             yield document

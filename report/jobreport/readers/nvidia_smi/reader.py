@@ -12,13 +12,14 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobreport import progress
 from jobreport.readers import text_files
 from jobreport.readers.base import FileFailedError, Found
+from jobreport.readers.bounds import MAX_GPUS
 from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import boxed, gpustat, gpustat_json, headed, query_text, query_xml
-from jobreport.readers.nvidia_smi.gpus import rows_by_gpu, series_of
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.identity import machines_of, table_of
 from jobreport.readers.nvidia_smi.lines import blocks
@@ -26,10 +27,11 @@ from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.prefixes import prefix_of, without_prefix, writer_of
 from jobreport.readers.nvidia_smi.queries import Queries, beginning_of, stem_of
 from jobreport.readers.nvidia_smi.row_reading import FileRows
+from jobreport.readers.nvidia_smi.rows import GPU, Rows, count_of, joined
 from jobreport.readers.nvidia_smi.table import Skipped
 from jobreport.readers.tally import Tally
 from jobreport.remarks import LogFile, SourceQuality
-from jobrules.measures.snapshots import TOLERANCE_US, node_panels
+from jobrules.measures.snapshots import TOLERANCE_US, Series, node_panels
 from jobrules.model import SECOND_US, natural_key
 from jobrules.text import escape_name
 
@@ -38,12 +40,12 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from jobreport.readers.base import SourceFile
+    from jobreport.readers.nvidia_smi.identity import Machine
     from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.nvidia_smi.queries import Query
     from jobreport.readers.nvidia_smi.row_reading import Part
     from jobreport.readers.nvidia_smi.table import Form
-    from jobrules.measures.snapshots import Series
-    from jobrules.model import Panel
+    from jobrules.model import FloatArray, Metric, Panel
 
 _SUFFIXES = ("", ".csv", ".tsv", ".txt", ".log", ".out", ".dmon", ".pmon")
 #: Forms with suffixes of their own.
@@ -141,18 +143,18 @@ class NvidiaSmi:
 
         lines = blocks(_chunks(file, note), skip)
         first = list(islice(lines, 1))
+        lines = chain(first, lines)
         beginning = "\n".join(line for block in first for line in block.lines)[:_BEGINNING]
         form, names = self._form(beginning) or headed, self._columns
         if form is not headed and (prefix := prefix_of(first_lines := beginning.split("\n")[:-1])):
             if len({writer_of(line, prefix) for line in first_lines}) > 1:
                 note("nvidia_smi.several_writers", row=escape_name(first_lines[0], 40))
                 return []
-            first = [without_prefix(block, prefix) for block in first]
             lines = (without_prefix(block, prefix) for block in lines)
         if form is headed and (query := self._query(file, beginning)):
             names = query.names
             note("nvidia_smi.script", name=escape_name(query.file, 200))
-        for part in form.tables(chain(first, lines), names):
+        for part in form.tables(lines, names):
             if isinstance(part, Skipped):
                 skip(part)
             else:
@@ -182,9 +184,9 @@ def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tupl
     machines = machines_of(table_of(logs), tally)
     rows_of = {number: logs.pop(0).gpus for number in range(len(logs))}
     for machine in sorted(machines, key=lambda one: natural_key(one.name)):
-        gpus = rows_by_gpu(machine, rows_of, tally)
+        gpus = _rows_by_gpu(machine, rows_of, tally)
         rows += sum(len(gpu.time_us) for gpu in gpus.values())
-        series = [one for name in [*gpus] for one in series_of(name, gpus.pop(name))]
+        series = [one for name in [*gpus] for one in _series_of(name, gpus.pop(name))]
         tolerance_us = _tolerance_us(series)
         # Each panel takes the place of the series that it is made of.
         made = node_panels(as_name(machine.name), (series.pop(0) for _ in range(len(series))), tolerance_us)
@@ -210,3 +212,49 @@ def _tolerance_us(series: Sequence[Series]) -> int:
     times = {id(one.time_us): one.time_us for one in series if len(one.time_us) > 1}
     short_us = [float(np.quantile(np.diff(some), _SHORT_INTERVALS)) for some in times.values()]
     return int(min(max(min(short_us, default=0.0) / 2, TOLERANCE_US), SECOND_US))
+
+
+def _rows_by_gpu(machine: Machine, logs: dict[int, list[Rows]], tally: Tally) -> dict[str, Rows]:
+    """The rows of each GPU of one machine, in the order of time, each time once; those of its logs are used up."""
+    parts: list[Rows] = []
+    for entry in machine.logs:
+        for rows in logs.pop(entry.number):
+            if name := machine.gpus.get(rows.gpu):
+                parts.append(replace(rows, gpu=GPU(name=name)))
+            else:
+                tally.note("nvidia_smi.not_joined", count=len(rows.time_us), file=entry.file.name)
+    gpus = sorted(joined(parts), key=lambda rows: natural_key(rows.gpu.name))
+    tally.note("samples.devices", count=count_of(gpus[MAX_GPUS:]), unit="rows", limit=MAX_GPUS)
+    return {rows.gpu.name: _once(_sorted(rows), tally) for rows in gpus[:MAX_GPUS]}
+
+
+def _sorted(rows: Rows) -> Rows:
+    if (np.diff(rows.time_us) >= 0).all():
+        return rows
+    return rows.where(np.argsort(rows.time_us, kind="stable"))
+
+
+def _once(gpu: Rows, tally: Tally) -> Rows:
+    """One row of a GPU, in the order of time, for each time, with the first value of each metric at that time."""
+    first = np.diff(gpu.time_us, prepend=gpu.time_us[0] - 1) != 0
+    if first.all():
+        return gpu
+    rows, starts = np.arange(len(first)), np.flatnonzero(first)
+    values: dict[Metric, FloatArray] = {}
+    for metric, measured in gpu.values.items():
+        # The first row of each time that has a value, or the number of all rows where none has.
+        place = np.minimum.reduceat(np.where(np.isnan(measured), len(rows), rows), starts)
+        values[metric] = np.append(measured, np.nan)[place]
+    tally.note("nvidia_smi.second_row", count=len(rows) - len(starts))
+    return replace(gpu.where(first), values=values)
+
+
+def _series_of(name: str, gpu: Rows) -> Iterator[Series]:
+    """The samples of each metric of a GPU, which gives them up."""
+    for metric in [*gpu.values]:
+        values = gpu.values.pop(metric)
+        there = ~np.isnan(values)
+        if there.all():
+            yield Series(metric=metric, device=name, time_us=gpu.time_us, values=values)
+        elif there.any():
+            yield Series(metric=metric, device=name, time_us=gpu.time_us[there], values=values[there])

@@ -32,14 +32,6 @@ _CTIME = re.compile(
 CTIME_LENGTH = 24
 #: Columns that differ between the first GPUs of two machines.
 _MACHINE = ("hostname", "uuid", "pci.bus_id")
-#: Codes of remarks.
-_PART_OF_ROW, _DAMAGED_DOCUMENT, _UNDATED, _ONE_MOMENT, _SAME_SECOND = (
-    "nvidia_smi.part_of_row",
-    "nvidia_smi.damaged_document",
-    "nvidia_smi.undated",
-    "nvidia_smi.one_moment",
-    "nvidia_smi.same_second",
-)
 
 
 class Row(Struct, frozen=True, kw_only=True):
@@ -89,12 +81,12 @@ def documents_of(
 
 def damaged_document(line: int) -> Skipped:
     """A document that is left out."""
-    return Skipped(code=_DAMAGED_DOCUMENT, count=1, line=line, text="")
+    return Skipped(code="nvidia_smi.damaged_document", count=1, line=line, text="")
 
 
 def part_of_row(line: int, text: str) -> Skipped:
     """A line of a GPU that is left out."""
-    return Skipped(code=_PART_OF_ROW, count=1, line=line, text=text)
+    return Skipped(code="nvidia_smi.part_of_row", count=1, line=line, text=text)
 
 
 def last_time(line: str) -> datetime | None:
@@ -114,7 +106,14 @@ def iso_time(text: str) -> datetime | None:
         return None
 
 
-def tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
+def as_tables(
+    rows_of: Callable[[Iterable[Block]], Iterator[Row | Skipped]],
+) -> Callable[[Iterable[Block], Sequence[str]], Iterator[Table | Skipped]]:
+    """From the function of a form that gives rows, the one that gives tables."""
+    return lambda blocks, _: _tables_of(rows_of(blocks))
+
+
+def _tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
     """The rows as tables, and what is left out: rows without a time, and all rows if they are of one moment."""
     batch: list[Row] = []
     several = same_second = False
@@ -138,10 +137,13 @@ def tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
         cells = batch[0].cells
         text = ", ".join(filter(None, (cells.get("name"), cells.get("memory.total"))))
         yield Skipped(
-            code=_ONE_MOMENT, count=len(batch), line=batch[0].line, text=f"{len(batch)} × {text or 'GPU'}"
+            code="nvidia_smi.one_moment",
+            count=len(batch),
+            line=batch[0].line,
+            text=f"{len(batch)} × {text or 'GPU'}",
         )
     if same_second or any(map(ne, times, (row.time for row in batch))):
-        yield Skipped(code=_SAME_SECOND, count=1, line=0, text="")
+        yield Skipped(code="nvidia_smi.same_second", count=1, line=0, text="")
 
 
 def _once_a_moment(rows: Iterable[Row | Skipped]) -> Iterator[Row | Skipped]:
@@ -157,7 +159,9 @@ def _once_a_moment(rows: Iterable[Row | Skipped]) -> Iterator[Row | Skipped]:
         if row.moment != moment:
             moment, seen = row.moment, set()
         if row.time is None or row.gpu in seen or len(seen) == MAX_GPUS:
-            yield Skipped(code=_UNDATED, count=1, line=row.line, text=" ".join(row.cells.values()))
+            yield Skipped(
+                code="nvidia_smi.undated", count=1, line=row.line, text=" ".join(row.cells.values())
+            )
         else:
             seen.add(row.gpu)
             yield row

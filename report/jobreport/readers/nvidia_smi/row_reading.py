@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from functools import partial
@@ -40,8 +41,6 @@ _MASKS = {
 _GPUS, _ROWS_IN_TURN = 64, 0.75
 #: Combinations of names whose rows are kept: more are damage or malice.
 _MAX_NAMES = 4096
-#: Where so many of the values are the share of memory in use, all are.
-_SHARE_IN_USE = 0.9
 
 #: Numbers for which there is room at first, how many times as much is reserved for more, and how many more at most.
 _ROOM, _ROOM_STEP, _MAX_ROOM_STEP = 64, 32, 1 << 21
@@ -142,11 +141,15 @@ class _Growing:
         end = self.count + len(more)
         if end > len(self._room):
             size = min(_ROOM_STEP * len(self._room), len(self._room) + _MAX_ROOM_STEP)
-            room = np.empty(max(size, end), self._room.dtype)
-            room[: self.count] = self.all()
-            self._room = room
+            self._room = self._moved(np.empty(max(size, end), self._room.dtype))
+        if self._room.dtype == np.float32 and more.dtype == np.float64:
+            self._room = self._moved(np.empty(len(self._room)))
         self._room[self.count : end] = more
         self.count = end
+
+    def _moved(self, room: NDArray[Any]) -> NDArray[Any]:
+        room[: self.count] = self.all()
+        return room
 
     def all(self) -> NDArray[Any]:
         """(n,) all of them."""
@@ -174,9 +177,9 @@ class _OfGpu:
         return self._filled(column).all()
 
     def _filled(self, column: int) -> _Growing:
-        numbers = self._numbers[column] = self._numbers[column] or _Growing(np.float64)
+        numbers = self._numbers[column] = self._numbers[column] or _Growing(np.float32)
         if missing := self.time_us.count - numbers.count:
-            numbers.add(np.full(missing, np.nan))
+            numbers.add(np.full(missing, np.nan, np.float32))
         return numbers
 
 
@@ -313,7 +316,6 @@ class _Gathered:
             for rows in self._rows(names, self._gpus[place], used, index)
         ]
         self._gpus.clear()
-        self._settle_activity(found, used)
         self._note_lost([self._measured[i] for i in used])
         # In a log that names GPUs or machines, a row that does not is damaged.
         for what, nameless in (
@@ -406,6 +408,8 @@ class _Gathered:
             if factor is None or not measured.has_number:
                 continue
             values = one.numbers(i)
+            if math.frexp(factor)[0] != 0.5:  # no power of two: the product may have more digits
+                values = values.astype(np.float64)
             np.multiply(values, factor, out=values)
             outside = measured.outside(values)
             if outside.any():
@@ -424,31 +428,6 @@ class _Gathered:
             # As on Windows: a dash is no use of a process that runs, but nobody knows it.
             found.clear()
         return found
-
-    def _settle_activity(self, gpus: Sequence[Rows], used: Sequence[int]) -> None:
-        """Leave out what a script calls the utilization of memory, and what is the share of it in use."""
-        columns = [self._measured[i] for i in used]
-        metric = Metric.GPU_MEMORY_ACTIVITY
-        name = next((one.name for one in columns if one.metric is metric and not one.column.own), "")
-        shares = count = 0
-        for rows in gpus:
-            values = rows.values.get(metric)
-            used_b, total_b = (
-                rows.values.get(one) for one in (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL)
-            )
-            if values is not None:
-                count += int(np.count_nonzero(~np.isnan(values)))
-                if used_b is not None and total_b is not None:
-                    # Rounded, whatever the size.
-                    shares += int(np.count_nonzero(np.abs(values * total_b - 100 * used_b) <= total_b))
-        if not name or not count:
-            return
-        if shares <= _SHARE_IN_USE * count:
-            self._note("nvidia_smi.assumed_activity", name=name)
-            return
-        self._note("nvidia_smi.not_activity", name=name)
-        for rows in gpus:
-            rows.values.pop(metric, None)
 
     def _note_lost(self, used: Sequence[Measured]) -> None:
         """Count the cells without a value, and say which units were assumed."""
@@ -470,7 +449,7 @@ class _Gathered:
 
 def _bus(text: str) -> str:
     """The bus id as ``7:00.0``: tools write ``00000000:07:00.0``, ``0000:07:00.0`` or ``07:00.0``."""
-    return text.lower().lstrip("0:")
+    return as_name(text.lower().lstrip("0:"))
 
 
 def _gpu_name(text: str) -> str:
@@ -483,7 +462,7 @@ _NAME_OF: dict[str, Callable[[str], str]] = {
     says.HOST: as_name,
     says.INDEX: _gpu_name,
     says.BUS: _bus,
-    says.UUID: str,
+    says.UUID: as_name,
 }
 
 

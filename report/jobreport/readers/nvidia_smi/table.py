@@ -187,8 +187,8 @@ class Skipped(Struct, frozen=True, kw_only=True):
 class Form(Protocol):
     """One form of log."""
 
-    def is_log(self, beginning: str, names: Sequence[str]) -> bool:
+    def is_log(self, beginning: str, names: Sequence[str], /) -> bool:
         """Whether the beginning of a text is of this form; ``names`` are those of ``--columns``."""
 
-    def tables(self, blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Skipped]:
+    def tables(self, blocks: Iterable[Block], names: Sequence[str], /) -> Iterator[Table | Skipped]:
         """All rows of a text of this form, as they come, and what is left out."""

@@ -40,8 +40,10 @@ _EQUAL, _NEAR = 0.4, 0.1
 #: Share of rows that are earlier than the row before in a log that is in no order.
 _UNSORTED = 0.1
 #: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
-#: are missing, and so many that a single loop would not.
-_EXACT, _MANY_ROWS, _MOST_ROWS = 0.02, 0.8, 0.9
+#: are missing.
+_EXACT, _MANY_ROWS = 0.02, 0.85
+#: Next to one another, two pauses of a single loop differ by less than this factor.
+_UNEVEN = 0.7
 #: So even are the times of a single loop, as a share of their distance.
 _EVEN = 0.005
 #: Times in whole seconds, and in Excel's days with five or six decimals.
@@ -99,10 +101,8 @@ def by_writer(gpus: Sequence[Rows], note: Callable[..., None]) -> list[list[Rows
         writers, code = _by_identifier(gpus), "nvidia_smi.writers_by_identifier"
         if len(writers) < 2 and not any(rows.gpu.uuid for rows in gpus):
             writers, code = _by_phase(gpus), "nvidia_smi.writers"
-            is_by_turns = len(writers) < 2 and _by_turns(
-                max(gpus, key=lambda rows: len(rows.time_us)).time_us
-            )
-            note("nvidia_smi.by_turns", count=int(is_by_turns))
+            base = max(gpus, key=lambda rows: len(rows.time_us))
+            note("nvidia_smi.uneven", count=int(len(writers) < 2 and _is_uneven(base.time_us)))
     except MixedError:
         note("nvidia_smi.mixed", count=count_of(gpus))
         return []
@@ -196,46 +196,35 @@ def _phases(time_us: IntArray) -> tuple[IntArray, IntArray]:
         steps_us = np.diff(np.sort(time_us))
     if np.mean(steps_us == 0) > _EQUAL:
         raise MixedError
-    interval_us, jitter_us = _interval_and_jitter_us(base_us, _MANY_ROWS)
-    try:
-        if interval_us and not _is_set_back(time_us):
-            return base_us, _loops(base_us, interval_us, _JITTERS * jitter_us)
-    except MixedError:
-        if any(_interval_and_jitter_us(base_us, _MOST_ROWS)):
-            raise
+    # What a single loop would be, had its clock not been set back.
+    passed_us = np.cumsum(np.maximum(steps_us, 0)) if _is_set_back(time_us) else base_us
+    interval_us, jitter_us = _interval_and_jitter_us(passed_us)
+    if interval_us:
+        return base_us, _loops(base_us, interval_us, _JITTERS * jitter_us)
     apart_us = np.abs(steps_us)
     if np.mean(apart_us <= min(TOLERANCE_US, _NEAR * apart_us.mean())) > _EQUAL:
         raise MixedError
     return base_us, one_loop
 
 
-def _by_turns(time_us: IntArray) -> bool:
-    """Whether times in whole seconds are by turns nearer and farther apart.
-
-    They are of two machines, or of one whose interval is no whole number of seconds; they do not show which.
-    """
-    if (time_us % SECOND_US).any():
-        return False
-    apart_us = np.diff(np.unique(time_us))
-    turns = (apart_us[2:] == apart_us[:-2]) & (apart_us[2:] != apart_us[1:-1])
-    return len(turns) > _MIN_ROWS and float(np.mean(turns)) > _MOST_ROWS
-
-
 def _is_set_back(time_us: IntArray) -> bool:
-    """Whether these are the times of one loop whose clock was set back a little."""
-    back = np.flatnonzero(np.diff(time_us) < 0) + 1
-    if not 0 < len(back) < _MIN_ROWS:
-        return False
-    parts = np.split(time_us, back)
-    ascending = np.concatenate([[time_us[0]], np.maximum(np.diff(time_us), 0)]).cumsum()
-    return all(
-        before[-1] - after[0] < _MAX_SET_BACK * min(before[-1] - before[0], after[-1] - after[0])
+    """Whether times go back a little, and seldom."""
+    parts = np.split(time_us, np.flatnonzero(np.diff(time_us) < 0) + 1)
+    return 1 < len(parts) <= _MIN_ROWS and all(
+        before[-1] - after[0] < _MAX_SET_BACK * min(np.ptp(before), np.ptp(after))
         for before, after in pairwise(parts)
-    ) and not any(_interval_and_jitter_us(ascending, _MANY_ROWS))
+    )
 
 
-def _interval_and_jitter_us(time_us: IntArray, share: float) -> tuple[int, int]:
-    """The interval that several loops keep in this share of their rows, and how exactly; 0 for a single loop.
+def _is_uneven(time_us: IntArray) -> bool:
+    """Whether times are by turns nearer and farther apart: those of several machines, or of one whose pauses vary."""
+    apart_us = np.diff(np.unique(time_us))
+    shorter, longer = np.sort([apart_us[1:], apart_us[:-1]], axis=0)
+    return len(apart_us) > _MIN_ROWS and float(np.mean(shorter < _UNEVEN * longer)) > _MIN_SHARE
+
+
+def _interval_and_jitter_us(time_us: IntArray) -> tuple[int, int]:
+    """The interval that several loops keep in most of their rows, and how exactly; 0 for a single loop.
 
     The times of two loops lie a varying pause from one another, but each is an interval after the last but one.
     """
@@ -248,7 +237,7 @@ def _interval_and_jitter_us(time_us: IntArray, share: float) -> tuple[int, int]:
     for loops in range(1, min(_MAX_LOOPS, width // 2) + 1):
         lag_us = windows[:, loops:] - windows[:, :-loops]
         typical_us = np.median(lag_us, axis=1)
-        spread_us = np.quantile(np.abs(lag_us - typical_us[:, None]), share, axis=1)
+        spread_us = np.quantile(np.abs(lag_us - typical_us[:, None]), _MANY_ROWS, axis=1)
         uneven_us = np.median(np.abs(np.diff(windows, axis=1) - typical_us[:, None] / loops), axis=1)
         regular = spread_us <= _EXACT * typical_us
         # Over many jittery intervals the jitter evens out, and times that are cut differ by less than what is cut.

@@ -217,7 +217,7 @@ def test_an_uneven_loop_is_one(times_s: np.ndarray, tmp_path: Path) -> None:
     means, remarks = read(tmp_path, gpu=text)
 
     assert means == {"node": [50.0]}
-    assert remarks.keys() - {"by_turns"} == {"zone"}
+    assert remarks.keys() - {"uneven"} == {"zone"}
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,19 @@ def test_an_uneven_loop_is_one(times_s: np.ndarray, tmp_path: Path) -> None:
 def test_whole_seconds_of_two_machines_or_of_one_are_said(loops: list[Loop], tmp_path: Path) -> None:
     means, remarks = read(tmp_path, gpu=text_of(loops, form="%Y/%m/%d %H:%M:%S"))
 
-    assert ([*means], remarks["by_turns"]) == (["node"], 1)
+    assert ([*means], remarks["uneven"]) == (["node"], 1)
+
+
+@pytest.mark.parametrize("machines", ["ab", "abc"])
+@pytest.mark.parametrize("jitter_s", [0.1, 0.3])
+def test_machines_whose_loops_jitter_are_never_one_in_silence(
+    machines: str, jitter_s: float, tmp_path: Path
+) -> None:
+    loops = [Loop(name=one, first_s=0.37 * i, jitter_s=jitter_s) for i, one in enumerate(machines)]
+
+    means, remarks = read(tmp_path, gpu=text_of(loops))
+
+    assert ([*means], remarks["uneven"]) == (["node"], 1)
 
 
 def test_a_loop_faster_than_its_times_show_loses_rows_of_the_same_second_only(tmp_path: Path) -> None:
