@@ -33,7 +33,7 @@ from tests.report.sections.example_cost import pricing
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
-#: The sample that ``make test`` opens; ``make test-all`` opens all of them.
+#: The sample that ``make test`` opens; ``make test-slow`` opens the others.
 RICHEST = "cpu-bottleneck-2gpu"
 
 PLACES = "els => els.map((e) => [e.id, Math.round(e.getBoundingClientRect().top + scrollY)])"

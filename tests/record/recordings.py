@@ -25,6 +25,11 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def until_sampled(out: Path) -> str:
+    """A command for ``sh`` that waits for the sampler to begin."""
+    return f"until ls -d {out}/system/incremental/* > /dev/null 2>&1; do sleep 0.05; done"
+
+
 def rows(out: Path) -> list[dict[str, Any]]:
     """Samples of all files; incomplete last lines are left out."""
     while True:

@@ -26,6 +26,7 @@ from tests.record.recordings import (
     record,
     rows,
     start,
+    until_sampled,
     wait_for,
 )
 
@@ -186,7 +187,7 @@ def test_nothing_secret_is_written(tmp_path: Path) -> None:
         tmp_path / "job",
         "--interval",
         "100ms",
-        command=["sh", "-c", "sleep 0.5", "hush-1"],
+        command=["sh", "-c", until_sampled(tmp_path / "job"), "hush-1"],
         API_TOKEN="hush-2",
     )
     kept = record(
@@ -233,11 +234,12 @@ def test_the_sampler_does_not_import_modules_of_the_job(tmp_path: Path) -> None:
 
     program = Path(sys.executable).with_name("record-job")
     done = subprocess.run(
-        [program, "--out", tmp_path / "out", "--", "sleep", "0.7"],
+        [program, "--out", tmp_path / "out", "--", "sh", "-c", until_sampled(tmp_path / "out")],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
         text=True,
+        timeout=LIMIT_S,
         check=False,
     )
 
@@ -422,13 +424,14 @@ def test_trouble_of_the_recorder_never_changes_the_job(trouble: str, tmp_path: P
         "no sampler": "kill -9 $(pgrep -P $PPID -f 'run_sample[r]'); ",
     }[trouble]
     recorder = " ".join([*RECORD_JOB, "--interval", "100ms", "--out", str(out)])
-    job = f"sleep 0.5; {spoil}sleep 1; echo output; exit 5"
+    job = f"{until_sampled(out)}; {spoil}sleep 0.5; echo output; exit 5"
 
     done = subprocess.run(
         ["bash", "-c", f'{limit}{recorder} -- sh -c "$JOB"'],
         env=environment(JOB=job),
         capture_output=True,
         text=True,
+        timeout=LIMIT_S,
         check=False,
     )
 
