@@ -61,7 +61,7 @@ _SETTLED = """({ width, height }) => new Promise((done) => {
   frame(2);
 })"""
 #: Barriers that axe finds, by all of its rules or some.
-_BARRIERS = """(options) => axe.run(document, options)
+_BARRIERS = """(options) => axe.run(document, { ...options, resultTypes: ["violations"] })
   .then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"""
 
 #: Of elements, those that a reader sees.
