@@ -15,7 +15,7 @@ from typing import Any
 RECORD_JOB = (sys.executable, "-m", "jobrecord")
 PYTHON = sys.executable
 #: Time for what takes moments on a quiet machine.
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -74,7 +74,7 @@ def record(
         cwd=cwd or out.parent,
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=5 * LIMIT_S,
         check=False,
     )
 

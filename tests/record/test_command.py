@@ -311,7 +311,7 @@ def test_what_was_ignored_stays_ignored(tmp_path: Path) -> None:
 
 
 def test_the_whole_process_group_gets_the_signal(tmp_path: Path) -> None:
-    job = start(tmp_path / "job", "--quiet", command=["sh", "-c", "sleep 30 & sleep 30 & echo ready; wait"])
+    job = start(tmp_path / "job", "--quiet", command=["sh", "-c", "sleep 300 & sleep 300 & echo ready; wait"])
     assert job.stdout is not None
     assert job.stdout.readline() == "ready\n"
 
@@ -372,7 +372,7 @@ def test_in_a_terminal_interrupts_go_to_the_job(tmp_path: Path) -> None:
 
 def test_a_running_process_is_recorded_until_its_end(tmp_path: Path) -> None:
     out = tmp_path / "job"
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "300"]) as process:
         recorder = subprocess.Popen(
             [*RECORD_JOB, "--pid", str(process.pid), "--out", out, "--interval", "100ms"], env=environment()
         )
@@ -384,7 +384,7 @@ def test_a_running_process_is_recorded_until_its_end(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_detaches_from_a_running_process(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "300"]) as process:
         recorder = subprocess.Popen(
             [*RECORD_JOB, "--pid", str(process.pid), "--out", tmp_path / "job", "--quiet"], env=environment()
         )
@@ -399,7 +399,7 @@ def test_an_interrupt_detaches_from_a_running_process(tmp_path: Path) -> None:
 
 
 def test_a_second_recorder_of_the_node_starts_nothing(tmp_path: Path) -> None:
-    first = start(tmp_path / "job", command=["sleep", "60"])
+    first = start(tmp_path / "job", command=["sleep", "300"])
     wait_for(lambda: rows(tmp_path / "job"))
 
     second = record(tmp_path / "job", command=["touch", str(tmp_path / "started")])
