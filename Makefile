@@ -1,11 +1,11 @@
 # `make demo` records a job and reports on it, `make demo-compare` compares runs, `make test` is what one runs all day,
-# `make test-all` is everything.
+# `make test-slow` runs the tests that `make test` leaves out, `make test-all` both.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 AXE := tests/browser/node_modules/axe-core/axe.min.js
 
-.PHONY: demo demo-compare pictures test test-all pytest-test pytest-test-all check format docs golden samples bench fuzz kills outages audit clean
+.PHONY: demo demo-compare pictures test pytest-test test-slow test-all check format docs golden samples bench fuzz kills outages audit clean
 
 # With JOB=sample_data/healthy-8gpu, the report of that job.
 demo: $(VENV)/installed
@@ -44,14 +44,17 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 # While some tests wait, mypy works.
-test test-all: $(VENV)/installed-dev $(AXE)
-	@$(MAKE) --no-print-directory --jobs 2 check pytest-$@
+test: $(VENV)/installed-dev $(AXE)
+	@$(MAKE) --no-print-directory --jobs 2 check pytest-test
 
 pytest-test:
 	$(PYTEST) -m "not slow" --hypothesis-profile few
 
-pytest-test-all:
-	$(PYTEST)
+# Slow tests, and those of Hypothesis with all of their examples.
+test-slow: $(VENV)/installed-dev $(AXE)
+	$(PYTEST) -m "slow or hypothesis"
+
+test-all: test test-slow
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check

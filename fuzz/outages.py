@@ -136,11 +136,15 @@ class Recording:
             start_new_session=True,
         )
         recorder = psutil.Process(self.command.pid)
-        while len(found := recorder.children(recursive=True)) < 4:
+        found, samplers = list[psutil.Process](), list[psutil.Process]()
+        while len(found) < 4 or not samplers:
             if self.command.poll() is not None:
                 raise RuntimeError(f"record-job ended with {self.command.returncode}")
             time.sleep(0.01)
-        (self.sampler,) = (one for one in found if "run_sampler" in " ".join(one.cmdline()))
+            found = recorder.children(recursive=True)
+            # A process that has just been started has the command line of its parent.
+            samplers = [one for one in found if "run_sampler" in " ".join(one.cmdline())]
+        (self.sampler,) = samplers
         self.job, *self.ranks = (one for one in found if one != self.sampler)
 
     def kill(self, *processes: psutil.Process) -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.browser.visit import ARGUMENTS, CHROMIUM
+from tests.browser.visit import ARGUMENTS, CHROMIUM, LIMIT_S
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        started = driver.chromium.launch(
+            executable_path=CHROMIUM, args=list(ARGUMENTS), timeout=1000 * LIMIT_S
+        )
         yield started
         started.close()

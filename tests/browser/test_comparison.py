@@ -19,7 +19,15 @@ pytestmark = [pytest.mark.browser, needs_browser]
 WIDER_THAN_ITS_WINDOW = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 
 
-@pytest.fixture(scope="module", params=["priced", "repeats", "twelve", "traces and samples"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "priced",
+        "traces and samples",
+        pytest.param("repeats", marks=pytest.mark.slow),
+        pytest.param("twelve", marks=pytest.mark.slow),
+    ],
+)
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = document.to_json(EXAMPLES[request.param]())
     files, failure = pipeline.pages(data, ["html"], None, static=False, strict=True, product=COMPARISON)

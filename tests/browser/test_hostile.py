@@ -62,7 +62,7 @@ STRANGE = """() => {
 
 #: The texts of all boxes beside the pointer.
 BOXES = """async () => {
-  await new Promise(requestAnimationFrame);
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
   const found = [];
   const walk = (root) => {
     for (const one of root.querySelectorAll("*")) {

@@ -23,7 +23,7 @@ ARGUMENTS = (
 )
 LIVE = "html[data-figures=live]"
 #: Time for what takes moments on a quiet machine.
-LIMIT_S = 60
+LIMIT_S = 120
 #: The ranges of the time axes of the nodes.
 RANGES = """() => [...Bokeh.documents].find((one) => one.title() === "nodes").roots()
   .map((root) => [root.x_range.start, root.x_range.end])"""
@@ -61,7 +61,7 @@ _SETTLED = """({ width, height }) => new Promise((done) => {
   frame(2);
 })"""
 #: Barriers that axe finds, by all of its rules or some.
-_BARRIERS = """(options) => axe.run(document, options)
+_BARRIERS = """(options) => axe.run(document, { ...options, resultTypes: ["violations"] })
   .then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200))]))"""
 
 #: Of elements, those that a reader sees.
@@ -89,6 +89,7 @@ class Visit:
     def __init__(self, browser: Any, path: Path, **options: Any) -> None:
         options = {"viewport": {"width": 1280, "height": 900}, "timezone_id": "America/New_York"} | options
         self.context = browser.new_context(**options)
+        self.context.set_default_timeout(1000 * LIMIT_S)
         self.context.set_offline(True)
         self.page = self.context.new_page()
         self.requests: list[str] = []
@@ -108,7 +109,7 @@ class Visit:
             self.complaints.append(message.text)
 
     def live(self) -> Visit:
-        self.page.wait_for_selector(LIVE, state="attached", timeout=1000 * LIMIT_S)
+        self.page.wait_for_selector(LIVE, state="attached")
         return self
 
     def fold(self, *, away: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 RECORD_JOB = (sys.executable, "-m", "jobrecord")
 PYTHON = sys.executable
 #: Time for what takes moments on a quiet machine.
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -23,6 +23,11 @@ def wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < end, "did not happen"
         time.sleep(0.02)
+
+
+def until_sampled(out: Path) -> str:
+    """A command for ``sh`` that waits for the sampler to begin."""
+    return f"until ls -d {out}/system/incremental/* > /dev/null 2>&1; do sleep 0.05; done"
 
 
 def rows(out: Path) -> list[dict[str, Any]]:
@@ -69,7 +74,7 @@ def record(
         cwd=cwd or out.parent,
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=5 * LIMIT_S,
         check=False,
     )
 

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.record.recordings import LIMIT_S
+
 
 def report(out: Path, formats: str = "json") -> dict[str, Any]:
     """``report.json`` of a recording, made with ``--strict`` into the folder ``report`` next to it."""
@@ -27,7 +29,7 @@ def report(out: Path, formats: str = "json") -> dict[str, Any]:
         cwd=out.parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=5 * LIMIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

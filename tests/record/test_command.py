@@ -26,6 +26,7 @@ from tests.record.recordings import (
     record,
     rows,
     start,
+    until_sampled,
     wait_for,
 )
 
@@ -206,7 +207,7 @@ def test_nothing_secret_is_written(tmp_path: Path) -> None:
         tmp_path / "job",
         "--interval",
         "100ms",
-        command=["sh", "-c", "sleep 0.5", "hush-1"],
+        command=["sh", "-c", until_sampled(tmp_path / "job"), "hush-1"],
         API_TOKEN="hush-2",
     )
     kept = record(
@@ -253,11 +254,12 @@ def test_the_sampler_does_not_import_modules_of_the_job(tmp_path: Path) -> None:
 
     program = Path(sys.executable).with_name("record-job")
     done = subprocess.run(
-        [program, "--out", tmp_path / "out", "--", "sleep", "0.7"],
+        [program, "--out", tmp_path / "out", "--", "sh", "-c", until_sampled(tmp_path / "out")],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,
         text=True,
+        timeout=LIMIT_S,
         check=False,
     )
 
@@ -329,7 +331,7 @@ def test_what_was_ignored_stays_ignored(tmp_path: Path) -> None:
 
 
 def test_the_whole_process_group_gets_the_signal(tmp_path: Path) -> None:
-    job = start(tmp_path / "job", "--quiet", command=["sh", "-c", "sleep 30 & sleep 30 & echo ready; wait"])
+    job = start(tmp_path / "job", "--quiet", command=["sh", "-c", "sleep 300 & sleep 300 & echo ready; wait"])
     assert job.stdout is not None
     assert job.stdout.readline() == "ready\n"
 
@@ -390,7 +392,7 @@ def test_in_a_terminal_interrupts_go_to_the_job(tmp_path: Path) -> None:
 
 def test_a_running_process_is_recorded_until_its_end(tmp_path: Path) -> None:
     out = tmp_path / "job"
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "300"]) as process:
         recorder = subprocess.Popen(
             [*RECORD_JOB, "--pid", str(process.pid), "--out", out, "--interval", "100ms"], env=environment()
         )
@@ -402,7 +404,7 @@ def test_a_running_process_is_recorded_until_its_end(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_detaches_from_a_running_process(tmp_path: Path) -> None:
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "300"]) as process:
         recorder = subprocess.Popen(
             [*RECORD_JOB, "--pid", str(process.pid), "--out", tmp_path / "job", "--quiet"], env=environment()
         )
@@ -417,7 +419,7 @@ def test_an_interrupt_detaches_from_a_running_process(tmp_path: Path) -> None:
 
 
 def test_a_second_recorder_of_the_node_starts_nothing(tmp_path: Path) -> None:
-    first = start(tmp_path / "job", command=["sleep", "60"])
+    first = start(tmp_path / "job", command=["sleep", "300"])
     wait_for(lambda: rows(tmp_path / "job"))
 
     second = record(tmp_path / "job", command=["touch", str(tmp_path / "started")])
@@ -442,13 +444,14 @@ def test_trouble_of_the_recorder_never_changes_the_job(trouble: str, tmp_path: P
         "no sampler": "kill -9 $(pgrep -P $PPID -f 'run_sample[r]'); ",
     }[trouble]
     recorder = " ".join([*RECORD_JOB, "--interval", "100ms", "--out", str(out)])
-    job = f"sleep 0.5; {spoil}sleep 1; echo output; exit 5"
+    job = f"{until_sampled(out)}; {spoil}sleep 0.5; echo output; exit 5"
 
     done = subprocess.run(
         ["bash", "-c", f'{limit}{recorder} -- sh -c "$JOB"'],
         env=environment(JOB=job),
         capture_output=True,
         text=True,
+        timeout=LIMIT_S,
         check=False,
     )
 

@@ -20,7 +20,7 @@ JOB = """
 import os, sys, time
 import jobrecord
 jobrecord.start()
-end = time.monotonic() + 60
+end = time.monotonic() + 300
 while not os.path.exists(sys.argv[1]) and time.monotonic() < end:
     time.sleep(0.01)
     jobrecord.step()

@@ -101,7 +101,7 @@ def test_redaction_leaves_out_labels_and_names_in_traces(runs: Path) -> None:
         labels = {"project": "acme", "batch_size": "64", "acme": "1"}
         report = labeled(replace(steady(), captures=of_traces(trace).captures), labels, gpu="acme")
         (runs / name / "report.json").write_bytes(document.to_json(report))
-    plain = compare("A=a", "B=b", cwd=runs)
+    plain = compare("A=a", "B=b", *FAST, cwd=runs)
     shown = (runs / "comparison" / "comparison.json").read_text()
     redacted = compare("A=a", "B=b", "--force", "--redact", cwd=runs)
 

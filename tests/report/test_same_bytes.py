@@ -106,7 +106,7 @@ def test_day_place_user_and_order_change_no_byte(tmp_path: Path) -> None:
     ]
 
     for run in runs:
-        _, errors = run.communicate(timeout=120)
+        _, errors = run.communicate(timeout=600)
         assert run.returncode == 0, errors
 
     # The command and the notebook's kernel.

@@ -24,7 +24,7 @@ from tests.rules.test_diagnosis import TOLERANCE, graded, hits_of, matrix
 from tests.verdicts import verdict_of
 
 SEEDS = (1, 2, 3)
-#: The first in every run of the tests, the others in ``make test-all``.
+#: The first in every run of the tests, the others in ``make test-slow``.
 EACH_SEED = [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])]
 START_US = 1_741_080_077_500_000
 # Rules on traces have jobs of their own: test_capture_rules.py.

@@ -16,7 +16,7 @@ from generator.scenarios import SCENARIOS
 from generator.smi_log import DIALECTS
 
 SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
-#: The first in every run of the tests, the others in ``make test-all``.
+#: The first in every run of the tests, the others in ``make test-slow``.
 SEEDS = (1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow))
 
 

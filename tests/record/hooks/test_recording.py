@@ -21,6 +21,7 @@ import jobrecord
 from jobrecord.hooks import current
 from tests.record.hooks import fake_torch
 from tests.record.hooks.written import events, hook_facts, steps, trace_files
+from tests.record.recordings import rows, wait_for
 
 
 def test_import_takes_few_modules_and_none_of_the_training() -> None:
@@ -348,8 +349,8 @@ def test_recorder_without_record_job_samples_and_lets_later_processes_know(
     with jobrecord.record(tmp_path / "job") as recording:
         assert os.environ["JOBRECORD_DIR"] == str(tmp_path / "job")
         for _ in range(30):
-            time.sleep(0.01)
             recording.step()
+        wait_for(lambda: rows(tmp_path / "job"))
     assert "JOBRECORD_RUN" not in os.environ
     assert capsys.readouterr().err == f"jobrecord: next: make-report --job-dir {tmp_path / 'job'}\n"
     assert len(steps(tmp_path / "job")) == 30

@@ -25,7 +25,7 @@ class Loop:
     def __init__(self, out: Path, *, begins: bool = True) -> None:
         self.out = out
         self.trace = Trace(out, "node-1")
-        self.at_ns = self.trace._perf_ns
+        self.first_ns = self.at_ns = self.trace._perf_ns
         self.steps = Steps(self.trace, self.at_ns if begins else None, lambda _number, _at_ns: None)
 
     def tick(self) -> int:
@@ -43,10 +43,12 @@ class Loop:
         return steps(self.out)
 
     def spans_ms(self) -> list[tuple[int, int]]:
-        first_us = self.trace.wall_us(self.trace._perf_ns)
+        found = self.recorded()
+        # By the clocks as they were when the file was opened, as its events.
+        first_us = self.trace.wall_us(self.first_ns)
         return [
             (round((event.start_us - first_us) / 1000), round((event.end_us - first_us) / 1000))
-            for event in self.recorded()
+            for event in found
         ]
 
 

@@ -22,16 +22,35 @@ def make_trace(out: Path) -> Trace:
     return Trace(out, "node-1")
 
 
-def test_rows_come_back_with_their_times(tmp_path: Path) -> None:
+class Clocks:
+    """Both clocks of a trace, which move by the test only."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ns, self.wall_ns = now(), time.time_ns()
+        monkeypatch.setattr(traces, "now", lambda: self.ns)
+        monkeypatch.setattr(time, "time_ns", lambda: self.wall_ns)
+
+    def advance(self, ns: int) -> None:
+        self.ns += ns
+        self.wall_ns += ns
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    return Clocks(monkeypatch)
+
+
+def test_rows_come_back_with_their_times(tmp_path: Path, clocks: Clocks) -> None:
     trace = make_trace(tmp_path)
-    start = now()
+    clocks.advance(SECOND_NS // 10)
+    start, wall_us = clocks.ns, clocks.wall_ns // 1000
+    clocks.advance(SECOND_NS // 10)
     trace.add("Forward", "Net", start, start + 2_500_000, 7, {"samples": 64})
-    wall_us = trace.wall_us(start)
     trace.close()
 
     (event,) = events(tmp_path)
     assert (event.lane, event.name, event.end_us - event.start_us) == ("Forward", "Net", 2500)
-    assert abs(event.start_us - wall_us) < 1000
+    assert abs(event.start_us - wall_us) <= 1
     assert event.args == {"pid": os.getpid(), "step_num": "7", "samples": 64}
 
 
@@ -68,11 +87,11 @@ def test_a_script_that_closes_all_files_keeps_its_own_as_they_are(tmp_path: Path
     os.close(number)
 
 
-def test_open_file_is_readable_after_a_second(tmp_path: Path) -> None:
+def test_open_file_is_readable_after_a_second(tmp_path: Path, clocks: Clocks) -> None:
     trace = make_trace(tmp_path)
-    trace.add("Forward", "early", now(), now())
+    trace.add("Forward", "early", clocks.ns, clocks.ns)
     assert trace_files(tmp_path) == []
-    trace.add("Forward", "late", now(), now() + 2 * SECOND_NS)
+    trace.add("Forward", "late", clocks.ns, clocks.ns + 2 * SECOND_NS)
 
     assert [event.name for event in events(tmp_path)] == ["early", "late"]
     assert [file.suffix for file in trace_files(tmp_path)] == [".tmp"]
@@ -272,20 +291,18 @@ def test_second_process_of_a_rank_has_a_file_of_its_own(
     )
 
 
-def test_clock_step_is_counted_and_later_files_have_the_new_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clock_step_is_counted_and_later_files_have_the_new_time(tmp_path: Path, clocks: Clocks) -> None:
     trace = make_trace(tmp_path)
-    trace.add("Forward", "before", now(), now())
+    trace.add("Forward", "before", clocks.ns, clocks.ns)
     trace.flush()
     trace._close_file()
-    time_ns = time.time_ns
-    monkeypatch.setattr(time, "time_ns", lambda: time_ns() + 3600 * SECOND_NS)
-    trace.add("Forward", "after", now(), now())
+    clocks.advance(SECOND_NS)
+    clocks.wall_ns += 3600 * SECOND_NS
+    trace.add("Forward", "after", clocks.ns, clocks.ns)
     trace.close()
 
     before, after = events(tmp_path)
-    assert 3_599_000_000 < after.start_us - before.start_us < 3_605_000_000
+    assert abs(after.start_us - before.start_us - 3_601_000_000) <= 1
     assert hook_facts(tmp_path)["clock_steps"] == 1
 
 

@@ -199,7 +199,7 @@ def test_hostile_beginnings_cost_no_time(text: str, tmp_path: Path) -> None:
 
     recognized(file)
 
-    assert time.process_time() - begin < 1
+    assert time.process_time() - begin < 3
 
 
 def test_the_end_of_a_line_is_not_looked_for_in_all_of_a_file(tmp_path: Path) -> None:

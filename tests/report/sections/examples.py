@@ -618,6 +618,7 @@ def many_nodes(nodes: int = 16, gpus: int = 8) -> Report:
     )
 
 
+@cache
 def captures() -> Report:
     """A job of nothing but traces of four ranks."""
     found, across = example_captures.ranks()

@@ -1,4 +1,7 @@
-"""Every number in the page is found in ``report.json``: the tables of every section, cell by cell."""
+"""Every number in the page is found in ``report.json``: the tables of every section, cell by cell.
+
+Captions are short: one finding and one reading aid; what else helps to read a figure is folded.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ from tests.paths import ROOT, SAMPLES
 from tests.report.sections.example_cost import pricing
 from tests.report.sections.html import Cells
 from tests.report.sections.test_sections import CALLS
+
+MAX_CAPTION_WORDS = 35
 
 #: The samples, and one that is no more than a log.
 EVERY = (*SAMPLES, ROOT / "sample_data" / "throttled-4gpu")
@@ -245,3 +250,31 @@ def test_every_section_has_its_sources() -> None:
     # What no sample of a job has is left out of its JSON.
     known = {name for sample in EVERY for name in made(sample)[1]}
     assert {name for names in SOURCES.values() for name in names} <= known
+
+
+@pytest.mark.parametrize("sample", EVERY, ids=lambda path: path.name)
+def test_captions_are_short(sample: Path) -> None:
+    html, _ = made(sample)
+
+    long = [
+        (section, caption)
+        for section, found in html.items()
+        for caption in Cells.of(found, "figcaption", "caption")
+        if len(re.sub(r"^(Figure|Table)\s[\d.]+", "", caption).split()) > MAX_CAPTION_WORDS
+    ]
+
+    assert long == []
+
+
+def test_the_text_alternative_of_a_drawing_ends_with_the_finding() -> None:
+    html, _ = made(EVERY[0])
+
+    checked = 0
+    for figure in re.findall(r"<figure.*?</figure>", "".join(html.values()), re.DOTALL):
+        labels = re.findall(r'role="img" aria-label="([^"]*)"', figure)
+        finding = re.search(r"<figcaption><b>.*?</b> (.*?)(?: <span class=\"read\">|</figcaption>)", figure)
+        assert finding
+        if len(labels) == 1:
+            checked += 1
+            assert labels[0].endswith(finding[1])
+    assert checked > 5

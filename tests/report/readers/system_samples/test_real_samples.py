@@ -13,7 +13,7 @@ from jobreport.readers.registry import read_job
 from tests.paths import CORPUS, SYSTEM_SAMPLES, needs_corpus
 from tests.report.readers.samples import remarks, slow_tables, tables
 
-#: The slow reference reads the largest sample in ``make test-all``.
+#: The slow reference reads the largest sample in ``make test-slow``.
 MADE = [pytest.param(p, marks=pytest.mark.slow if p.name == "healthy-8gpu" else ()) for p in SYSTEM_SAMPLES]
 REAL = [pytest.param(CORPUS / "sagemaker" / name, marks=needs_corpus) for name in ("job-40", "job-41")]
 
