@@ -13,6 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jobrecord import facts, settings
+from jobrecord.clocks import read_both
 from jobrecord.files import MINUTE_S, SampleFiles
 from jobrecord.hooks import facts as hook_facts
 from jobrecord.sampler_process import END
@@ -98,7 +99,8 @@ class Sampler:
         self._durations: Counter[int] = Counter()
         self._late_ticks = 0
         self._clock_steps = 0
-        self._clock_offset_s = time.time() - time.monotonic()
+        steady_s, now_s = read_both(time.monotonic, time.time)
+        self._clock_offset_s = now_s - steady_s
 
     def run(self, owner: Owner) -> None:
         """Tick until the owner ends the recording, then once more; closes files and facts.
@@ -133,7 +135,7 @@ class Sampler:
 
     def tick(self, due_s: float) -> None:
         """Read the sensors that are due at `due_s` and write their rows, all with one time stamp."""
-        began_s, now_s = time.monotonic(), time.time()
+        began_s, now_s = read_both(time.monotonic, time.time)
         if abs(now_s - began_s - self._clock_offset_s) > _CLOCK_STEP_S:
             self._clock_steps += 1
         self._clock_offset_s = now_s - began_s

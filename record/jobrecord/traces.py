@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrecord import __version__
+from jobrecord.clocks import read_both
 from jobrecord.facts import write as write_facts
 from jobrecord.hooks import facts as hook_facts
 
@@ -84,7 +85,7 @@ class Trace:
         self._size = self._end_us = self._opened_ns = 0
         self._lanes: dict[str, int] = {}
         self._announced: set[int] = set()
-        self._wall_ns, self._perf_ns = time.time_ns(), now()
+        self._perf_ns, self._wall_ns = read_both(now, time.time_ns)
         self._flush_ns, self._due_ns = FLUSH_NS, self._perf_ns + FLUSH_NS
         self._retry_ns = self._facts_due_ns = 0
         self._level = 0
@@ -215,7 +216,7 @@ class Trace:
             path = framework / self._file_name()
         self._path, self._opened_ns, self._end_us = path, began, 0
         self._announced.clear()
-        wall, perf = time.time_ns(), now()
+        perf, wall = read_both(now, time.time_ns)
         self._clock_steps += abs((wall - perf) - (self._wall_ns - self._perf_ns)) > CLOCK_STEP_NS
         self._wall_ns, self._perf_ns = wall, perf
         base = {
