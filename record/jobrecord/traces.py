@@ -251,7 +251,9 @@ class Trace:
             os.fsync(file)
         finally:
             os.close(file)
-        _rename(self._path, self._end_us or self.wall_us(now()))
+        # Somebody may have moved the file away.
+        with suppress(FileNotFoundError):
+            _rename(self._path, self._end_us or self.wall_us(now()))
 
     def _row(
         self,
