@@ -25,7 +25,7 @@ sys.stdin.read()
 (folder / "ended").touch()
 """
 WORKS = "while time.process_time() < 1: pass"
-#: Until somebody writes to the pipe, the kernel shows the process as one that waits for a disk.
+#: Until the pipe has a writer, the kernel shows the process as one that waits for a disk.
 WAITS = """
 pipe = os.POSIX_SPAWN_OPEN, 0, str(folder / "pipe"), os.O_RDONLY, 0
 os.posix_spawn(sys.executable, ["python", "-c", ""], os.environ, file_actions=[pipe])
@@ -55,18 +55,19 @@ def test_a_sampler_that_waits_for_a_disk_may_end(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(sampler_process, "END_S", LIMIT_S)
     os.mkfifo(tmp_path / "pipe")
     sampler = started(tmp_path, monkeypatch, WAITS)
-    states = []
+    process = psutil.Process(sampler._process.pid)
 
-    def disk() -> None:
-        time.sleep(2)
-        states.append(psutil.Process(sampler._process.pid).status())
-        os.close(os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK))
+    def end_wait() -> None:
+        wait_for(lambda: process.status() == psutil.STATUS_DISK_SLEEP)
+        time.sleep(2 * sampler_process.STUCK_S)
+        writers.append(os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK))
 
-    (thread := threading.Thread(target=disk)).start()
+    writers: list[int] = []
+    (disk := threading.Thread(target=end_wait)).start()
     assert sampler.stop() is None
-    thread.join()
+    disk.join()
+    os.close(*writers)
 
-    assert states == [psutil.STATUS_DISK_SLEEP]
     assert (tmp_path / "ended").exists()
 
 
