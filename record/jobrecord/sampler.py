@@ -134,10 +134,7 @@ class Sampler:
         self._write_facts()
 
     def tick(self, due_s: float, *, is_last: bool = False) -> None:
-        """Read the sensors that are due at `due_s` and write their rows, all with one time stamp.
-
-        The last tick reads all but the slow ones: such as energy, and the kill that ended the job.
-        """
+        """Read the sensors that are due at `due_s` and write their rows, all with one time stamp."""
         began_s, now_s = time.monotonic(), time.time()
         if abs(now_s - began_s - self._clock_offset_s) > _CLOCK_STEP_S:
             self._clock_steps += 1
@@ -145,6 +142,7 @@ class Sampler:
         rows: list[Row] = []
         for number, sensor in enumerate(self._sensors):
             is_due = due_s >= self._due_s[number] - self._options.interval_s / 2
+            # The last tick reads all but the slow ones: such as energy, and the kill that ended the job.
             if is_due or (is_last and self._reading_s[number] < _SLOW_S):
                 reading_s = time.monotonic()
                 try:

@@ -15,9 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobrecord import __version__, open_files
+from jobrecord import __version__
 from jobrecord.facts import write as write_facts
 from jobrecord.hooks import facts as hook_facts
+from jobrecord.open_files import identity, is_open
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -226,7 +227,7 @@ class Trace:
         head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:
-            self._identity = open_files.identity(file)
+            self._identity = identity(file)
             self._size = _write_all(file, head)
         except OSError:
             os.close(file)
@@ -239,7 +240,7 @@ class Trace:
 
     def _has_file(self) -> bool:
         """Whether the file is open. The script may have closed it, and its number be that of a file of the script."""
-        return self._file >= 0 and open_files.is_open(self._file, self._identity)
+        return self._file >= 0 and is_open(self._file, self._identity)
 
     def _close_file(self) -> None:
         if not self._has_file():
