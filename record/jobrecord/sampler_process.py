@@ -79,12 +79,12 @@ class SamplerProcess:
             os.close(self._pipe)
 
     def _activity(self) -> tuple[float, bool]:
-        """CPU time of the sampler, and whether it has a core, waits for one, or waits for a disk."""
-        import psutil  # noqa: PLC0415 - the sampler imports this module, and not psutil
-
+        """CPU time of the sampler, and whether it has a core, waits for one, waits for a disk, or nothing is known."""
         try:
+            import psutil  # noqa: PLC0415 - the sampler imports this module, and not psutil
+
             process = psutil.Process(self._process.pid)
             times, status = process.cpu_times(), process.status()
-        except psutil.Error:
-            return 0.0, False
+        except Exception:  # noqa: BLE001 - a script that opened too many files can open no other
+            return 0.0, True
         return times.user + times.system, status in {psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP}

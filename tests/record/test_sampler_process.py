@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -46,6 +47,23 @@ def test_a_sampler_that_works_may_end(tmp_path: Path, monkeypatch: pytest.Monkey
     sampler = started(tmp_path, monkeypatch)
 
     assert sampler.stop() is None
+
+    assert (tmp_path / "ended").exists()
+
+
+def test_a_script_with_too_many_files_lets_the_sampler_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler_process, "STUCK_S", 0.5)
+    monkeypatch.setattr(sampler_process, "END_S", LIMIT_S)
+    sampler = started(tmp_path, monkeypatch)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        assert sampler.stop() is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
     assert (tmp_path / "ended").exists()
 
