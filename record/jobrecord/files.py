@@ -1,7 +1,7 @@
 """Files of samples: one per minute and node, a JSON object a line, appended at each tick.
 
-``system/incremental/<YYYYMMDDHH>/<start of the minute>.<node>.json``; a closed minute is gzipped. Any prefix of an
-open file is readable, so a kill costs at most the tick that is being written.
+``system/incremental/<YYYYMMDDHH>/<start of the minute>.<node>.json``, after a restart in the same minute a second later;
+a closed minute is gzipped. Any prefix of an open file is readable, so a kill costs at most the tick that is being written.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import select
 import signal
@@ -30,7 +29,8 @@ _NICENESS = 5
 _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 #: Difference of wall clock and monotonic clock between two ticks that is a step of the wall clock.
 _CLOCK_STEP_S = 0.05
-
+#: The end of the job does not wait for a sensor that took as long before, unless it is due.
+_SLOW_S = 0.5
 #: Samples that are closer than this are one snapshot to those who read them; a late tick, or the end, may be as close to
 #: the tick before it.
 _SNAPSHOT_S = 0.021
@@ -93,6 +93,8 @@ class Sampler:
         self._sensors = sensors
         #: Time of the next reading of each sensor, by the monotonic clock.
         self._due_s = [0.0] * len(sensors)
+        #: Duration of the last reading of each sensor.
+        self._reading_s = [0.0] * len(sensors)
         self._facts_file = facts.path(options.out, options.node)
         self._facts = facts.read(self._facts_file) or facts.first_facts(options, os.environ)
         #: Ticks by their duration in tenths of milliseconds.
@@ -114,9 +116,9 @@ class Sampler:
         while True:
             time.sleep(max(0.0, ticked_s + _SNAPSHOT_S - time.monotonic()))
             ticked_s = time.monotonic()
-            # The last one reads all: such as energy, and the kill that ended the job.
-            self.tick(math.inf if owner.ended.is_set() else start_s + number * interval_s)
-            if owner.ended.is_set():
+            is_last = owner.ended.is_set()
+            self.tick(start_s + number * interval_s, is_last=is_last)
+            if is_last:
                 break
             now_s = time.monotonic()
             if now_s >= next_facts_s:
@@ -133,7 +135,7 @@ class Sampler:
             self._facts |= {"ended_us": time.time_ns() // 1000, "ended_by": "parent gone"}
         self._write_facts()
 
-    def tick(self, due_s: float) -> None:
+    def tick(self, due_s: float, *, is_last: bool = False) -> None:
         """Read the sensors that are due at `due_s` and write their rows, all with one time stamp."""
         began_s, now_s = read_both(time.monotonic, time.time)
         if abs(now_s - began_s - self._clock_offset_s) > _CLOCK_STEP_S:
@@ -141,12 +143,16 @@ class Sampler:
         self._clock_offset_s = now_s - began_s
         rows: list[Row] = []
         for number, sensor in enumerate(self._sensors):
-            if due_s >= self._due_s[number] - self._options.interval_s / 2:
+            is_due = due_s >= self._due_s[number] - self._options.interval_s / 2
+            # The last tick reads all but the slow ones: such as energy, and the kill that ended the job.
+            if is_due or (is_last and self._reading_s[number] < _SLOW_S):
+                reading_s = time.monotonic()
                 try:
                     rows.extend(sensor.rows())
                 except Exception as error:  # noqa: BLE001 - the other sensors go on
                     reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
                     self._machine.left_out.add(type(sensor).__name__, reason)
+                self._reading_s[number] = time.monotonic() - reading_s
                 # A sensor that is slow takes longer pauses.
                 self._due_s[number] = due_s + sensor.every_s
         self.files.write(now_s, rows)

@@ -19,6 +19,7 @@ from jobrecord import __version__
 from jobrecord.clocks import read_both
 from jobrecord.facts import write as write_facts
 from jobrecord.hooks import facts as hook_facts
+from jobrecord.open_files import identity, is_open
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,7 +228,7 @@ class Trace:
         head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:
-            self._identity = _identity(file)
+            self._identity = identity(file)
             self._size = _write_all(file, head)
         except OSError:
             os.close(file)
@@ -240,10 +241,7 @@ class Trace:
 
     def _has_file(self) -> bool:
         """Whether the file is open. The script may have closed it, and its number be that of a file of the script."""
-        try:
-            return self._file >= 0 and _identity(self._file) == self._identity
-        except OSError:
-            return False
+        return self._file >= 0 and is_open(self._file, self._identity)
 
     def _close_file(self) -> None:
         if not self._has_file():
@@ -255,7 +253,9 @@ class Trace:
             os.fsync(file)
         finally:
             os.close(file)
-        _rename(self._path, self._end_us or self.wall_us(now()))
+        # Somebody may have moved the file away.
+        with suppress(FileNotFoundError):
+            _rename(self._path, self._end_us or self.wall_us(now()))
 
     def _row(
         self,
@@ -346,12 +346,6 @@ def warn(text: str) -> None:
 def _event_count(rows: Sequence[tuple[Any, ...]]) -> int:
     """Number of rows that are not the recorder's own."""
     return len(rows) - [row[0] for row in rows].count(RECORDER_LANE)
-
-
-def _identity(file: int) -> tuple[int, int]:
-    """Device and inode of an open file. Raises OSError."""
-    found = os.fstat(file)
-    return found.st_dev, found.st_ino
 
 
 def _write_all(file: int, data: bytes) -> int:

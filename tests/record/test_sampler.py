@@ -100,6 +100,13 @@ def test_rows_of_a_tick_have_one_time_and_each_sensor_its_cadence_but_for_the_la
     assert len({row["Timestamp"] for row in found[:3]}) == 1
 
 
+def test_the_end_of_the_job_does_not_wait_for_a_slow_sensor(tmp_path: Path, clock: Time) -> None:
+    run(tmp_path, clock, Fixed("fast"), Fixed("slow", 60, pause=lambda: clock.sleep(1)), waits=3)
+
+    names = [row["Name"] for row in rows(tmp_path)]
+    assert [names.count(name) for name in ("fast", "slow")] == [4, 1]
+
+
 def test_a_sensor_that_fails_costs_its_own_rows(tmp_path: Path, clock: Time) -> None:
     run(
         tmp_path,

@@ -67,6 +67,28 @@ def test_closed_files_are_named_for_their_last_event_worker_and_node(
     assert file.name == f"{event.end_us}_3-node-1_pythontimeline.json"
 
 
+def test_a_file_that_was_moved_away_costs_no_later_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = make_trace(tmp_path)
+    trace.add("Forward", "before", now(), now())
+    trace.flush()
+    (file,) = trace_files(tmp_path)
+    file.rename(tmp_path / "moved")
+
+    with monkeypatch.context() as limits:
+        limits.setattr(traces, "MAX_FILE_BYTES", 1)
+        trace.add("Forward", "full", now(), now())
+        trace.flush()
+    trace.add("Forward", "after", now(), now())
+    trace.flush()
+    trace.close()
+
+    assert [event.name for event in events_of(tmp_path / "moved")] == ["before", "full"]
+    assert [event.name for event in events(tmp_path)] == ["after"]
+    assert hook_facts(tmp_path)["dropped"]["events"] == 0
+
+
 def test_a_script_that_closes_all_files_keeps_its_own_as_they_are(tmp_path: Path) -> None:
     trace = make_trace(tmp_path)
     trace.add("Forward", "before", now(), now())
