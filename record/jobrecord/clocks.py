@@ -1,4 +1,4 @@
-"""The wall clock beside a clock that never steps."""
+"""The wall clock and a clock that never steps."""
 
 from __future__ import annotations
 
