@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
 from jobreport.figures import theme
 from jobreport.formats import escape_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 #: Room between a name and the axis, and at the edge.
 _MARGIN_PX = 12
@@ -17,6 +23,20 @@ def fitted(text: str, room_px: int = theme.NAMES_PX) -> str:
     while most > 4 and width_px(escape_name(text, most)) > room_px - _MARGIN_PX:
         most -= 1
     return escape_name(text, most)
+
+
+def cut_apart(names: Sequence[str], cut: Callable[[str], str] = fitted) -> list[str]:
+    """Names after a cut; those that it makes equal lose what they begin with in common first."""
+    found = {name: cut(name) for name in names}
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for name, short in found.items():
+        alike[short].append(name)
+    for same in alike.values():
+        if len(same) > 1:
+            letters = enumerate(zip(*same, strict=False))
+            begin = next((i for i, some in letters if len(set(some)) > 1), min(map(len, same)))
+            found.update(zip(same, cut_apart([f"…{name[begin:]}" for name in same], cut), strict=True))
+    return [found[name] for name in names]
 
 
 def width_px(text: str) -> float:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from jobreport.figures import theme
 from jobreport.figures.canvas import Canvas, Figure
 from jobreport.figures.chart import downward, quantity, upward
-from jobreport.figures.names import fitted
+from jobreport.figures.names import cut_apart
 from jobreport.formats import escape_name
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def stacked(
     """
     several = len(names) > 1
     x = x or upward(100, 4, unit="%")
-    y = downward([fitted(name) if several else "" for name in names])
+    y = downward(cut_apart(names) if several else [""])
     canvas = Canvas(x, y, left=theme.NAMES_PX if several else 0)
     ends = np.cumsum([np.zeros(len(names)), *(part.lengths or part.percents for part in parts)], axis=0)
     middle = -0.5 - np.arange(len(names))

@@ -128,7 +128,7 @@ def _why_none(report: Report) -> str:
         return "SageMaker Debugger's results hold no samples to compare."
     if report.balance is not None:
         return "GPUs were recorded, but not in the training loop."
-    return "No GPU was recorded."
+    return "GPU utilization was not recorded."
 
 
 def _shared(found: Balance) -> bool:

@@ -41,7 +41,7 @@ def batch_size(report: Report) -> Fragment:
             "SageMaker Debugger's results hold no p95 of the CPU and of GPU memory activity."
         )
     if not boxes:
-        return place.nothing("No GPU was recorded.")
+        return place.nothing("GPU utilization was not recorded.")
     limits = _limits(card)
     nodes, which = _chosen(boxes)
     caption = _caption([b for b in boxes if b.basis == WHOLE], limits, card)

@@ -149,7 +149,7 @@ def _level(box: Box) -> float:
 
 def _why_none(report: Report) -> str:
     if report.origin is Origin.SAMPLES:
-        return "No GPU was recorded."
+        return "GPU utilization was not recorded."
     if not any(node.gpus for node in report.job.nodes) and not any(
         r.label == "GPU" for r in report.utilization
     ):

@@ -8,6 +8,7 @@ from jobreport import formats
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import OF_CAPTURES, SECTIONS
 from jobreport.sentences import bad_end
+from jobrules.capture_rules.shares import profiled_gpus
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -103,8 +104,8 @@ def hardware(report: Report) -> str:
     """``2 nodes × 4 GPUs, 8 cores each``; totals if the nodes differ."""
     nodes = report.job.nodes
     if not nodes:
-        devices = sum(len(capture.devices) for capture in report.captures or () if not capture.copy_of)
-        return formats.count(devices, "GPU") if devices else "not recorded"
+        gpus = len(profiled_gpus(report.captures or ()))
+        return formats.count(gpus, "profiled GPU") if gpus else "not recorded"
     kinds = {(node.gpus, node.cores) for node in nodes}
     several = len(nodes) > 1
     gpus, cores = (sum(node.gpus for node in nodes), sum(node.cores for node in nodes))

@@ -302,7 +302,7 @@ def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box]) -> str:
 _SENTENCES = {
     "never used": "Every GPU sample{where} is at most 1%; CPU p95: {cpu_p95}.",
     "medians": "Median utilization{where}: GPU {gpu}, CPU {cpu}{core}.",
-    "no gpu": "Median utilization{where}: CPU {cpu}{core}. No GPU was recorded.",
+    "no gpu": "Median utilization{where}: CPU {cpu}{core}. GPU utilization was not recorded.",
 }
 
 

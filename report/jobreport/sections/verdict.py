@@ -35,6 +35,22 @@ LOST_FILLS = {
 }
 #: The shade of a cause.
 CAUSE_FILL = "l"
+#: The parts of the profiled time: each has a fill of its own, since a bar may hold all of them.
+PROFILED_FILLS = {
+    "used": "u",
+    "straggler-rank": "l3",
+    "uneven-ranks": "l3",
+    "exposed-communication": "l2",
+    "exposed-copies": "u3",
+    "launch-bound": "l",
+    "data-loader-wait": "n2",
+    "synchronization-stall": "n1",
+    "allocation-stall": "u2",
+    "profiler-overhead": "f3",
+    "first": "f2",
+    "other": "l4",
+    "unknown": "x",
+}
 #: The same for CPU cores, whose free time is no loss: neutral shades.
 FREE_FILLS = {"idle": "n1", "low": "f2", "busy": "f3"}
 #: Class and word of a status or severity.
@@ -190,12 +206,11 @@ def _segments(report: Report, use: TimeUse) -> list[Segment]:
 def _profiled_segments(report: Report, profiled: ProfiledTime) -> list[Segment]:
     """The parts of the bar of the profiled time."""
     links = anchors(report.verdict.findings)
-    fills = {"used": "u", "unknown": "x", "other": "l4"}
     segments, at = [], 0.0
     for part in profiled.parts:
         segments.append(
             Segment(
-                fill=fills.get(part.key, CAUSE_FILL),
+                fill=PROFILED_FILLS[part.key],
                 label=part.label,
                 at=round(at, 1),
                 width=part.percent,

@@ -105,10 +105,10 @@ def launch_bound_ns(time: Partition) -> int:
     return idle_ns(time, *LAUNCH_BOUND)
 
 
-def profiled_gpus(job: Job) -> list[ProfiledGPU]:
-    """Every GPU that was profiled, by rank; copies of captures are left out."""
+def profiled_gpus(captures: Iterable[Capture]) -> list[ProfiledGPU]:
+    """Every GPU that was profiled, by rank or, without one, by file; copies of captures are left out."""
     found: dict[tuple[int | str, int], list[tuple[Capture, DeviceCapture]]] = {}
-    for capture in job.captures:
+    for capture in captures:
         for device in capture.devices if not capture.copy_of else ():
             whose = capture.file if capture.rank is None else capture.rank
             found.setdefault((whose, device.device), []).append((capture, device))
@@ -171,7 +171,7 @@ class CaptureRule(Rule):
         """Counts are of GPUs."""
         if not job.captures:
             return self.not_evaluated(NO_CAPTURES)
-        gpus = profiled_gpus(job)
+        gpus = profiled_gpus(job.captures)
         return self.check_gpus(job, gpus) if gpus else self.not_evaluated(NO_GPU_ACTIVITY)
 
     @abstractmethod

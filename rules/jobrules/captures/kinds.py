@@ -23,7 +23,9 @@ _COMMUNICATION = re.compile(
 LOADER = re.compile(r"enumerate\(Data(?:Loader|Pipe)\)#")
 BLOCKING = re.compile(
     r"(?:(?:cuda|hip)(?:Device|Stream|Event)Synchronize|cu(?:Ctx|Stream|Event)Synchronize"
-    r"|(?:cuda|hip)Memcpy(?:2D|3D|ToSymbol|FromSymbol)?|hipMemcpyWithStream|hipMemcpy(?:DtoH|HtoD))\Z"
+    r"|(?:cuda|hip)Memcpy(?:2D|3D|ToSymbol|FromSymbol)?|hipMemcpyWithStream|hipMemcpy(?:DtoH|HtoD)"
+    r"|urEventWait|urQueueFinish|piEventsWait|piQueueFinish"
+    r"|ze(?:Event|Fence|CommandList)HostSynchronize|zeCommandQueueSynchronize)\Z"
 )
 ALLOCATION = re.compile(
     r"(?:cuda|hip)(?:Malloc|Free|HostAlloc|FreeHost|HostFree|MallocHost|HostMalloc|MallocManaged)"

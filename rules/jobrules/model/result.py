@@ -62,6 +62,8 @@ class Reason(Struct, frozen=True, kw_only=True):
             needed, have = (
                 in_words(seconds * SECOND_US // unit_us * unit_us) for seconds in (self.needed, self.have)
             )
+            if 0 < self.have * SECOND_US < unit_us:
+                have = f"less than {in_words(unit_us)}"
             return f"{needed} of {self.what}", have
         return f"{number(int(self.needed))} {self.what}", number(int(self.have))
 

@@ -24,9 +24,21 @@ from jobrules.capture_rules.shares import (
 from jobrules.capture_rules.straggler_rank import StragglerRank
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
-from jobrules.model.captures import NOT_EXPLAINED, DeviceCapture
+from jobrules.model.captures import NOT_EXPLAINED, Capture, DeviceCapture
 from jobrules.rule import Rule
-from jobrules.text import apportion, capitalized, count, digits_for, duration, percent, some_of, took
+from jobrules.text import (
+    NBSP,
+    apportion,
+    capitalized,
+    count,
+    digits_for,
+    duration,
+    join_names,
+    number,
+    percent,
+    some_of,
+    took,
+)
 from jobrules.verdict.sampled_gpus import MIN_SAMPLES, SampledGPUs, recorded_in, sampled_gpus
 
 #: A capture is of the job if it was recorded so close to its samples.
@@ -65,9 +77,9 @@ class ProfiledTime(Struct, frozen=True, kw_only=True):
     """The time of all profiled GPUs, each from its first recorded kernel on."""
 
     gpus: int
-    #: Ranks with a trace, and of the job; None if no trace says it.
+    #: Ranks with a trace, and numbers of ranks that traces name: several are of several jobs.
     ranks: int
-    world_size: int | None
+    world_sizes: tuple[int, ...] = ()
     #: GPU-seconds of all, and the seconds of the GPU with most.
     gpu_s: float
     longest_s: float
@@ -91,6 +103,8 @@ class ProfiledTime(Struct, frozen=True, kw_only=True):
     sampled: SampledGPUs | None = None
     #: Percent of the profiled time in which GPUs only communicated.
     communicated: float = 0.0
+    #: GPUs with too little profiled time, which are in no part.
+    too_short: int = 0
     #: Traces that were recorded at another time than those of all other ranks.
     alone: int = 0
 
@@ -209,7 +223,8 @@ _LABELS = {
 
 def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
     """How the profiled time was spent, by the findings on it, worst first; None if too little was profiled."""
-    gpus = _judged_gpus(job)
+    traced = profiled_gpus(job.captures)
+    gpus = _judged(traced)
     if not gpus:
         return None
     explained = {rule: finding.key for finding in findings for rule in finding.rules}
@@ -232,7 +247,6 @@ def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
     digits = digits_for(whole_s)
     seconds = dict(zip(order, apportion([sums[key] for key in order], whole_s, digits), strict=True))
     percents = _rounded({key: sums[key] / 1e7 / whole_s for key in order})
-    worlds = [one.world_size for gpu in gpus for one in gpu.captures if one.world_size]
     parts = tuple(
         ProfiledPart(
             key=key,
@@ -247,8 +261,9 @@ def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
     )
     return ProfiledTime(
         gpus=len(gpus),
-        ranks=len({gpu.captures[0].file if gpu.rank is None else gpu.rank for gpu in gpus}),
-        world_size=max(worlds, default=None),
+        ranks=len(ranks_of(job.captures)),
+        world_sizes=world_sizes(job.captures),
+        too_short=len(traced) - len(gpus),
         gpu_s=round(whole_s, digits),
         longest_s=max(gpu.window_ns for gpu in gpus) / 1e9,
         digits=digits,
@@ -268,15 +283,25 @@ def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
     )
 
 
-def _judged_gpus(job: Job) -> list[ProfiledGPU]:
-    return [gpu for gpu in profiled_gpus(job) if gpu.window_ns >= MIN_WINDOW_NS]
+def _judged(gpus: Iterable[ProfiledGPU]) -> list[ProfiledGPU]:
+    return [gpu for gpu in gpus if gpu.window_ns >= MIN_WINDOW_NS]
+
+
+def ranks_of(captures: Iterable[Capture]) -> set[int]:
+    """The ranks that traces name."""
+    return {one.rank for one in captures if one.rank is not None}
+
+
+def world_sizes(captures: Iterable[Capture]) -> tuple[int, ...]:
+    """The numbers of ranks that traces name; several are of several jobs."""
+    return tuple(sorted({one.world_size for one in captures if one.world_size}))
 
 
 def with_place(job: Job, rule: Rule, result: RuleResult) -> RuleResult:
     """A finding on traces, with what samples can explain of it: nothing of another time, or of another GPU."""
     if not (isinstance(rule, CaptureRule) and result.findings and job.facts):
         return result
-    gpus = _judged_gpus(job)
+    gpus = _judged(profiled_gpus(job.captures))
     (finding,) = result.findings
     if not gpus or _near(job, gpus)[0] == "outside":
         of_traces = {loss.key for loss in _LOSSES}
@@ -338,7 +363,7 @@ LONGER_TRACE = (
 
 def too_little_profiled(job: Job) -> str:
     """What there is too little of: ``18 ms of profiled time``; empty if nothing was profiled."""
-    longest_ns = max((gpu.window_ns for gpu in profiled_gpus(job)), default=0)
+    longest_ns = max((gpu.window_ns for gpu in profiled_gpus(job.captures)), default=0)
     if not longest_ns:
         return ""
     length = took(longest_ns / 1000) if longest_ns >= 1e6 else "less than 1 ms"
@@ -404,9 +429,15 @@ def _sums(
 
 
 def profiled_used(profiled: ProfiledTime) -> str:
-    """``of the profiled time of 4 GPUs (0.99 s) was used for computing``, after the percentage."""
-    whose = count(profiled.gpus, "GPU")
-    return f"of the profiled time of {whose} ({took(profiled.longest_s * SECOND_US)}) was used for computing"
+    """``of the profiled time of 4 GPUs (3.96 GPU-s) was used for computing``, after the percentage."""
+    traced = profiled.gpus + profiled.too_short
+    whose = some_of(profiled.gpus, traced, "GPU") if profiled.too_short else count(traced, "GPU")
+    amount = (
+        f"{number(profiled.gpu_s, profiled.digits)}{NBSP}GPU-s"
+        if profiled.gpus > 1
+        else took(profiled.longest_s * SECOND_US)
+    )
+    return f"of the profiled time of {whose} ({amount}) was used for computing"
 
 
 def profiled_lost(profiled: ProfiledTime) -> str:
@@ -436,13 +467,23 @@ def coverage(profiled: ProfiledTime) -> list[str]:
     if profiled.first_iterations is not None:
         took_first = f"memory allocation that does not recur took {percent(profiled.first_iterations)}"
         sentences.append(f"The traces hold first iterations: {took_first} of their time.")
-    if profiled.world_size and profiled.ranks < profiled.world_size:
-        sentences.append(f"Traces are of {some_of(profiled.ranks, profiled.world_size, 'rank')}.")
-    if profiled.alone:
+    if profiled.too_short:
+        less = f"less than {took(MIN_WINDOW_NS / 1000)} of profiled time"
+        who = f"{count(profiled.too_short, 'GPU')} {'has' if profiled.too_short == 1 else 'have'}"
+        sentences.append(f"{who} {less} and {'is' if profiled.too_short == 1 else 'are'} not judged.")
+    sizes = profiled.world_sizes
+    if len(sizes) > 1:
+        sizes_named = join_names([number(size) for size in sizes])
+        sentences.append(
+            f"The traces are of several jobs or attempts, which are added up: they name {sizes_named} ranks."
+        )
+    elif sizes and 0 < profiled.ranks < sizes[0]:
+        sentences.append(f"Traces are of {some_of(profiled.ranks, sizes[0], 'rank')}.")
+    if profiled.alone and len(sizes) < 2:
         were = "was" if profiled.alone == 1 else "were"
         sentences.append(
-            f"{capitalized(count(profiled.alone, 'trace'))} {were} recorded at another time than those of the other ranks, "
-            "perhaps in an older attempt."
+            f"{capitalized(count(profiled.alone, 'trace'))} {were} recorded at another time than those of the other ranks: "
+            "check for files of an older attempt."
         )
     if 100 * profiled.lead_in_s > MIN_LEAD_IN * profiled.longest_s:
         lead_in = took(profiled.lead_in_s * SECOND_US)

@@ -283,7 +283,7 @@ def test_nothing_to_show_is_said_with_the_reason() -> None:
     (node,) = found.nodes
     gone = replace(node, gpus=(replace(node.gpus[0], samples=0, mean=None, tenths=(), histogram=()),))
 
-    assert "No GPU was recorded." in page_of(None).text
+    assert "GPU utilization was not recorded." in page_of(None).text
     assert (
         "SageMaker Debugger's results hold no samples to compare"
         in Page.of(sections.balance(vendor).html).text

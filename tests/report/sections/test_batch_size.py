@@ -199,7 +199,7 @@ def test_of_many_nodes_and_gpus_those_used_least_are_drawn() -> None:
 def test_nodes_without_gpus_are_left_out() -> None:
     cpu_only = [box for box in boxes("host", [50], [], 20) if box.metric == Metric.CPU_UTILIZATION]
 
-    assert "No GPU was recorded." in text_of(*cpu_only)
+    assert "GPU utilization was not recorded." in text_of(*cpu_only)
     page = page_of(*boxes("n", [50], [30], 20), *cpu_only)
     assert "host" not in page.text
 

@@ -19,9 +19,11 @@ from jobreport.sections.captures.kernels import kernel_sums, operator_sums
 from jobreport.sections.captures.parts import captures_of, devices_of, odd_first
 from jobreport.sections.captures.profiled_time import PARTS, parts_of
 from jobreport.sections.outline import OF_CAPTURES
+from jobreport.sections.verdict import PROFILED_FILLS
 from jobrules.captures.across import joined
 from jobrules.captures.own_times import own_times
 from jobrules.model.captures import IDLE_CAUSES, AcrossRanks, Capture, HostPart
+from jobrules.verdict import profiled
 from tests.copies import replace
 from tests.kineto import Recording, capture
 from tests.paths import SAMPLES
@@ -358,6 +360,55 @@ def test_captures_of_one_rank_and_of_none_have_names_of_their_own() -> None:
     assert len(names) == 4
     assert len(names[3]) < 41
     assert "1 more file" in text(report(first, copy), "profiled-time")
+
+
+def test_files_of_similar_names_are_cut_to_different_ones() -> None:
+    files = [f"resnet50-workers{name}/worker0.pt.trace.json.gz" for name in ("0-a", "0-b", "4-a", "4-b")]
+    made = report(*(replace(example_captures.alone(), file=file) for file in files))
+
+    figure = Page.of(html(made, "profiled-time"))
+    labels = [piece for piece in figure.pieces if piece.startswith("…")]
+
+    assert [label[:5] for label in labels] == ["…0-a/", "…0-b/", "…4-a/", "…4-b/"]
+
+
+def test_long_names_are_cut_to_different_ones() -> None:
+    files = [f"{'a' * 60}{i}{'b' * 60}" for i in range(3)]
+
+    names = {
+        row.name
+        for row in captures_of(report(*(replace(example_captures.alone(), file=file) for file in files)))
+    }
+
+    assert len(names) == 3
+
+
+def test_captures_of_several_jobs_are_counted_as_such() -> None:
+    first, second = (replace(FOUR[i], world_size=size) for i, size in ((0, 8), (1, 16)))
+    empty = replace(FOUR[2], devices=())
+
+    found = text(report(first, second, empty), "profiled-time")
+
+    assert "3 captures of several jobs or attempts (2 GPUs): 3 steps each" in found
+    assert "1 capture holds no GPU activity." in found
+    assert "2 profiled GPUs" in Page.of(sections.head(report(first, second, empty)).html).text
+
+
+def test_no_two_parts_of_the_profiled_time_look_alike() -> None:
+    assert PROFILED_FILLS.keys() == {loss.key for loss in profiled._LOSSES} | profiled._LABELS.keys()
+    # Only one of the two can be a finding.
+    fills = [fill for key, fill in PROFILED_FILLS.items() if key != "uneven-ranks"]
+    assert len(set(fills)) == len(fills)
+
+
+def test_idle_time_says_which_devices_it_does_not_count() -> None:
+    (device,) = FOUR[1].devices
+    incomplete = replace(FOUR[1], devices=(replace(device, complete=False),))
+
+    found = text(report(FOUR[0], incomplete), "idle-time")
+
+    assert "of the profiled time of 1 of 2 devices," in found
+    assert "Not counted: rank 1, whose events are incomplete." in found
 
 
 @pytest.mark.parametrize("anchor", ANCHORS)

@@ -117,7 +117,7 @@ def test_n7_a_job_without_gpu_gets_a_sentence_on_its_cpu() -> None:
     busy, free = (reported(make_job(cpu=np.full((600, 4), use))) for use in (90.0, 20.0))
 
     for report, median in ((busy, "90.0%"), (free, "20.0%")):
-        words = f"Median utilization: CPU {median}, busiest core {median}. No GPU was recorded."
+        words = f"Median utilization: CPU {median}, busiest core {median}. GPU utilization was not recorded."
         assert words in told(report, "utilization")
 
 

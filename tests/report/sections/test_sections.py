@@ -230,7 +230,7 @@ def test_a_cpu_job_talks_of_cpu_time_that_was_free() -> None:
     assert "of CPU time was used" in text
     assert "were free" in text
     assert "lost" not in text
-    assert "No GPU was recorded." in read(sections.gpu_utilization(report)).text
+    assert "GPU utilization was not recorded." in read(sections.gpu_utilization(report)).text
     assert not report.verdict.findings
     assert read(sections.findings(report)).text == "Findings No findings."
 

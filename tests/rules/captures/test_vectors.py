@@ -302,3 +302,28 @@ def test_a_device_that_is_not_described_is_of_the_one_model_that_is(
     trace.kernel("gemm", 1000, 1100, device=2)
 
     assert device_of(capture(tmp_path, trace)).name == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "urEventWait",
+        "urQueueFinish",
+        "piEventsWait",
+        "piQueueFinish",
+        "zeEventHostSynchronize",
+        "zeFenceHostSynchronize",
+        "zeCommandListHostSynchronize",
+        "zeCommandQueueSynchronize",
+    ],
+)
+def test_calls_that_wait_for_an_intel_gpu_block(tmp_path: Path, name: str) -> None:
+    trace = Recording()
+    trace.kernel("gemm", 100, 200, launch=(90, 95))
+    trace.add("xpu_runtime", name, 100, 205, 1)
+    trace.kernel("gemm", 230, 300, launch=(215, 220))
+
+    found = capture(tmp_path, trace)
+
+    assert found.blocking_calls == ((name, 1),)
+    assert found.devices[0].idle_by_cause_ns["synchronisation"] > 0

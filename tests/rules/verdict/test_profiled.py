@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobrules.model import JobInMemory, Metric, Severity, in_words
+from jobrules.model import JobInMemory, Metric, Reason, ReasonKind, Severity, in_words
 from jobrules.text import NBSP
 from jobrules.verdict.profiled import ProfiledTime, coverage, profiled_lost, profiled_used
 from tests.captured_jobs import job_of, training
@@ -115,7 +115,7 @@ def test_a_trace_of_another_time_is_named(tmp_path: Path) -> None:
     verdict = verdict_of(job_of(tmp_path, *traces))
 
     assert isinstance(verdict.profiled, ProfiledTime)
-    said = "1 trace was recorded at another time than those of the other ranks, perhaps in an older attempt."
+    said = "1 trace was recorded at another time than those of the other ranks: check for files of an older attempt."
     assert said in [one.replace(NBSP, " ") for one in coverage(verdict.profiled)]
     finding = found(verdict, "straggler-rank")
     assert finding.title == "The other ranks wait for rank 2 in 20.0% of the profiled time"
@@ -198,6 +198,30 @@ def test_first_iterations_are_not_taken_as_the_job(tmp_path: Path) -> None:
     )
 
 
+def test_counts_say_what_they_count(tmp_path: Path) -> None:
+    short = Recording(2, world=16)
+    short.kernel("gemm", 1000, 1000.02, launch=(980, 985))
+    traces = [training("host", 0.4, rank=0, world=8), training("host", 0.4, rank=1, world=16), short]
+
+    one = profiled(job_of(tmp_path, *traces))
+
+    used = profiled_used(one).replace(NBSP, " ")
+    assert used == "of the profiled time of 2 of 3 GPUs (1.00 GPU-s) was used for computing"
+    assert (one.ranks, one.world_sizes) == (3, (8, 16))
+    assert [sentence.replace(NBSP, " ") for sentence in coverage(one)][1:] == [
+        "1 GPU has less than 0.1 s of profiled time and is not judged.",
+        "The traces are of several jobs or attempts, which are added up: they name 8 and 16 ranks.",
+    ]
+
+
+def test_a_trace_without_a_rank_is_none_of_the_ranks(tmp_path: Path) -> None:
+    traces = [training("host", 0.4, rank=0, world=8), training("host", 0.4)]
+
+    assert "Traces are of 1 of 8 ranks." in [
+        one.replace(NBSP, " ") for one in coverage(profiled(job_of(tmp_path, *traces)))
+    ]
+
+
 @pytest.mark.parametrize(("length_us", "said"), [(50_000, "50 ms"), (0.02, "less than 1 ms")])
 def test_a_trace_of_some_milliseconds_is_too_short(tmp_path: Path, length_us: float, said: str) -> None:
     trace = Recording()
@@ -212,6 +236,17 @@ def test_a_trace_of_some_milliseconds_is_too_short(tmp_path: Path, length_us: fl
     (advice,) = verdict.advice
     assert advice.startswith("A longer trace: at least 6 steps and 0.1")
     assert verdict.advice_head == "Record next"
+
+
+@pytest.mark.parametrize(("needed", "said"), [(0.1, "less than 1 ms"), (60.0, "less than 1 s")])
+def test_some_microseconds_are_not_none(needed: float, said: str) -> None:
+    few, none = (
+        str(Reason(kind=ReasonKind.TOO_SHORT, what="time", needed=needed, have=have)).replace(NBSP, " ")
+        for have in (2e-6, 0.0)
+    )
+
+    assert few.endswith(f" of time needed, {said} recorded")
+    assert "less than" not in none
 
 
 #: Of samples every 0.1 s: when the traces begin, how busy the GPUs are then, and what is said.

@@ -10,7 +10,7 @@ from jobreport.figures import chart, theme
 from jobreport.figures.canvas import UNKNOWN, Canvas, Figure
 from jobreport.figures.chart import quantity
 from jobreport.figures.framework import RANKED_PX
-from jobreport.figures.names import fitted
+from jobreport.figures.names import cut_apart, fitted
 from jobreport.figures.scales import ceiling
 from jobreport.figures.stacked import HALF
 from jobreport.formats import escape_name
@@ -91,7 +91,7 @@ def heat_map(
 
     Shades go from the first to the second value of ``scale`` in ten steps, the longest farthest from the paper.
     """
-    canvas = Canvas(_steps(numbers), chart.downward([fitted(name) for name in names]), left=theme.NAMES_PX)
+    canvas = Canvas(_steps(numbers), chart.downward(cut_apart(names)), left=theme.NAMES_PX)
     low, high = scale
     level = np.clip((times_ms - low) / (high - low) * LEVELS, 0, LEVELS - 1) if high > low else 0 * times_ms
     drawn = []

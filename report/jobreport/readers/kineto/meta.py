@@ -107,7 +107,7 @@ def head_of(top: Top, name: str) -> Head:
     distributed = distributed if isinstance(distributed, dict) else {}
     rank, named = whole(distributed.get("rank")), _NAMED_RANK.search(name)
     host = info.get("host_name") or info.get("hostname")
-    named_host = _NAMED_HOST.fullmatch(name)
+    named_host = None if _NAMED_RANK.match(name) else _NAMED_HOST.fullmatch(name)
     return Head(
         rank=rank if rank is not None and rank >= 0 else None,
         named_rank=int(named[1]) if named else None,

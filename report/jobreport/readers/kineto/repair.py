@@ -96,7 +96,7 @@ def _in_part(text: str, kind: type[Event]) -> Event | None:
     around = text[: name.start()] + text[name.end(1) + 1 :]
     begin = _BETWEEN_ARGS.search(around)
     outside, args = (around[: begin.start()], around[begin.end() :]) if begin else (around, "")
-    fields = [f'"{key}":{value}' for key, value in _VALUE.findall(outside) if key != "name"]
+    fields = [f'"{key}":{value}' for key, value in _VALUE.findall(outside) if key not in ("name", "args")]
     inner = ",".join(f'"{key}":{value}' for key, value in _VALUE.findall(args))
     quoted = msgspec.json.encode(name[1].replace("\\", "")).decode()
     fields += [f'"name":{quoted}', f'"args":{{{inner}}}']

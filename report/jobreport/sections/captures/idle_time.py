@@ -28,7 +28,7 @@ from jobreport.sections.captures.parts import (
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.parts.table import Table, as_code
 from jobrules.model.captures import IDLE_CAUSES, IdleCause
-from jobrules.text import capitalized
+from jobrules.text import capitalized, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def idle_time(report: Report) -> Fragment:
         "idle-time",
         report,
         lead=_calls(report),
-        figures=[_figure(rows)],
+        figures=[_figure(rows, [row.name for row in devices_of(report) if not row.device.complete])],
         tables=[did] if did.rows else [],
     )
 
@@ -78,7 +78,8 @@ def _causes_in(rows: Sequence[DeviceRow]) -> list[IdleCause]:
     return [cause for cause in IDLE_CAUSES if any(row.device.idle_by_cause_ns[cause] for row in rows)]
 
 
-def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
+def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> CaptureFigure:
+    """``incomplete`` are devices whose traces lack events, so that no cause is known."""
     causes = _causes_in(rows)
     shares = [
         [percent_of(row.device.idle_by_cause_ns[cause], row.device.window_ns) for cause in causes]
@@ -100,8 +101,14 @@ def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
     return CaptureFigure(
         name="causes",
         title="Idle time by cause",
-        caption=_caption(rows),
-        aid="Percent of the profiled time." + omitted(len(chosen), len(rows), "device"),
+        caption=_caption(rows, len(rows) + len(incomplete)),
+        aid="Percent of the profiled time."
+        + (
+            f" Not counted: {formats.join_names(incomplete)}, whose events are incomplete."
+            if incomplete
+            else ""
+        )
+        + omitted(len(chosen), len(rows), "device"),
         drawings=(
             Drawing(
                 figure=stacked(names, bars, bar="Device", amount="Time", x=upward(top, 4, unit="%")),
@@ -120,15 +127,16 @@ def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
     )
 
 
-def _caption(rows: Sequence[DeviceRow]) -> str:
+def _caption(rows: Sequence[DeviceRow], devices: int) -> str:
     """How long devices were idle, and the largest cause."""
     window, idle = (sum(getattr(row.device, name) for row in rows) for name in ("window_ns", "idle_ns"))
     sums = {cause: sum(row.device.idle_by_cause_ns[cause] for row in rows) for cause in IDLE_CAUSES}
     most = max(IDLE_CAUSES, key=sums.__getitem__)
     share = formats.percent(percent_of(sums[most], idle))
-    subject = "The device was" if len(rows) == 1 else "Devices were"
+    subject = "The device was" if devices == 1 else "Devices were"
+    of = f" of {some_of(len(rows), devices, 'device')}" if len(rows) < devices else ""
     return (
-        f"{subject} idle for {formats.percent(percent_of(idle, window))} of the profiled time, {ns_text(idle)}. "
+        f"{subject} idle for {formats.percent(percent_of(idle, window))} of the profiled time{of}, {ns_text(idle)}. "
         f"Largest cause: {CAUSES[most][1]}, {share} of the idle time."
     )
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.figures.embed import document_json
+from jobreport.figures.names import cut_apart
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import heading
 from jobreport.sections.parts.table import Table
@@ -71,10 +72,12 @@ def captures_of(report: Report) -> list[CaptureRow]:
     found = [one for one in report.captures or () if not one.copy_of]
     ranks = Counter(one.rank for one in found)
     seen: Counter[int | None] = Counter()
+    files = [one.file for one in found if one.rank is None]
+    shown = dict(zip(files, cut_apart(files, lambda file: formats.escape_name(file, 40)), strict=True))
     rows = []
     for one in sorted(found, key=lambda one: (one.rank is None, one.rank or 0, one.file)):
         seen[one.rank] += 1
-        name = formats.escape_name(one.file, 40) if one.rank is None else f"rank {one.rank}"
+        name = shown[one.file] if one.rank is None else f"rank {one.rank}"
         if one.rank is not None and ranks[one.rank] > 1:
             name += f" ({seen[one.rank]})"
         rows.append(CaptureRow(name=name, capture=one))

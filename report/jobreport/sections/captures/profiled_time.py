@@ -28,8 +28,9 @@ from jobreport.sections.captures.parts import (
 )
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.parts.table import Table, as_code
+from jobrules.capture_rules.shares import profiled_gpus
 from jobrules.text import capitalized
-from jobrules.verdict.profiled import MIN_LEAD_IN
+from jobrules.verdict.profiled import MIN_LEAD_IN, ranks_of, world_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,9 +110,13 @@ def parts_in(rows: Sequence[DeviceRow]) -> list[str]:
 
 def _lead(report: Report, rows: Sequence[DeviceRow]) -> list[str]:
     captures = [row.capture for row in captures_of(report)]
-    ranks = {one.rank for one in captures if one.rank is not None}
-    world = max((one.world_size or 0 for one in captures), default=0)
-    of = f" of {len(ranks)} of {world}{formats.NBSP}ranks" if world > len(ranks) > 0 else ""
+    ranks, sizes = ranks_of(captures), world_sizes(captures)
+    of = " of several jobs or attempts" if len(sizes) > 1 else ""
+    if len(sizes) == 1 and sizes[0] > len(ranks) > 0:
+        of = f" of {len(ranks)} of {sizes[0]}{formats.NBSP}ranks"
+    gpus = len(profiled_gpus(captures))
+    if gpus != len(captures):
+        of += f" ({formats.count(gpus, 'GPU')})"
     hosts = {one.host for one in captures if one.host}
     on = f" on {formats.count(len(hosts), 'node')}" if len(hosts) > 1 else ""
     steps = sorted({one.steps for one in captures})
@@ -128,6 +133,11 @@ def _lead(report: Report, rows: Sequence[DeviceRow]) -> list[str]:
             left, "more file repeats a capture and is", "more files repeat captures and are"
         )
         found.append(f"{files} left out.")
+    if empty := sum(not one.devices for one in captures):
+        hold = "holds" if empty == 1 else "hold"
+        found.append(f"{formats.count(empty, 'capture')} {hold} no GPU activity.")
+    if gpus < len(rows) or sum(one.rank is None for one in captures) > 1:
+        found.append("A GPU is a device of a rank, over all its captures, or of one capture without a rank.")
     longest = max(rows, key=lambda row: row.device.lead_in_ns)
     if percent_of(longest.device.lead_in_ns, longest.device.window_ns) > MIN_LEAD_IN:
         loading = longest.device.lead_in_loading_ns

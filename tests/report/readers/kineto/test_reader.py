@@ -98,6 +98,18 @@ def test_the_name_of_a_file_may_say_its_rank(tmp_path: Path, name: str) -> None:
     assert found.rank == 7
 
 
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [("node-3_41.1074", "node-3"), ("frank-3_41.1074", "frank-3"), ("rank-34.Jul_15_10_52_41.1074", "")],
+)
+def test_a_name_that_begins_with_a_rank_names_no_host(tmp_path: Path, name: str, host: str) -> None:
+    (tmp_path / f"{name}.pt.trace.json").write_bytes(of_rank(0))
+
+    (found,) = read_job(tmp_path)[0].captures
+
+    assert found.host == host
+
+
 def test_the_group_of_all_ranks_knows_the_rank_better_than_the_name_of_the_file(tmp_path: Path) -> None:
     trace = Recording()
     group: dict[str, Any] = {

@@ -56,6 +56,8 @@ DAMAGE = {
     "no name": ('"gemm"', "null", "no_name", 4),
     "no start": ('"ts": 1120', '"ts": "soon"', "no_start", 4),
     "years": ('"dur": 70', '"dur": 7e12', "long", 4),
+    "arguments of another type": ('"args": {', '"args": [], "x": {', "in_part", 5),
+    "text as arguments": ('"args": {', '"args": "", "x": {', "in_part", 5),
     "an array": ('"name": "gemm"', '"name": []', "unreadable", 4),
     "text as process": ('"pid": 0', '"pid": "Spans"', "", 5),
     "a number beyond 64 bits": ('"stream": 7', '"stream": 7, "Comms Id": 18446744073709551615', "", 5),
