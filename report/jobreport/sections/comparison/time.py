@@ -98,7 +98,6 @@ def _goodput(comparison: Comparison, place: Heading) -> Shown:
     )
     unknown = sorted({p.label.lower() for own in parts.values() for p in own if not p.measured})
     aid = "Each moment counts once. Blue: training. Orange: lost time of training. Gray: outside of training."
-    aid += " Start-up and wind-down, the phases of the job, leave out GPU work before and after the steps."
     if unknown:
         aid += f" Not recorded in all runs: {', '.join(unknown)}."
     known = {p.key for own in parts.values() for p in own if p.amount}
