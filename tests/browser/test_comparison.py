@@ -10,13 +10,22 @@ import pytest
 
 from jobreport import pipeline
 from jobreport.comparison import document
+from jobreport.comparison.build import Settings, compare
 from jobreport.output.files import COMPARISON
 from tests.browser.visit import TABLES_WITHOUT_ROOM, Visit, barriers, needs_axe, needs_browser
+from tests.report.comparison.runs import run, steady
 from tests.report.sections.test_comparison import EXAMPLES
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
 WIDER_THAN_ITS_WINDOW = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+
+#: Start and width of the place of each bar, by list.
+BARS = """[...document.querySelectorAll(".duo")].map((list) =>
+  [...list.querySelectorAll(".value-bar")].map((bar) => {
+    const {x, width} = bar.getBoundingClientRect();
+    return [x, width];
+  }))"""
 
 
 @pytest.fixture(
@@ -29,10 +38,15 @@ WIDER_THAN_ITS_WINDOW = "document.documentElement.scrollWidth > document.documen
     ],
 )
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = document.to_json(EXAMPLES[request.param]())
+    return written(EXAMPLES[request.param](), tmp_path_factory.mktemp(request.param))
+
+
+def written(found: document.Comparison, folder: Path) -> Path:
+    """The page of a comparison."""
+    data = document.to_json(found)
     files, failure = pipeline.pages(data, ["html"], None, static=False, strict=True, product=COMPARISON)
     assert failure is None
-    path = tmp_path_factory.mktemp(request.param) / "comparison.html"
+    path = folder / "comparison.html"
     path.write_bytes(files["comparison.html"])
     return path
 
@@ -64,6 +78,21 @@ def test_nothing_scrolls_sideways(visit: Visit) -> None:
         wider.append(visit.page.evaluate(WIDER_THAN_ITS_WINDOW))
 
     assert wider == [False, False]
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_bars_start_at_one_place_and_have_one_scale_though_a_label_wraps(
+    browser: Any, tmp_path: Path, width: int
+) -> None:
+    found = compare([run("cpu-bottleneck-2gpu", steady()), run("B", steady(1.3, 2))], Settings(), "")
+    seen = Visit(browser, written(found, tmp_path))
+    seen.resize(width, 900)
+    lists = seen.page.evaluate(BARS)
+    seen.context.close()
+
+    assert [len(bars) for bars in lists] == [2, 2]
+    for one, other in lists:
+        assert one == other
 
 
 @needs_axe

@@ -184,7 +184,7 @@ def change_of(kind: Kind, base: Sequence[Measured], other: Sequence[Measured], o
         ratio = 100 * (b / a - 1) if a else None
         change = Change(word=Word.NOT_TESTED, change=0.0 if a == b else ratio)
         if moved is None:
-            return replace(change, reason="" if a == b else "there is no ratio to 0")
+            return replace(change, reason="both are 0" if a == b else "there is no ratio to 0")
     one, two = _sample(kind, base), _sample(kind, other)
     if moved is None or isinstance(one, str) or isinstance(two, str):
         reason = one if isinstance(one, str) else two if isinstance(two, str) else ""

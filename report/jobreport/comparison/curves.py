@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 from jobreport.comparison.document import Steps, TimePart, Use
 from jobreport.comparison.measures import mean_over, stretches
 from jobrules.model import Metric
+from jobrules.text import apportion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Variants = Mapping[str, Sequence[RunOf]]
 
-#: Role of each part of goodput: time that trains, time of the loop that does not, and time outside of the loop.
+#: Role of each part of goodput: time that trains, time of training that is lost, and time outside of training.
 ROLES = {
     "productive": "used",
     "interruption": "lost",
@@ -36,13 +36,16 @@ def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
     for label, runs in variants.items():
         known = [run.report.goodput for run in runs if run.report.goodput]
         if len(known) == len(runs):
+            percents = _percents(
+                [{part.key: part.percent for part in one.parts} for one in known], "productive"
+            )
             found[label] = tuple(
                 TimePart(
                     key=part.key,
                     label=part.label,
                     role=ROLES.get(part.key, "outside"),
                     amount=fmean([one.of(part.key).seconds for one in known]),
-                    percent=fmean([one.of(part.key).percent for one in known]),
+                    percent=percents[part.key],
                     measured=all(one.of(part.key).measured for one in known),
                 )
                 for part in known[0].parts
@@ -61,18 +64,27 @@ def device_time(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
         amounts = {
             key: [sum(part.hours for part in use.parts if part.key == key) for use in known] for key in parts
         }
-        whole = math.fsum(fmean(hours) for hours in amounts.values()) or 1.0
+        percents = _percents([{part.key: part.percent for part in use.parts} for use in known], "used")
         found[label] = tuple(
             TimePart(
                 key=key,
                 label=part.label,
                 role=part.role,
                 amount=fmean(amounts[key]),
-                percent=100 * fmean(amounts[key]) / whole,
+                percent=percents[key],
             )
             for key, part in parts.items()
         )
     return found
+
+
+def _percents(runs: Sequence[Mapping[str, float]], named: str) -> dict[str, float]:
+    """Mean percent of each part: the named one to the nearest tenth, as captions have it, the others add up with it."""
+    keys = dict.fromkeys(key for run in runs for key in run)
+    means = {key: fmean([run.get(key, 0.0) for run in runs]) for key in keys}
+    first = round(means.pop(named, 0.0), 1)
+    others = apportion(list(means.values()), 100.0 - first, 1)
+    return {named: first, **dict(zip(means, others, strict=True))}
 
 
 def steps(variants: Variants) -> dict[str, Steps]:
@@ -93,7 +105,7 @@ def steps(variants: Variants) -> dict[str, Steps]:
 
 
 def use(variants: Variants) -> dict[str, tuple[Use, ...]]:
-    """Utilization of GPUs and cores in the loop."""
+    """Utilization of GPUs and cores in the training loop."""
     found: dict[str, tuple[Use, ...]] = {}
     for label, runs in variants.items():
         rows = []

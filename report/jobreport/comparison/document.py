@@ -201,7 +201,7 @@ class Steps(Struct, frozen=True, kw_only=True):
 
 
 class Use(Struct, frozen=True, kw_only=True):
-    """Utilization of a variant in the loop."""
+    """Utilization of a variant in the training loop."""
 
     #: ``GPU`` or ``CPU``.
     device: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.analyses.blocks import TimeBlocks
 
-#: Stretches of the loop with samples that a test of a percentage needs.
+#: Stretches of the training loop with samples that a test of a percentage needs.
 MIN_TIME_BLOCKS = 10
 OLDER = "made by an older version"
 ONE_NUMBER = "one number for each run"
@@ -74,7 +74,7 @@ KINDS = (
     Kind("goodput_percent", "Goodput", "%", "higher"),
     Kind("data_wait_percent", "Data wait in steps", "%", "lower"),
     Kind("outside_percent", "Outside of steps", "%", "lower"),
-    Kind("gpu_use_percent", "GPU utilization, mean in the loop", "%", "higher"),
+    Kind("gpu_use_percent", "GPU utilization, mean in the training loop", "%", "higher"),
     Kind("gpu_p50", "GPU utilization, median", "%", "none"),
     Kind("gpu_p95", "GPU utilization, p95", "%", "none"),
     Kind("cpu_p50", "CPU utilization, median", "%", "none"),
@@ -198,8 +198,7 @@ def _phases(report: Report) -> dict[str, Measured]:
         if phase or "loop" in phases:
             seconds = (phase.end_us - phase.start_us) / 1e6 if phase else 0.0
             found[f"{name}_s"] = Measured(value=seconds, reason=ONE_NUMBER)
-            share = 100 * seconds * 1e6 / max(1, report.job.end_us - report.job.start_us)
-            found[f"{name}_percent"] = Measured(value=share, reason=ONE_NUMBER)
+            found[f"{name}_percent"] = Measured(value=phase.percent if phase else 0.0, reason=ONE_NUMBER)
     return found
 
 
@@ -288,21 +287,22 @@ def _tested(value: float | None, blocks: Sequence[float], too_few: str) -> Measu
 
 
 def stretches(report: Report, metric: Metric) -> TimeBlocks | None:
-    """A metric over the loop; None if it was not sampled there."""
-    return next((one for one in report.time_blocks or () if one.metric is metric), None)
+    """A metric over the training loop; None if it has no sample there."""
+    found = next((one for one in report.time_blocks or () if one.metric is metric), None)
+    return found if found and any(found.covered_s) else None
 
 
 def _use(report: Report, older: str) -> Measured:
-    """Time-weighted mean utilization of the GPUs in the loop."""
+    """Time-weighted mean utilization of the GPUs in the training loop."""
     blocks = stretches(report, Metric.GPU_UTILIZATION)
     if blocks is None:
         return Measured(reason=older or "GPU utilization was not recorded")
     known = [mean for mean in blocks.mean if mean is not None]
-    return _tested(mean_over(blocks), known, "less than half of the loop was sampled")
+    return _tested(mean_over(blocks), known, "less than half of the training loop was sampled")
 
 
 def mean_over(blocks: TimeBlocks) -> float:
-    """The mean over the loop, as far as it was sampled."""
+    """The mean over the training loop, as far as it was sampled."""
     pairs = [(m, s) for m, s in zip(blocks.mean, blocks.covered_s, strict=True) if m is not None]
     return math.fsum(m * s for m, s in pairs) / math.fsum(s for _, s in pairs)
 

@@ -150,7 +150,7 @@ def _coverage(runs: Sequence[RunOf]) -> Iterator[Note]:
             if covered < FULL_COVERAGE:
                 yield Note(
                     kind="coverage",
-                    text=f"{metric.quantity.noun} of {run.label} is that of {percent(covered)} of the loop.",
+                    text=f"{metric.quantity.noun} of {run.label} is that of {percent(covered)} of the training loop.",
                 )
 
 

@@ -127,7 +127,8 @@ def _faults(report: Report) -> Iterator[str]:
     }
     rows["job.nodes"] = [(node.gpus, node.cores, node.interval_s or 0) for node in job.nodes]
     rows["power"] = [(row.energy_wh or 0,) for row in report.power or ()]
-    rows["verdict.use"] = [(use.count, *(part.hours for part in use.parts))] if use else []
+    rows["verdict.use"] = [(use.count,), *((part.hours, part.percent) for part in use.parts)] if use else []
+    rows["phases"] = [(phase.percent,) for phase in report.phases.phases]
     blocks, goodput, demand = report.blocks or None, report.goodput or None, report.demand or None
     if blocks:
         lengths = {len(blocks.n), len(blocks.sum_s), len(blocks.fetch_s) or len(blocks.n)}

@@ -23,6 +23,8 @@ STYLES = ("s0", *(style for style, _ in theme.SERIES))
 MAX_LINES = len(STYLES)
 #: Half the height of a mark in a row, and half its width in percent of the axis.
 _HALF, _WIDE = 0.28, 0.3
+#: Steps between the labels of durations: more labels do not fit on a phone.
+_STEPS = 4
 #: Quantile at which the axis of durations ends: rare long steps would flatten all others.
 LAST_QUANTILE = 99
 
@@ -44,7 +46,7 @@ def cumulated(lines: Sequence[Line], factor: float, unit: str) -> Figure:
     ends = [line.values[LAST_QUANTILE] * factor for line in lines]
     start = min(line.values[0] for line in lines) * factor
     end = max(*ends, start * (1 + 1e-6), start + 1e-9)
-    canvas = Canvas(along(start, end, unit=f" {unit}"), upward(100, 4, unit="%"))
+    canvas = Canvas(along(start, end, _STEPS, unit=f" {unit}"), upward(100, 4, unit="%"))
     drawn = []
     for i, (line, style) in enumerate(zip(lines, STYLES, strict=False)):
         places = np.array(line.values) * factor
@@ -88,7 +90,7 @@ def blocks(rows: Sequence[Blocks], unit: str) -> Figure:
     ends = [value for row in rows for value in row.values]
     low, high = min(ends), max(ends)
     room = max((high - low) * 0.05, high * 1e-3, 1e-9)
-    x = along(low - room, high + room, unit=f" {unit}")
+    x = along(low - room, high + room, _STEPS, unit=f" {unit}")
     canvas = Canvas(x, downward([fitted(row.label) for row in rows]), left=theme.NAMES_PX)
     half = _WIDE / 100 * (x.end - x.start)
     middle = -0.5 - np.arange(len(rows))

@@ -18,19 +18,21 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.intervals import Intervals, joined, outside, union
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
+from jobrules.text import apportion
 
-#: Key and name of each part, in the order in which they claim.
+#: Key and name of each part, in the order in which they claim. Steps bound them; start-up and wind-down, the phases of the
+#: job, leave out GPU work before and after the steps.
 PARTS = {
     "interruption": "Interruption",
     "checkpoint": "Checkpoint",
     "lost_work": "Lost work",
-    "start_up": "Start-up",
+    "start_up": "Time to the first step",
     "evaluation": "Evaluation",
     "first_step": "First step",
     "data_wait": "Data wait",
     "stall": "Stall",
     "productive": "Productive",
-    "wind_down": "Wind-down",
+    "wind_down": "Time after the last step",
     "other": "Other",
 }
 #: A step stalls above the larger of the median plus so many standard deviations, estimated from the median absolute
@@ -47,6 +49,7 @@ class GoodputPart(Struct, frozen=True, kw_only=True):
     key: str
     label: str
     seconds: float
+    #: Of the job, rounded: that of productive time to the nearest tenth, the others so that all add up to 100.0.
     percent: float
     #: False if nothing was recorded that could show it; its time is in another part.
     measured: bool
@@ -120,6 +123,12 @@ def goodput(job: Job) -> Goodput | None:
         "checkpoint": bool(written.total),
         "data_wait": fetches_us is not None,
     }
+    kept_percent = round(100 * us["productive"] / clocks.length_us, 1)
+    others = [key for key in PARTS if key != "productive"]
+    percents = dict(
+        zip(others, apportion([max(0, us[key]) for key in others], 100.0 - kept_percent, 1), strict=True)
+    )
+    percents["productive"] = kept_percent
     return Goodput(
         seconds=clocks.length_us / SECOND_US,
         parts=tuple(
@@ -127,7 +136,7 @@ def goodput(job: Job) -> Goodput | None:
                 key=key,
                 label=label,
                 seconds=us[key] / SECOND_US,
-                percent=100 * us[key] / clocks.length_us,
+                percent=percents[key],
                 measured=measured.get(key, True),
             )
             for key, label in PARTS.items()

@@ -228,6 +228,48 @@ def test_few_steps_are_shown_and_not_tested() -> None:
     assert change(between, "step_p95_s").reason == "fewer than 200 steps"
 
 
+def test_shares_of_gpu_time_are_those_of_the_reports() -> None:
+    """Not those of the hours, which are rounded."""
+    use = steady().verdict.use
+    assert use
+    shares = (33.3, *(0.0 for _ in use.parts[1:-1]), 66.7)
+    parts = tuple(replace(part, percent=share) for part, share in zip(use.parts, shares, strict=True))
+    report = replace(steady(), verdict=replace(steady().verdict, use=replace(use, parts=parts)))
+    found = compared(run("A", report), run("B", steady(1.1, 2)))
+
+    assert tuple(part.percent for part in found.device_time["A"]) == shares
+
+
+def test_percents_of_repeats_add_up_and_goodput_is_that_of_the_measure() -> None:
+    found = compared(*repeats("A", [1.0, 1.01, 1.03]), *repeats("B", [0.9, 0.92, 0.91], first=1))
+
+    for label in "AB":
+        for parts in (found.goodput[label], found.device_time[label]):
+            assert sum(part.percent for part in parts) == pytest.approx(100, abs=1e-6)
+            assert all(part.percent == round(part.percent, 1) for part in parts)
+        goodput = found.measure("goodput_percent").values[label]
+        assert goodput is not None
+        assert next(p.percent for p in found.goodput[label] if p.key == "productive") == round(goodput, 1)
+
+
+def test_shares_of_phases_are_those_of_the_reports() -> None:
+    reports = [report_of([0.5] * n, gpu=[*[0.0] * 20, *[50.0] * n, *[0.0] * 20]) for n in (200, 230)]
+    found = compared(run("A", reports[0]), run("B", reports[1]))
+
+    for key, phase in (("startup", "before"), ("loop", "loop"), ("winddown", "after")):
+        shares = [next(p.percent for p in report.phases.phases if p.key == phase) for report in reports]
+        assert list(found.measure(f"{key}_percent").values.values()) == shares
+
+
+def test_a_measure_of_zero_in_both_says_why_it_is_not_tested() -> None:
+    report = steady()
+    phases = replace(report.phases, phases=tuple(p for p in report.phases.phases if p.key != "after"))
+    ended = replace(report, phases=phases)
+    found = change(compared(run("A", ended), run("B", ended)), "winddown_s")
+
+    assert (found.word, found.change, found.reason) == (Word.NOT_TESTED, 0.0, "both are 0")
+
+
 def test_a_ratio_to_zero_is_none() -> None:
     zero, one = Measured(value=0.0), Measured(value=1.0)
 

@@ -89,6 +89,8 @@ def shown(one: document.Report, *, first: bool) -> None:
         (("captures", 0, "devices", 0, "exposed_waiting_ns"), 1, "time does not add up"),
         (("captures", 0, "step_times", 0, "end_ns"), 0, "captures has a number that is below 0"),
         (("captures", 0, "operators", 0, "self_ns"), -1, "captures has a number that is below 0"),
+        (("verdict", "use", "parts", 0, "percent"), -1.0, "verdict.use has a number that is below 0"),
+        (("phases", "phases", 0, "percent"), 1e300, "phases has a number that is below 0 or too large"),
         (("utilization", 0, "p95"), 1e300, "utilization has a number that is below 0 or too large"),
     ],
 )
@@ -103,6 +105,14 @@ def test_impossible_numbers_are_refused_with_the_name_of_the_field(
 
     with pytest.raises(NothingReadableError, match=message):
         loaded(report)
+
+
+def test_a_metric_without_any_sample_was_not_recorded() -> None:
+    report = json.loads(json.dumps(SOUND))
+    for one in report["time_blocks"]:
+        one |= {"covered_s": [0.0] * 20, "mean": [None] * 20}
+    for first in (True, False):
+        shown(loaded(report), first=first)
 
 
 def test_a_job_that_took_no_time_has_no_cost_and_no_ratio() -> None:

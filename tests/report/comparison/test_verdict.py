@@ -216,7 +216,7 @@ def test_the_reason_of_a_longer_job_is_the_part_that_grew() -> None:
     )
 
     assert pair(steady(), late).verdict.endswith(
-        "; main reason: start-up took 70\u00a0s instead of 10\u00a0s."
+        "; main reason: time to the first step took 70\u00a0s instead of 10\u00a0s."
     )
     unmeasured = tuple(replace(part, measured=part.key != "start_up") for part in parts)
     unknown = replace(late, goodput=replace(late.goodput, parts=unmeasured))

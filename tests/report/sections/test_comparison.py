@@ -318,8 +318,8 @@ def test_markdown_counts_what_could_not_be_tested_by_its_reason() -> None:
     text = markdown(EXAMPLES["pair"]())
 
     assert (
-        "16\u00a0measures could not be tested: 14 not tested \\(one number for each run\\); 2 not tested."
-        in text
+        "16\u00a0measures could not be tested: 14 not tested \\(one number for each run\\); "
+        "2 not tested \\(both are 0\\)." in text
     )
 
 

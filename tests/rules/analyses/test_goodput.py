@@ -144,3 +144,6 @@ def test_the_parts_of_any_job_add_up_to_its_time(node: str, data: st.DataObject)
     assert found
     assert sum(part.seconds for part in found.parts) == pytest.approx(found.seconds, abs=1e-6)
     assert all(part.seconds >= -1e-6 for part in found.parts), found
+    assert sum(part.percent for part in found.parts) == pytest.approx(100, abs=1e-6)
+    assert all(part.percent >= 0 for part in found.parts), found
+    assert found.percent == round(100 * found.of("productive").seconds / found.seconds, 1)

@@ -170,7 +170,7 @@ def _untested(comparison: Comparison, found: Sequence[Measure]) -> Table | None:
         label="Measures without a test" + (" of the profiled time" if of_traces else ""),
         heads=[":Measure", *headings_of(comparison.labels), *(["Change"] if two else [])],
         rows=rows,
-        caption=f"{count(len(rows), 'measure')}{' of the profiled stretch' if of_traces else ''} without a test: one number for each run, or too few values. Shown, not judged.",
+        caption=f"{count(len(rows), 'measure')}{' of the profiled stretch' if of_traces else ''} without a test: one number for each run, too few values, or 0. Shown, not judged.",
         style="named calm",
     )
 

@@ -97,7 +97,7 @@ def _goodput(comparison: Comparison, place: Heading) -> Shown:
         f"{label} {formats.percent(part.percent)}" for label, part in list(productive.items())[:4]
     )
     unknown = sorted({p.label.lower() for own in parts.values() for p in own if not p.measured})
-    aid = "Each moment counts once. Blue: training. Orange: lost in the loop. Gray: outside."
+    aid = "Each moment counts once. Blue: training. Orange: lost time of training. Gray: outside of training."
     if unknown:
         aid += f" Not recorded in all runs: {', '.join(unknown)}."
     known = {p.key for own in parts.values() for p in own if p.amount}
@@ -119,7 +119,9 @@ def _devices(comparison: Comparison, place: Heading) -> Shown:
     parts = comparison.device_time
     lost = {label: sum(p.amount for p in own if p.role == "lost") for label, own in parts.items()}
     named = ", ".join(f"{label} {formats.number(hours, 3)}" for label, hours in list(lost.items())[:4])
-    keys = list(dict.fromkeys(p.key for own in parts.values() for p in own if round(p.amount, 3)))
+    keys = list(
+        dict.fromkeys(p.key for own in parts.values() for p in own if round(p.amount, 3) or p.percent)
+    )
     roles = {p.key: p.role for own in parts.values() for p in own}
 
     return _figure(

@@ -1,4 +1,4 @@
-"""How busy GPUs and cores were in the loop."""
+"""How busy GPUs and cores were in the training loop."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _shares(comparison: Comparison) -> Table:
         for one in own
     ]
     return Table(
-        label="Utilization in the loop",
+        label="Utilization in the training loop",
         heads=[":Variant", ":Device", "Mean", "below 10%", "10 to 90%", "90% or more"],
         rows=rows,
         fold="idle, active, and busy time",
