@@ -166,7 +166,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.numbered": "GPUs with UUID or bus id only: the order of their first rows numbers them; assumed: one machine",
         "nvidia_smi.writers_by_identifier": "GPUs of one number with several UUIDs or bus ids: logs of {machines} machines without names, here log-1, log-2, … in the order of their rows",
         "nvidia_smi.writers": "several rows of each GPU in one interval; assumed: {machines} machines wrote to the file, here log-1, log-2, … in the order of their rows",
-        "nvidia_smi.uneven": "the pauses between the rows of a GPU are by turns shorter and longer; assumed: one machine, whose interval varies; if several machines wrote to the file, write one for each, or record uuid",
+        "nvidia_smi.uneven": "the time from row to row of a GPU varies; assumed: one machine with an uneven interval; if several machines wrote to the file, write a file for each machine, or record uuid",
         "nvidia_smi.machines": "logs of the same GPUs at the same times: taken as of several machines, named after folders and files; for GPUs of one machine, record index (nvidia-smi --query-gpu=timestamp,index,…) or name the files gpu0.csv, gpu1.csv",
     },
     ("skipped", "bytes"): {

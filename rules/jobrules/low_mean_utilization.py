@@ -54,7 +54,7 @@ class LowMeanUtilization(Rule):
         if longest_us < self.patience * 60 * SECOND_US:
             return self.not_evaluated(reason_short(longest_us, self.patience))
         measured_us = sum(gpu.measured_us for gpu in judged)
-        mean = 100 * sum(gpu.percent_us / 100 for gpu in judged) / measured_us
+        mean = sum(gpu.percent_us for gpu in judged) / measured_us
         headline = f"Mean GPU utilization was {in_percent(mean)}"
         low = mean < self.threshold
         facts: dict[str, Any] = {
@@ -71,7 +71,7 @@ class LowMeanUtilization(Rule):
         }
         if not low:
             return self.passed(f"{headline} (threshold {self.threshold:g}%)", **facts)
-        each = {gpu.name: 100 * (gpu.percent_us / 100) / gpu.measured_us for gpu in judged if gpu.measured_us}
+        each = {gpu.name: gpu.mean for gpu in judged if gpu.measured_us}
         least, most = min(each, key=each.__getitem__), max(each, key=each.__getitem__)
         evidence: list[Fact] = [HowMuch("Measured GPU time", measured_us / SECOND_US, "s")]
         if len(each) > 1:

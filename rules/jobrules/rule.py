@@ -214,12 +214,12 @@ def not_recorded(metric: Metric) -> Reason:
 #: Reason of a rule on GPUs, if only other devices were sampled.
 NO_GPU = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no GPU was sampled")
 
-#: Reason of a rule that lacks steps.
-#: Of rules on other sources.
+#: Reason of a rule on other sources, if only traces were recorded.
 ONLY_TRACES = Reason(
     kind=ReasonKind.NOT_APPLICABLE,
     what="needs samples, steps, or events of a whole job; only PyTorch traces were recorded",
 )
+#: Reason of a rule that lacks steps.
 NO_STEPS = Reason(kind=ReasonKind.NOT_RECORDED, what="steps", verb="were")
 
 

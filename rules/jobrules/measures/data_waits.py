@@ -191,7 +191,7 @@ def waiting(work: Work, part: Job, panel: Panel, weight_us: FloatArray) -> Claim
         stepping = np.zeros(len(panel.time_us), np.bool_)
 
     def eligible(gpu: Samples, waits: Waits) -> FloatArray:
-        """Lost time that may be waits, where these were recorded: a batch was fetched in the sample or in the next to it."""
+        """Lost time that may be waits, where these were recorded: a batch was fetched in the sample or next to it."""
         fetching = waits.fetched.overlap(*around_us(gpu.time_us, gpu.weight_us)) > 0
         here = waits.recorded.holds(gpu.time_us) & gpu.in_work & fetching
         lost_us = np.where(here & ~stepping[gpu.rows], gpu.left_us, 0.0)

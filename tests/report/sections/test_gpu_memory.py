@@ -43,7 +43,8 @@ def test_a_jump_has_its_time_and_means() -> None:
     assert (
         "Jump: the mean of 10 samples is more than 5 points above the mean of the 10 samples before." in text
     )
-    assert "the 10s of samples before." in page_of(replace(EXAMPLE, window="10s")).text
+    changed = page_of(replace(EXAMPLE, window="10s", limit=7.0)).text
+    assert "is more than 7 points above the mean of the 10s of samples before." in changed
 
 
 def test_growth_leads_where_nothing_jumped() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobreport import sections
+from jobreport import document, sections
 from jobreport.document import Report
 from jobreport.sections.outline import OF_CAPTURES, SECTIONS
 from jobrules.measures.sample_weights import Gap
@@ -361,10 +361,12 @@ def test_the_shares_of_a_gpu_add_up() -> None:
     assert "12.5 62.5 25.0" in text
 
 
-def test_the_same_report_gives_the_same_html() -> None:
+def test_the_same_report_gives_the_same_html_and_stays_the_same() -> None:
+    before = document.to_json(examples.gpu_job.__wrapped__())
     report = example("gpu")
 
     assert drawn(report) == "".join(html_by_call(report).values())
+    assert document.to_json(report) == before
 
 
 def test_a_notebook_shows_a_fragment_as_html() -> None:

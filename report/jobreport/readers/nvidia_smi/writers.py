@@ -101,8 +101,7 @@ def by_writer(gpus: Sequence[Rows], note: Callable[..., None]) -> list[list[Rows
         writers, code = _by_identifier(gpus), "nvidia_smi.writers_by_identifier"
         if len(writers) < 2 and not any(rows.gpu.uuid for rows in gpus):
             writers, code = _by_phase(gpus), "nvidia_smi.writers"
-            base = max(gpus, key=lambda rows: len(rows.time_us))
-            note("nvidia_smi.uneven", count=int(len(writers) < 2 and _is_uneven(base.time_us)))
+            note("nvidia_smi.uneven", count=int(len(writers) < 2 and _is_uneven(_times_us(gpus))))
     except MixedError:
         note("nvidia_smi.mixed", count=count_of(gpus))
         return []
@@ -166,10 +165,7 @@ def _by_phase(gpus: Sequence[Rows]) -> list[list[Rows]]:
 
     Raises ``MixedError`` for several loops without phases of their own.
     """
-    base = max(gpus, key=lambda rows: len(rows.time_us))
-    # Rows with another measure are of another loop on the same machine.
-    measured = max((~np.isnan(some) for some in base.values.values()), key=np.count_nonzero)
-    base_us, loop = _phases(base.time_us[measured])
+    base_us, loop = _phases(_times_us(gpus))
     if loop.max() == 0:
         return [[*gpus]]
     apart_us = np.quantile(np.diff(base_us)[np.diff(loop) != 0], _MAX_LOST)
@@ -183,6 +179,13 @@ def _by_phase(gpus: Sequence[Rows]) -> list[list[Rows]]:
     if sum(map(count_of, found)) < (1 - _MAX_LOST) * count_of(gpus):
         raise MixedError
     return found
+
+
+def _times_us(gpus: Sequence[Rows]) -> IntArray:
+    """(n,) the times of one measure of a GPU: rows with another measure are of another loop on the same machine."""
+    base = max(gpus, key=lambda rows: len(rows.time_us))
+    measured = max((~np.isnan(some) for some in base.values.values()), key=np.count_nonzero)
+    return base.time_us[measured]
 
 
 def _phases(time_us: IntArray) -> tuple[IntArray, IntArray]:

@@ -245,6 +245,21 @@ def test_machines_whose_loops_jitter_are_never_one_in_silence(
     assert ([*means], remarks["uneven"]) == (["node"], 1)
 
 
+def test_loops_of_one_machine_with_different_measures_are_not_uneven(tmp_path: Path) -> None:
+    lines = ["timestamp, index, utilization.gpu [%], power.draw [W]"]
+    for second in range(0, 200, 2):
+        now = START + timedelta(seconds=second)
+        lines += [
+            f"{now:%Y/%m/%d %H:%M:%S.000}, 0, 50 %, [N/A]",
+            f"{now:%Y/%m/%d %H:%M:%S.300}, 0, [N/A], 90 W",
+        ]
+
+    means, remarks = read(tmp_path, gpu="\n".join([*lines, ""]))
+
+    assert means == {"node": [50.0]}
+    assert remarks.keys() == {"zone", "samples.not_available"}
+
+
 def test_a_loop_faster_than_its_times_show_loses_rows_of_the_same_second_only(tmp_path: Path) -> None:
     text = text_of([Loop(name="a", interval_s=0.7)], form="%Y/%m/%d %H:%M:%S")
 
