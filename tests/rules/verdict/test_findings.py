@@ -233,8 +233,11 @@ def test_a_saturated_cpu_and_waiting_for_data_are_one_finding() -> None:
     (finding,) = one.findings
     assert finding.share == pytest.approx(0.4, abs=0.003)
     assert finding.severity is Severity.CRITICAL
-    assert {"CPUBottleneck", "Dataloader"} <= set(finding.rules)
-    assert "Also seen as: " in in_words(finding.evidence)
+    # The rules of both causes passed: their cards say so, and the finding does not point at them.
+    assert finding.rules == ("IdleGaps",)
+    evidence = in_words(finding.evidence)
+    assert "Reported for its share of GPU time; " in evidence
+    assert "Also seen as: " in evidence
     assert one.use is not None
     linked = {
         part.key: part.finding for part in one.use.parts if part.key in ("cpu-bottleneck", "data-loading")
@@ -556,7 +559,7 @@ def test_the_sentences_on_a_bar_without_causes_add_up() -> None:
 
     assert (used_sentence(plain), lost_sentence(plain)) == (
         "50.0% of GPU time was used",
-        "0.50 of 1.00\u00a0GPU-hours were lost",
+        "0.500 of 1.000\u00a0GPU-hours were lost",
     )
 
 
