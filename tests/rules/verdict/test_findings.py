@@ -649,6 +649,27 @@ def test_gpu_time_that_only_the_gpu_sampler_missed_is_told() -> None:
     assert finding.title == "80.0% of GPU time was not measured"
 
 
+@pytest.mark.parametrize(("far", "where"), [(-1, "after"), (0, "before")])
+def test_a_record_far_from_all_others_is_suspected_of_a_wrong_time(far: int, where: str) -> None:
+    times = START_US + SECOND_US * np.arange(600)
+    times[far] += SECOND_US * 3600 * (1 if far else -1)
+    panel = make_panel(Metric.GPU_UTILIZATION, [80.0] * 600, time_us=times)
+
+    pause = found(verdict_of(make_job(extra=[panel])), "not-measured")
+
+    assert pause.title.startswith(f"1\u00a0record lies 1\u00a0h {where} all others: ")
+    assert "Check the time there" in pause.advice[0]
+
+
+def test_a_restart_after_a_long_pause_is_a_pause() -> None:
+    times = START_US + SECOND_US * np.array([*range(600), *range(4200, 4260)])
+    panel = make_panel(Metric.GPU_UTILIZATION, [80.0] * 660, time_us=times)
+
+    pause = found(verdict_of(make_job(extra=[panel])), "not-measured")
+
+    assert pause.title == "1\u00a0h were not measured"
+
+
 def test_a_job_with_one_clock_ahead_still_has_its_pause() -> None:
     times = START_US + 10 * SECOND_US * np.array([*range(60), *range(120, 180)])
     steps = make_steps([(10.0 + i, 10.6 + i) for i in range(20)], node="a")
