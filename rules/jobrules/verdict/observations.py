@@ -136,8 +136,8 @@ def _far(part: Job, pause: Gap) -> Iterator[str]:
     firsts = np.concatenate((ticks(part), part.events.start_us, part.steps.start_us))
     lasts = np.concatenate((ticks(part), part.events.end_us, part.steps.end_us))
     sides = {
-        "before": np.count_nonzero(firsts <= pause.start_us),
-        "after": np.count_nonzero(lasts > pause.start_us),
+        "before": int(np.count_nonzero(firsts <= pause.start_us)),
+        "after": int(np.count_nonzero(lasts > pause.start_us)),
     }
     where, few = min(sides.items(), key=lambda side: side[1])
     if 0 < few <= _MAX_FAR < len(firsts) - few:

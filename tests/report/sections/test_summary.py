@@ -42,6 +42,17 @@ def test_one_phase_without_gaps_is_a_table_and_no_figure() -> None:
     assert "Total" not in page.text
 
 
+def test_work_by_steps_and_gpus_has_one_name() -> None:
+    report = replace(BASE, phases=replace(BASE.phases, basis="both"))
+    before, loop, *after = BASE.phases.phases
+
+    assert (before.key, loop.key) == ("before", "loop")
+    assert "Work took " in page_of(report).text
+    assert "Work starts and ends with lasting GPU use or a step" in page_of(report).text
+    assert report.phases.middle == "work"
+    assert report.phases.bounds == ("start of the work", "end of the work")[: 1 + len(after)]
+
+
 def test_a_short_job_has_tenths_of_a_second() -> None:
     start_us, end_us = BASE.job.start_us, BASE.job.start_us + 2_300_000
     whole = replace(single().phases.phases[0], end_us=end_us)
