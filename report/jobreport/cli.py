@@ -354,7 +354,10 @@ def print_error(text: str) -> None:
 
 def print_path(path: Path) -> None:
     """Print to standard output."""
-    click.echo(_escaped(str(path)) if sys.stdout and sys.stdout.isatty() else str(path))
+    try:
+        click.echo(_escaped(str(path)) if sys.stdout and sys.stdout.isatty() else str(path))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def _interrupt(*_: object) -> None:

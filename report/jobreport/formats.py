@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from jobrules.model import SECOND_US
 from jobrules.text import (
     NBSP,
     between,
@@ -212,14 +213,15 @@ def never_used(use: TimeUse, phases: JobPhases) -> bool:
     return use.device == "GPU" and phases.first_work_us is None
 
 
-def column_time(us: int, *, with_day: bool) -> str:
+def column_time(us: int, *, with_day: bool, tenths: bool = False) -> str:
     """``08:26:31``, or ``2026-11-14 08:26:31`` in a job of several days, without the zone.
 
-    Hours, minutes, and seconds from the start if times are not dated.
+    Hours, minutes, and seconds from the start if times are not dated; ``tenths`` of a second in a short job.
     """
+    tenth = f".{us // (SECOND_US // 10) % 10}" if tenths else ""
     if not dated(us):
-        return elapsed(us)
-    return f"{utc(us):%Y-%m-%d %H:%M:%S}" if with_day else f"{utc(us):%H:%M:%S}"
+        return elapsed(us) + tenth
+    return (f"{utc(us):%Y-%m-%d %H:%M:%S}" if with_day else f"{utc(us):%H:%M:%S}") + tenth
 
 
 def date_time(us: int) -> str:
@@ -227,9 +229,10 @@ def date_time(us: int) -> str:
     return f"{utc(us):%Y-%m-%d %H:%M:%S}{NBSP}UTC" if dated(us) else clock(us)
 
 
-def moment(us: int, *, with_day: bool) -> str:
+def moment(us: int, *, with_day: bool, tenths: bool = False) -> str:
     """``column_time`` in a sentence: ``08:26:31 UTC``, ``00:12:24 after the start``."""
-    return f"{column_time(us, with_day=with_day)}{NBSP}UTC" if dated(us) else clock(us)
+    time = column_time(us, with_day=with_day, tenths=tenths)
+    return f"{time}{NBSP}UTC" if dated(us) else f"{time} after the start"
 
 
 def reported_run(runs: Sequence[Run]) -> str:

@@ -154,10 +154,7 @@ def _core_clause(grid: DeviceGrid) -> list[str]:
 
 def _phases(report: Report) -> str:
     """What the dotted lines are; empty without any."""
-    kind = "step" if report.phases.basis == "steps" else "GPU work"
-    words = {"loop": "first", "after": "last"}
-    ends = [words[phase.key] for phase in report.phases.phases[1:]]
-    return f"{' and '.join(ends)} {kind}" if ends else ""
+    return " and ".join(report.phases.bounds)
 
 
 def _aid(heat: HeatMap, grid: DeviceGrid) -> str:

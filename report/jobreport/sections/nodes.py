@@ -101,7 +101,7 @@ def _caption(report: Report, names: list[str]) -> str:
     if len(drawn) > 1:
         return f"Mean {label} utilization: {_between_nodes(use.means if use else drawn)}."
     mean = formats.percent(use.mean if use else drawn[lines[0].node])
-    caption = f"Mean {label} utilization: {mean}{_by_phase(use, report.phases.basis) if use else ''}."
+    caption = f"Mean {label} utilization: {mean}{_by_phase(use, report.phases.middle) if use else ''}."
     return f"{caption} {_falls(use, report.phases.basis)}" if use and use.falls else caption
 
 
@@ -116,10 +116,9 @@ def _between_nodes(means: dict[str, float]) -> str:
     return f"from {formats.percent(means[low])} on {lowest} to {formats.percent(means[high])} on {highest}"
 
 
-def _by_phase(use: NodeUtilization, basis: str) -> str:
+def _by_phase(use: NodeUtilization, middle: str) -> str:
     """The means of the phases, unless they are similar."""
-    loop = "training loop" if basis == "steps" else "GPU work"
-    words = {"before": "start-up", "loop": loop, "after": "wind-down"}
+    words = {"before": "start-up", "loop": middle, "after": "wind-down"}
     means = [(words[one.phase], one.mean) for one in use.phases if one.phase in words]
     values = [mean for _, mean in means]
     if len(means) < 2 or max(values) - min(values) < ALIKE_POINTS:

@@ -70,6 +70,7 @@ def rules(report: Report) -> Fragment:
     """Cards by severity, then errors, then what passed; a line for each reason why rules were not evaluated."""
     judging = [card for card in report.rules if card.can_trigger]
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
+    summaries = [card for card in report.rules if not card.can_trigger]
     silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
     inapplicable: dict[str, list[RuleCard]] = {}
     for card in silent:
@@ -81,7 +82,8 @@ def rules(report: Report) -> Fragment:
         sign=SIGNS[Status.NOT_EVALUATED],
         silent=_by_reason([card for card in silent if _applies(card)]),
         inapplicable=inapplicable,
-        summaries=[_card(report, card) for card in report.rules if not card.can_trigger],
+        summaries=[_card(report, card) for card in summaries if card.status is not Status.NOT_EVALUATED],
+        no_summaries=_by_reason([card for card in summaries if card.status is Status.NOT_EVALUATED]),
         debugger=report.of_debugger,
     )
 

@@ -14,6 +14,7 @@ from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.outline import covers_time, heading
 from jobreport.sections.parts.recordings import interruptions
 from jobrules.model import SECOND_US, Severity
+from jobrules.text import capitalized
 from jobrules.verdict.edges import START_UP
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MAX_KINDS = 8
 #: Nodes whose sampling pauses have a row of their own in the table.
 MAX_PAUSE_ROWS = 4
+#: In a shorter job, times have tenths of a second.
+SHORT_US = 10 * SECOND_US
 #: Findings on start-up.
 _STARTS = frozenset({"max-initialization-time", START_UP, "late-first-step"})
 
@@ -82,6 +85,7 @@ def summary(report: Report) -> Fragment:
         kinds=kinds[:MAX_KINDS] if len(kinds) > 1 else (),
         more_kinds=len(kinds[MAX_KINDS:]),
         with_day=with_day,
+        tenths=axis[1] - axis[0] < SHORT_US,
         # What the labels of both ends take of the strip's width.
         room=0.2 if with_day else 0.09,
     )
@@ -94,7 +98,7 @@ def _basis(report: Report) -> str:
     if report.of_debugger:
         return {
             "steps": f"Phases come from {by_results}",
-            "gpu": "No steps were recorded. Work is the longest time without an entry of the bottleneck rules.",
+            "gpu": "No steps were recorded. GPU work is the longest time without an entry of the bottleneck rules.",
         }.get(phases.basis, "Start-up and wind-down are unknown: the results name no first and last step.")
     steps = f"{formats.count(report.job.steps, 'recorded step')}." if report.job.steps else by_results
     if phases.basis == "steps":
@@ -103,7 +107,12 @@ def _basis(report: Report) -> str:
         came = "Phases come from GPU samples" + (
             f" and {steps}" if phases.basis == "both" or report.job.steps else "; no steps were recorded."
         )
-        return f"{came} Work starts and ends with lasting GPU use: a short peak before it is start-up."
+        use = "lasting GPU use" if phases.basis == "gpu" else "lasting GPU use or a step"
+        work = capitalized(phases.middle)
+        loop = (
+            "" if phases.basis == "gpu" else " The training loop is the time from the first to the last step."
+        )
+        return f"{came} {work} starts and ends with {use}: a short peak before it is start-up.{loop}"
     if any(row.label == "GPU" for row in report.utilization):
         return "Start-up and wind-down are unknown: no steps were recorded, and no GPU was used."
     return "Start-up and wind-down are unknown: neither steps nor GPUs were recorded."
@@ -116,7 +125,7 @@ def _caption(report: Report) -> str:
     if loop is None:
         found = "The job is one phase."
     else:
-        work = "The training loop" if report.phases.basis == "steps" else loop.label
+        work = "The training loop" if report.phases.basis == "steps" else capitalized(report.phases.middle)
         start_up = f", start-up {formats.duration(before.end_us - before.start_us)}" if before else ""
         found = f"{work} took {formats.percent(loop.percent)} of the job{start_up}."
     pauses = report.phases.gaps
@@ -160,8 +169,7 @@ def _long_start(report: Report) -> str:
     before, loop = lengths.get("before", 0), lengths.get("loop", 0)
     if not loop or before <= loop:
         return ""
-    work = "the training loop" if report.phases.basis == "steps" else "the work"
-    found = f"Start-up took longer than {work}: {formats.duration(before)} against {formats.duration(loop)}."
+    found = f"Start-up took longer than the {report.phases.middle}: {formats.duration(before)} against {formats.duration(loop)}."
     means = _start_up_means(report)
     if not means:
         return found

@@ -14,7 +14,7 @@ from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.data_waits import RELEVANT_PART
 from jobrules.measures.step_use import StepUse, step_use
 from jobrules.measures.work import Work
-from jobrules.model import Finding, Job, LoopFacts, Metric, RuleResult, Severity, Status
+from jobrules.model import Finding, Job, LoopFacts, Metric, Note, RuleResult, Severity, Status
 from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, join_names, percent, share
@@ -68,6 +68,13 @@ STEPS_HOLD = "Steps take most of the time while the GPUs idle: they hold what th
 _WHOLE_TRACE = (
     "Traces with all events, to see why GPUs idled: record `ProfilerActivity.CPU`, too, and remove no event."
 )
+
+#: What is said of a rule that did not trigger.
+_QUIET = {
+    Status.PASSED: "the condition of {} was not met",
+    Status.NOT_EVALUATED: "{} was not evaluated",
+    Status.ERROR: "{} failed",
+}
 
 #: Place of lost time without a cause among findings of one severity: after causes.
 _UNEXPLAINED = 1
@@ -260,9 +267,27 @@ def sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | N
     )
     return Verdict(
         use=use,
-        findings=tuple(sorted(findings, key=_rank)),
+        findings=tuple(sorted((_on_own_ground(finding, checks) for finding in findings), key=_rank)),
         not_evaluated=not_evaluated,
         rules=len(checks) - sum(not one.applies for one in not_evaluated),
+    )
+
+
+def _on_own_ground(finding: Finding, checks: Checks) -> Finding:
+    """Without the rules that did not trigger, whose cards say so; a note says what the finding stands on instead."""
+    known = {rule.name: result.status for rule, result in checks}
+    quiet = {
+        words: names
+        for status, words in _QUIET.items()
+        if (names := [name for name in finding.rules if known.get(name) is status])
+    }
+    if not quiet or not finding.share_of:
+        return finding
+    why = [words.format(join_names(names)) for words, names in quiet.items()]
+    return replace(
+        finding,
+        evidence=(*finding.evidence, Note(f"Reported for its share {finding.share_of}; {join_names(why)}")),
+        rules=tuple(name for name in finding.rules if known.get(name) not in _QUIET),
     )
 
 

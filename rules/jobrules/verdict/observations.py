@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks, offsets
 from jobrules.measures.crowding import CROWDED_ADVICE, core_shares
+from jobrules.measures.sample_weights import Gap, ticks
 from jobrules.measures.work import Work
 from jobrules.model import (
     SECOND_US,
@@ -38,6 +39,13 @@ LONG_START_SHARE, LONG_START_US = 0.2, 5 * 60 * SECOND_US
 
 #: Less GPU time without samples is no finding, in percent.
 RELEVANT_PERCENT = 5.0
+
+_PAUSE_ADVICE = (
+    "Check the logs of the sampler and the machine for that time: a pause, a restart, a full disk.",
+)
+#: So few records on one side of the longest pause may have a wrong time if it is longer than all other time of the job.
+_MAX_FAR = 3
+_FAR_ADVICE = ("Check the time there: a wrong one makes the job longer, and all shares of its time smaller.",)
 
 _MIB = 1 << 20
 #: Other processes that use this share of the cores are critical.
@@ -83,6 +91,7 @@ def pauses(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: floa
     """Sampling pauses, or a relevant part of the GPU time without samples."""
     unknown = use.of("unknown") if use and use.device == "GPU" else None
     evidence: tuple[Where | When | Note, ...]
+    advice = _PAUSE_ADVICE
     if phases.gaps:
         longest = max(phases.gaps, key=lambda gap: gap.end_us - gap.start_us)
         start_us, end_us = longest.start_us, longest.end_us
@@ -91,6 +100,8 @@ def pauses(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: floa
             paused = count(len(phases.gaps), "time")
             title = f"Sampling paused {paused}, for at most {duration(end_us - start_us)}"
         evidence = (Where(natural_sorted({gap.node for gap in phases.gaps})), When(start_us, end_us))
+        if far := next(iter(job.gathered(_far, longest)), None):
+            title, advice = f"{far} all others: {duration(end_us - start_us)} were not measured", _FAR_ADVICE
     elif use and unknown and unknown[1] >= RELEVANT_PERCENT:
         # Other sensors were sampled all the time.
         start_us, end_us = job.span_us
@@ -104,9 +115,7 @@ def pauses(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: floa
             severity=Severity.INFO,
             title=title,
             evidence=evidence,
-            advice=(
-                "Check the logs of the sampler and the machine for that time: a pause, a restart, a full disk.",
-            ),
+            advice=advice,
             rules=(),
             section="quality",
             share=unknown[1] / 100 if unknown else None,
@@ -116,6 +125,24 @@ def pauses(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: floa
             end_us=end_us,
         )
     ]
+
+
+def _far(part: Job, pause: Gap) -> Iterator[str]:
+    """The few records of a node that lie far after all its others, or before: ``1 record lies 1 h after``."""
+    (node,) = part.nodes
+    start_us, end_us = part.span_us
+    if node != pause.node or 2 * (pause.end_us - pause.start_us) < end_us - start_us:
+        return
+    firsts = np.concatenate((ticks(part), part.events.start_us, part.steps.start_us))
+    lasts = np.concatenate((ticks(part), part.events.end_us, part.steps.end_us))
+    sides = {
+        "before": int(np.count_nonzero(firsts <= pause.start_us)),
+        "after": int(np.count_nonzero(lasts > pause.start_us)),
+    }
+    where, few = min(sides.items(), key=lambda side: side[1])
+    if 0 < few <= _MAX_FAR < len(firsts) - few:
+        lie = "lies" if few == 1 else "lie"
+        yield f"{count(few, 'record')} {lie} {duration(pause.end_us - pause.start_us)} {where}"
 
 
 def disjoint_times(job: Job) -> list[Finding]:

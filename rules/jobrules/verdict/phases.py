@@ -60,6 +60,18 @@ class JobPhases(Struct, frozen=True, kw_only=True):
     #: When traces of PyTorch's profiler were recorded.
     profiled: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def middle(self) -> str:
+        """What a sentence calls the time between start-up and wind-down: ``training loop``, ``GPU work``, ``work``."""
+        return {"steps": "training loop", "gpu": "GPU work"}.get(self.basis, "work")
+
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """What each phase but the first begins with: ``first step``, ``last GPU work``, ``end of the work``."""
+        kind = {"steps": "step", "gpu": "GPU work"}.get(self.basis)
+        words = {"loop": "first", "after": "last"} if kind else {"loop": "start", "after": "end"}
+        return tuple(f"{words[phase.key]} {kind or 'of the work'}" for phase in self.phases[1:])
+
 
 _LABELS = {
     "steps": ("Start-up", "Training loop", "Wind-down"),

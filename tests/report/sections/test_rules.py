@@ -95,6 +95,18 @@ def test_a_summary_without_an_answer_says_so_once() -> None:
     assert text.count("Not evaluated") == 1
 
 
+def test_summaries_that_lack_the_same_are_one_line() -> None:
+    report = examples.gpu_job()
+    silent = next(card for card in report.rules if card.name == "MaxInitializationTime")
+    several = tuple(
+        replace(silent, name=name, can_trigger=False) for name in ("Energy", "OverallSystemUsage")
+    )
+    page = read(sections.rules(replace(report, rules=several)))
+
+    assert {"r-Energy", "r-OverallSystemUsage"} <= set(page.ids)
+    assert page.text.count("Steps were not recorded.") == 1
+
+
 def test_rules_that_lack_the_same_are_one_line() -> None:
     report = examples.gpu_job()
     open_card = next(card for card in report.rules if card.name == "MaxInitializationTime")

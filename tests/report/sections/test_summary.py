@@ -6,6 +6,7 @@ import pytest
 
 from jobreport import sections
 from jobreport.document import Report
+from jobreport.formats import column_time
 from jobrules.model import Severity
 from jobrules.text import duration, percent
 from jobrules.verdict.phases import Phase
@@ -39,6 +40,29 @@ def test_one_phase_without_gaps_is_a_table_and_no_figure() -> None:
     assert page.scripts == []
     assert "Table 1.1. Phases of the job" in page.text
     assert "Total" not in page.text
+
+
+def test_work_by_steps_and_gpus_has_one_name() -> None:
+    report = replace(BASE, phases=replace(BASE.phases, basis="both"))
+    before, loop, *after = BASE.phases.phases
+
+    assert (before.key, loop.key) == ("before", "loop")
+    assert "Work took " in page_of(report).text
+    assert "Work starts and ends with lasting GPU use or a step" in page_of(report).text
+    assert report.phases.middle == "work"
+    assert report.phases.bounds == ("start of the work", "end of the work")[: 1 + len(after)]
+
+
+def test_a_short_job_has_tenths_of_a_second() -> None:
+    start_us, end_us = BASE.job.start_us, BASE.job.start_us + 2_300_000
+    whole = replace(single().phases.phases[0], end_us=end_us)
+    report = replace(
+        single(), job=replace(BASE.job, end_us=end_us), phases=replace(single().phases, phases=(whole,))
+    )
+
+    assert f"{column_time(start_us, with_day=False)}.0" in page_of(report).text
+    assert f"{column_time(end_us, with_day=False)}.3" in page_of(report).text
+    assert f"{column_time(start_us, with_day=False)}.0" not in page_of(single()).text
 
 
 def test_one_phase_with_gaps_has_a_strip_and_no_ring() -> None:

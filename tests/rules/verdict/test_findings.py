@@ -233,8 +233,11 @@ def test_a_saturated_cpu_and_waiting_for_data_are_one_finding() -> None:
     (finding,) = one.findings
     assert finding.share == pytest.approx(0.4, abs=0.003)
     assert finding.severity is Severity.CRITICAL
-    assert {"CPUBottleneck", "Dataloader"} <= set(finding.rules)
-    assert "Also seen as: " in in_words(finding.evidence)
+    # The rules of both causes passed: their cards say so, and the finding does not point at them.
+    assert finding.rules == ("IdleGaps",)
+    evidence = in_words(finding.evidence)
+    assert "Reported for its share of GPU time; " in evidence
+    assert "Also seen as: " in evidence
     assert one.use is not None
     linked = {
         part.key: part.finding for part in one.use.parts if part.key in ("cpu-bottleneck", "data-loading")
@@ -556,7 +559,7 @@ def test_the_sentences_on_a_bar_without_causes_add_up() -> None:
 
     assert (used_sentence(plain), lost_sentence(plain)) == (
         "50.0% of GPU time was used",
-        "0.50 of 1.00\u00a0GPU-hours were lost",
+        "0.500 of 1.000\u00a0GPU-hours were lost",
     )
 
 
@@ -644,6 +647,27 @@ def test_gpu_time_that_only_the_gpu_sampler_missed_is_told() -> None:
 
     (finding,) = [f for f in findings if f.key == "not-measured"]
     assert finding.title == "80.0% of GPU time was not measured"
+
+
+@pytest.mark.parametrize(("far", "where"), [(-1, "after"), (0, "before")])
+def test_a_record_far_from_all_others_is_suspected_of_a_wrong_time(far: int, where: str) -> None:
+    times = START_US + SECOND_US * np.arange(600)
+    times[far] += SECOND_US * 3600 * (1 if far else -1)
+    panel = make_panel(Metric.GPU_UTILIZATION, [80.0] * 600, time_us=times)
+
+    pause = found(verdict_of(make_job(extra=[panel])), "not-measured")
+
+    assert pause.title.startswith(f"1\u00a0record lies 1\u00a0h {where} all others: ")
+    assert "Check the time there" in pause.advice[0]
+
+
+def test_a_restart_after_a_long_pause_is_a_pause() -> None:
+    times = START_US + SECOND_US * np.array([*range(600), *range(4200, 4260)])
+    panel = make_panel(Metric.GPU_UTILIZATION, [80.0] * 660, time_us=times)
+
+    pause = found(verdict_of(make_job(extra=[panel])), "not-measured")
+
+    assert pause.title == "1\u00a0h were not measured"
 
 
 def test_a_job_with_one_clock_ahead_still_has_its_pause() -> None:

@@ -79,11 +79,7 @@ def strips_of(
 def _strips_reading(found: Bottlenecks, report: Report) -> str:
     sentences = ["Orange: percentage of a column's snapshots that are bottlenecks."]
     if len(report.phases.phases) > 1:
-        what = "step" if report.phases.basis == "steps" else "GPU work"
-        ends = {"loop": "first", "after": "last"}
-        sentences.append(
-            f"Dotted: {' and '.join(ends[phase.key] for phase in report.phases.phases[1:])} {what}."
-        )
+        sentences.append(f"Dotted: {' and '.join(report.phases.bounds)}.")
     sentences += profiled_mark(report)
     if any(value is None for one in found.courses for value in one.percent):
         sentences.append("Hatched: not measured.")

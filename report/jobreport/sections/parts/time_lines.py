@@ -46,7 +46,6 @@ PAIRS: dict[tuple[str, str], tuple[str, str, str]] = {
     (Metric.GPU_POWER, Metric.GPU_POWER_LIMIT): ("GPU power", "power", "power limit"),
 }
 _PAIR_OF: dict[str, tuple[str, str]] = {key: pair for pair in PAIRS for key in pair}
-_BOUNDARIES = {"loop": "first", "after": "last"}
 #: What the marks of every plot are.
 AID = "Line: mean; band: lowest to highest sample."
 
@@ -126,11 +125,9 @@ class TimeLines(Struct, frozen=True, kw_only=True):
             sentences.append("Slowdowns: percentage of the time; band: lowest to highest of any GPU.")
         if len(phases.phases) > 1:
             day = self.report.job.spans_days
-            kind = "step" if phases.basis == "steps" else "GPU work"
             ends = [
-                f"{_BOUNDARIES[p.key]} {kind} ({formats.column_time(p.start_us, with_day=day)})"
-                for p in phases.phases[1:]
-                if p.key in _BOUNDARIES
+                f"{words} ({formats.column_time(phase.start_us, with_day=day)})"
+                for words, phase in zip(phases.bounds, phases.phases[1:], strict=True)
             ]
             sentences.append(f"Dotted: {' and '.join(ends)}.")
         sentences += profiled_mark(self.report)
