@@ -235,7 +235,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.row_numbers": "more numbers than a node has GPUs: the column numbers rows, not GPUs",
         "nvidia_smi.unclear_unit": "column {name}: no unit in the log, and its values fit several ({scale}); give it a name with a unit in the header line, such as gpu_util_fraction, mem_used_mib, or mem_used_gib",
         "nvidia_smi.mixed_units": "column {name}: some of its numbers have a unit, others none",
-        "nvidia_smi.not_activity": "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write",
+        "nvidia_smi.not_activity": "column {name}: not GPU memory activity: its numbers have decimals, which the driver does not write, or are the share of memory in use",
         "nvidia_smi.impossible_unit": "column {name}: over 1 in 100 values cannot be {measure} in {scale}",
     },
     ("corrected", "columns"): {

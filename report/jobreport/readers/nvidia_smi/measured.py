@@ -175,23 +175,20 @@ class Measured:
         """The unit of numbers that are percent or fractions of 1."""
         column = self.column
         unclear = Unit(None, "nvidia_smi.unclear_unit", "percent or fractions")
-        assumed = ""
-        if self.metric is Metric.GPU_MEMORY_ACTIVITY and not column.own:
-            # Scripts also call the share of memory in use so; the driver writes no decimals of its activity.
-            if self._has_decimals:
-                return Unit(None, "nvidia_smi.not_activity")
-            assumed = "nvidia_smi.assumed_activity"
+        # Scripts also call the share of memory in use so; the driver writes no decimals of its activity.
+        if self.metric is Metric.GPU_MEMORY_ACTIVITY and self._has_decimals and not column.own:
+            return Unit(None, "nvidia_smi.not_activity")
         if not self.is_bare:
             # A name with percent may contradict the numbers.
             if self._has_decimals and column.factor == 1 and not self._above_1:
                 return unclear
-            return Unit(1.0, assumed)
+            return Unit(1.0)
         if self._has_decimals and not self._above_1:
             return Unit(100.0, "nvidia_smi.fraction")
         above = 0 if self._has_decimals and self._is_damage(self._above_1) else self._above_1
         if self._highest and not column.own and not above:
             return unclear
-        return Unit(1.0, assumed, "%")
+        return Unit(1.0, scale="%")
 
     def _is_damage(self, impossible: int) -> bool:
         """Whether so few numbers are impossible that only these are damaged."""

@@ -41,6 +41,8 @@ _MASKS = {
 _GPUS, _ROWS_IN_TURN = 64, 0.75
 #: Combinations of names whose rows are kept: more are damage or malice.
 _MAX_NAMES = 4096
+#: Where so many of the values are the share of memory in use, all are.
+_SHARE_IN_USE = 0.9
 
 #: Numbers for which there is room at first, how many times as much is reserved for more, and how many more at most.
 _ROOM, _ROOM_STEP, _MAX_ROOM_STEP = 64, 32, 1 << 21
@@ -316,6 +318,7 @@ class _Gathered:
             for rows in self._rows(names, self._gpus[place], used, index)
         ]
         self._gpus.clear()
+        self._settle_activity(found, used)
         self._note_lost([self._measured[i] for i in used])
         # In a log that names GPUs or machines, a row that does not is damaged.
         for what, nameless in (
@@ -428,6 +431,31 @@ class _Gathered:
             # As on Windows: a dash is no use of a process that runs, but nobody knows it.
             found.clear()
         return found
+
+    def _settle_activity(self, gpus: Sequence[Rows], used: Sequence[int]) -> None:
+        """Leave out what a script calls the utilization of memory, and what is the share of it in use."""
+        columns = [self._measured[i] for i in used]
+        metric = Metric.GPU_MEMORY_ACTIVITY
+        name = next((one.name for one in columns if one.metric is metric and not one.column.own), "")
+        shares = count = 0
+        for rows in gpus:
+            values = rows.values.get(metric)
+            used_b, total_b = (
+                rows.values.get(one) for one in (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL)
+            )
+            if values is not None:
+                count += int(np.count_nonzero(~np.isnan(values)))
+                if used_b is not None and total_b is not None:
+                    # Rounded, whatever the size.
+                    shares += int(np.count_nonzero(np.abs(values * total_b - 100 * used_b) <= total_b))
+        if not name or not count:
+            return
+        if shares <= _SHARE_IN_USE * count:
+            self._note("nvidia_smi.assumed_activity", name=name)
+            return
+        self._note("nvidia_smi.not_activity", name=name)
+        for rows in gpus:
+            rows.values.pop(metric, None)
 
     def _note_lost(self, used: Sequence[Measured]) -> None:
         """Count the cells without a value, and say which units were assumed."""

@@ -117,6 +117,7 @@ CASES: Mapping[str, tuple[Mapping[str, Cell], Mapping[Metric, Cell], set[str]]] 
     "memory of GPUtil": ({"memoryUtil": lambda i: use(i) / 100, "memoryUsed": lambda i: f"{memory(i)}.0"}, {USED: lambda i: memory(i) * MIB}, {NOT_ACTIVITY, ASSUMED}),
     "a share of memory": ({"mem_util_pct": lambda i: use(i) / 3}, {}, {NOT_ACTIVITY}),
     "memory activity": ({"mem_util": use}, {ACTIVITY: use}, {AS_ACTIVITY}),
+    "a whole share of memory": ({"mem_util": lambda i: round(memory(i) / 400), "mem_used_mb": memory, "mem_total_mb": lambda i: 40_000}, {USED: lambda i: memory(i) * MIB, TOTAL: lambda i: 40_000 * MIB}, {NOT_ACTIVITY}),
     "no share of memory": ({"mem_util": use, "mem_used_mb": memory, "mem_total_mb": lambda i: 40_000}, {ACTIVITY: use, USED: lambda i: memory(i) * MIB, TOTAL: lambda i: 40_000 * MIB}, {AS_ACTIVITY}),
     "gpu": ({"gpu": use}, {USE: use}, {USE_IN_GPU}),
     "GPU and mem": ({"GPU": use, "mem": memory}, {USE: use, USED: lambda i: memory(i) * MIB}, {USE_IN_GPU, ASSUMED}),
