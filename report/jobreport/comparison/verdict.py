@@ -30,7 +30,7 @@ BEST = {
     "cost_per_1000_steps": ("costs least per 1,000 steps", "costs less per 1,000 steps"),
     "samples_per_s": ("has the highest throughput", "has a higher throughput"),
     "tokens_per_s": ("has the highest throughput", "has a higher throughput"),
-    "steps_per_s": ("does most steps per second", "does more steps per second"),
+    "steps_per_s": ("does the most steps per second", "does more steps per second"),
     "duration_s": ("took the least time", "took less time"),
     "profiled_step_s": ("has the shortest profiled step", "has a shorter profiled step"),
     "profiled_samples_per_s": ("has the highest profiled throughput", "has a higher profiled throughput"),
@@ -92,6 +92,11 @@ def _best(measures: Mapping[str, Measure], base: str, others: Sequence[str]) -> 
         sign = 1 if measure.direction == "higher" else -1
         label = max(values, key=lambda one: sign * values[one])
         of = several if len(values) == len(others) else f"{len(values)} of {several}"
+        if measure.against[label].word is Word.NOT_RESOLVED:
+            return (
+                label,
+                f"None of {of} is shown to be better than {base}; {escape_name(label, 40)} comes nearest.",
+            )
         if sign * values[label] > sign * (measure.values[base] or 0.0):
             return label, f"Of {of} compared with {base}, {escape_name(label, 40)} {most}."
         return label, f"None of {of} {more} than {base}; {escape_name(label, 40)} comes nearest."

@@ -97,7 +97,10 @@ def along(start: float, end: float, most: int = 6, *, unit: str = "") -> Axis:
     The last tick has the unit.
     """
     step = ceiling((end - start) / most)
-    places = [step * i for i in range(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1)]
+    # Not beyond the end, as 6 * 0.4 is beyond 2.4.
+    places = [
+        min(step * i, end) for i in range(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1)
+    ]
     labels = [_label(value) + (unit if value == places[-1] else "") for value in places]
     ticks = (
         Tick(at=(value - start) / (end - start), label=label)

@@ -187,8 +187,7 @@ def in_parts(
     sums |= {key: sum(one.lost.get(key, 0.0) for one in spent) for key in labels}
     sums["unmeasured"] = sum(one.unmeasured for one in spent)
     scale = per_hour(total_hours)
-    # A unit of an amount is at most 0.25% of the whole: shares stand beside, with a digit after the point.
-    digits = digits_for(2.5 * scale * total_hours, 4)
+    digits = digits_for(scale * total_hours)
     whole = round(scale * total_hours, digits)
     amounts = _rounded(tuple(sums.values()), whole, digits)
     percents = _rounded(tuple(sums.values()), 100.0, 1)

@@ -309,13 +309,16 @@ def test_of_many_variants_the_best_one_is_named() -> None:
     scales = {"A": 1.0, "B": 0.8, "C": 0.5, "D": 1.2}
 
     assert of_many(scales).startswith(
-        "Of 3 variants compared with A, C does most steps per second. C is faster than A: "
+        "Of 3 variants compared with A, C does the most steps per second. C is faster than A: "
     )
     assert of_many(scales, A=9.0, B=1.0, C=8.0, D=2.0).startswith(
         "Of 3 variants compared with A, B costs least. B costs 90.9% less than A "
     )
     assert of_many({"A": 0.5, "B": 0.9, "C": 0.8, "D": 1.2}).startswith(
         "None of 3 variants does more steps per second than A; C comes nearest. C is slower than A: "
+    )
+    assert of_many({"A": 1.0, "B": 0.999, "C": 1.2, "D": 1.3}).startswith(
+        "None of 3 variants is shown to be better than A; B comes nearest. "
     )
 
 

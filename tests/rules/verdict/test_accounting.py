@@ -527,23 +527,11 @@ def test_the_used_share_is_the_number_rounded() -> None:
 
 
 def test_hours_on_the_edge_of_rounding_add_up() -> None:
-    # 4.055 hours: in binary a little less, so that it rounds down as a number and up as hundredths.
-    use = time_use(make_job(gpu=[50.0] * 812, interval_s=18))
+    # 2.665 hours: in binary a little less, so that it rounds up as a number and down as hundredths.
+    use = time_use(make_job(gpu=[50.0] * 534, interval_s=18))
     assert use is not None
 
-    assert use.digits == 2
-    assert round(sum(part.hours for part in use.parts), 9) == use.hours
-
-
-def test_amounts_have_the_digits_that_their_shares_need() -> None:
-    # Was: 0.01 and 0.02 GPU-hours, both 0.6%.
-    use = time_use(make_job(gpu=[50.0] * 958 + [20.0] * 7 + [100.0] * 35, interval_s=9.6))
-    assert use is not None
-    assert use.hours == 2.664
-
-    amounts = [use.amount(part.hours) for part in use.parts]
-
-    assert all(len(amount.partition(".")[2]) == 3 for amount in amounts), amounts
+    assert (use.hours, round(sum(part.hours for part in use.parts), 2)) == (2.67, 2.67)
 
 
 def test_time_that_only_another_sensor_covers_is_not_measured_and_not_lost() -> None:

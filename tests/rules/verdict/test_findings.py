@@ -559,7 +559,7 @@ def test_the_sentences_on_a_bar_without_causes_add_up() -> None:
 
     assert (used_sentence(plain), lost_sentence(plain)) == (
         "50.0% of GPU time was used",
-        "0.500 of 1.000\u00a0GPU-hours were lost",
+        "0.50 of 1.00\u00a0GPU-hours were lost",
     )
 
 
