@@ -28,7 +28,7 @@ def compared(one: str, other: str, out: Path) -> Comparison:
             "resnet50-workers4-a",
             (
                 "B took 20.1% less time per profiled step than A (139.7 ms against 174.8 ms, not tested)",
-                "main reason: 461.7 µs idle for data loading per step instead of 47.3 ms.",
+                "main reason: 0.462 ms idle for data loading per step instead of 47.3 ms.",
             ),
         ),
         (

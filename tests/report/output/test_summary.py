@@ -160,7 +160,7 @@ def test_gpus_whose_use_was_not_sampled_are_told_wherever_the_others_are_counted
 def test_nothing_is_told_as_nothing_and_not_as_little() -> None:
     never, hardly = (report_of(make_job(gpu=[first] + [0.0] * 1499)) for first in (0.0, 10.0))
 
-    for report, told in ((never, "0.0000"), (hardly, "under 0.0001")):
+    for report, told in ((never, "0.000"), (hardly, "under 0.001")):
         assert f"- Used: {told}\u00a0GPU-h, 0.0%" in summary.markdown(report)
         assert f"Used {told} GPU-h" in read(sections.verdict(report)).text.replace("\u00a0", " ")
     text = read(sections.utilization(never)).text
