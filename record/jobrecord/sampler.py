@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -93,8 +94,8 @@ class Sampler:
         self._sensors = sensors
         #: Time of the next reading of each sensor, by the monotonic clock.
         self._due_s = [0.0] * len(sensors)
-        #: Duration of the last reading of each sensor.
-        self._reading_s = [0.0] * len(sensors)
+        #: Duration of the shortest reading of each sensor.
+        self._reading_s = [math.inf] * len(sensors)
         self._facts_file = facts.path(options.out, options.node)
         self._facts = facts.read(self._facts_file) or facts.first_facts(options, os.environ)
         #: Ticks by their duration in tenths of milliseconds.
@@ -152,7 +153,9 @@ class Sampler:
                 except Exception as error:  # noqa: BLE001 - the other sensors go on
                     reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
                     self._machine.left_out.add(type(sensor).__name__, reason)
-                self._reading_s[number] = time.monotonic() - reading_s
+                # A sensor that was slow once, such as at its start, is no slow one.
+                took_s = time.monotonic() - reading_s
+                self._reading_s[number] = min(self._reading_s[number], took_s)
                 # A sensor that is slow takes longer pauses.
                 self._due_s[number] = due_s + sensor.every_s
         self.files.write(now_s, rows)

@@ -36,7 +36,10 @@ def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
     for label, runs in variants.items():
         known = [run.report.goodput for run in runs if run.report.goodput]
         if len(known) == len(runs):
-            percents = _percents(
+            amounts = {
+                part.key: fmean([one.of(part.key).seconds for one in known]) for part in known[0].parts
+            }
+            percents = _mean_percents(
                 [{part.key: part.percent for part in one.parts} for one in known], "productive"
             )
             found[label] = tuple(
@@ -44,7 +47,7 @@ def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
                     key=part.key,
                     label=part.label,
                     role=ROLES.get(part.key, "outside"),
-                    amount=fmean([one.of(part.key).seconds for one in known]),
+                    amount=amounts[part.key],
                     percent=percents[part.key],
                     measured=all(one.of(part.key).measured for one in known),
                 )
@@ -62,15 +65,19 @@ def device_time(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
             continue
         parts = {part.key: part for use in known for part in use.parts}
         amounts = {
-            key: [sum(part.hours for part in use.parts if part.key == key) for use in known] for key in parts
+            key: fmean([sum(part.hours for part in use.parts if part.key == key) for use in known])
+            for key in parts
         }
-        percents = _percents([{part.key: part.percent for part in use.parts} for use in known], "used")
+        # Those of the report; of repeats, whose lengths differ, the shares of the mean hours.
+        percents = {part.key: part.percent for part in known[0].parts}
+        if len(known) > 1:
+            percents = dict(zip(amounts, apportion(list(amounts.values()), 100.0, 1), strict=True))
         found[label] = tuple(
             TimePart(
                 key=key,
                 label=part.label,
                 role=part.role,
-                amount=fmean(amounts[key]),
+                amount=amounts[key],
                 percent=percents[key],
             )
             for key, part in parts.items()
@@ -78,10 +85,9 @@ def device_time(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
     return found
 
 
-def _percents(runs: Sequence[Mapping[str, float]], named: str) -> dict[str, float]:
+def _mean_percents(runs: Sequence[Mapping[str, float]], named: str) -> dict[str, float]:
     """Mean percent of each part: the named one to the nearest tenth, as captions have it, the others add up with it."""
-    keys = dict.fromkeys(key for run in runs for key in run)
-    means = {key: fmean([run.get(key, 0.0) for run in runs]) for key in keys}
+    means = {key: fmean([run.get(key, 0.0) for run in runs]) for key in runs[0]}
     first = round(means.pop(named, 0.0), 1)
     others = apportion(list(means.values()), 100.0 - first, 1)
     return {named: first, **dict(zip(means, others, strict=True))}

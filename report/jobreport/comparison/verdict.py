@@ -90,9 +90,10 @@ def _best(measures: Mapping[str, Measure], base: str, others: Sequence[str]) -> 
         if 2 * len(values) <= len(others):
             continue
         sign = 1 if measure.direction == "higher" else -1
-        label = max(values, key=lambda one: sign * values[one])
+        better = [one for one in values if measure.against[one].word is Word.BETTER]
+        label = max(better or values, key=lambda one: sign * values[one])
         of = several if len(values) == len(others) else f"{len(values)} of {several}"
-        if measure.against[label].word is Word.NOT_RESOLVED:
+        if measure.against[label].word in (Word.NOT_RESOLVED, Word.SAME):
             return (
                 label,
                 f"None of {of} is shown to be better than {base}; {escape_name(label, 40)} comes nearest.",

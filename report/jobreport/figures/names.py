@@ -35,7 +35,9 @@ def cut_apart(names: Sequence[str], cut: Callable[[str], str] = fitted) -> list[
         if len(same) > 1:
             letters = enumerate(zip(*same, strict=False))
             begin = next((i for i, some in letters if len(set(some)) > 1), min(map(len, same)))
-            found.update(zip(same, cut_apart([f"…{name[begin:]}" for name in same], cut), strict=True))
+            # What differs in nothing that is shown stays alike.
+            if begin > 1:
+                found.update(zip(same, cut_apart([f"…{name[begin:]}" for name in same], cut), strict=True))
     return [found[name] for name in names]
 
 

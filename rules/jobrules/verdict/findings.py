@@ -14,7 +14,7 @@ from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.data_waits import RELEVANT_PART
 from jobrules.measures.step_use import StepUse, step_use
 from jobrules.measures.work import Work
-from jobrules.model import Finding, Job, LoopFacts, Metric, Note, RuleResult, Severity, Status
+from jobrules.model import Finding, Inferred, Job, LoopFacts, Metric, Note, RuleResult, Severity, Status
 from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, join_names, percent, share
@@ -71,9 +71,9 @@ _WHOLE_TRACE = (
 
 #: What is said of a rule that did not trigger.
 _QUIET = {
-    Status.PASSED: "the condition of {} was not met",
-    Status.NOT_EVALUATED: "{} was not evaluated",
-    Status.ERROR: "{} failed",
+    Status.PASSED: ("the condition of {} was not met", "the conditions of {} were not met"),
+    Status.NOT_EVALUATED: ("{} was not evaluated", "{} were not evaluated"),
+    Status.ERROR: ("{} failed", "{} failed"),
 }
 
 #: Place of lost time without a cause among findings of one severity: after causes.
@@ -274,21 +274,27 @@ def sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | N
 
 
 def _on_own_ground(finding: Finding, checks: Checks) -> Finding:
-    """Without the rules that did not trigger, whose cards say so; a note says what the finding stands on instead."""
-    known = {rule.name: result.status for rule, result in checks}
+    """Without the rules that did not trigger, whose cards say so; if no cause is left, a note says what it stands on."""
     quiet = {
         words: names
         for status, words in _QUIET.items()
-        if (names := [name for name in finding.rules if known.get(name) is status])
+        if (
+            names := [
+                rule.name for rule, found in checks if found.status is status and rule.name in finding.rules
+            ]
+        )
     }
     if not quiet or not finding.share_of:
         return finding
-    why = [words.format(join_names(names)) for words, names in quiet.items()]
-    return replace(
-        finding,
-        evidence=(*finding.evidence, Note(f"Reported for its share {finding.share_of}; {join_names(why)}")),
-        rules=tuple(name for name in finding.rules if known.get(name) not in _QUIET),
-    )
+    silent = {name for some in quiet.values() for name in some}
+    finding = replace(finding, rules=tuple(name for name in finding.rules if name not in silent))
+    causes = {rule.name for rule, _ in checks if rule.role is Role.CAUSE}
+    # What is inferred names its source, which may be a result of the same rule from elsewhere.
+    if causes.intersection(finding.rules) or any(isinstance(one, Inferred) for one in finding.evidence):
+        return finding
+    why = [words[len(some) > 1].format(join_names(some)) for words, some in quiet.items()]
+    note = Note(f"Reported for its share {finding.share_of}; {join_names(why)}")
+    return replace(finding, evidence=(*finding.evidence, note))
 
 
 def account_of(job: Job, checks: Checks) -> Account:

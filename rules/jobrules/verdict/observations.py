@@ -23,7 +23,7 @@ from jobrules.model import (
     Where,
     natural_sorted,
 )
-from jobrules.text import between, count, duration, escape_name, percent
+from jobrules.text import NBSP, between, count, duration, escape_name, percent
 from jobrules.verdict.edges import START_ADVICE
 from jobrules.verdict.phases import JobPhases
 from jobrules.verdict.time_use import TimeUse
@@ -43,8 +43,6 @@ RELEVANT_PERCENT = 5.0
 _PAUSE_ADVICE = (
     "Check the logs of the sampler and the machine for that time: a pause, a restart, a full disk.",
 )
-#: So few records on one side of the longest pause may have a wrong time if it is longer than all other time of the job.
-_MAX_FAR = 3
 _FAR_ADVICE = ("Check the time there: a wrong one makes the job longer, and all shares of its time smaller.",)
 
 _MIB = 1 << 20
@@ -91,7 +89,7 @@ def pauses(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: floa
     """Sampling pauses, or a relevant part of the GPU time without samples."""
     unknown = use.of("unknown") if use and use.device == "GPU" else None
     evidence: tuple[Where | When | Note, ...]
-    advice = _PAUSE_ADVICE
+    advice: tuple[str, ...] = _PAUSE_ADVICE
     if phases.gaps:
         longest = max(phases.gaps, key=lambda gap: gap.end_us - gap.start_us)
         start_us, end_us = longest.start_us, longest.end_us
@@ -100,8 +98,10 @@ def pauses(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: floa
             paused = count(len(phases.gaps), "time")
             title = f"Sampling paused {paused}, for at most {duration(end_us - start_us)}"
         evidence = (Where(natural_sorted({gap.node for gap in phases.gaps})), When(start_us, end_us))
-        if far := next(iter(job.gathered(_far, longest)), None):
-            title, advice = f"{far} all others: {duration(end_us - start_us)} were not measured", _FAR_ADVICE
+        # While other nodes were measured, no time of the job is in doubt.
+        if len(job.nodes) == 1 and (far := next(iter(job.gathered(_far, longest)), None)):
+            title = f"{far} all others: {duration(end_us - start_us)} were not measured"
+            advice = (*_FAR_ADVICE, *_PAUSE_ADVICE)
     elif use and unknown and unknown[1] >= RELEVANT_PERCENT:
         # Other sensors were sampled all the time.
         start_us, end_us = job.span_us
@@ -128,21 +128,16 @@ def pauses(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_us: floa
 
 
 def _far(part: Job, pause: Gap) -> Iterator[str]:
-    """The few records of a node that lie far after all its others, or before: ``1 record lies 1 h after``."""
-    (node,) = part.nodes
+    """The record of a node that lies far after all its others, or before: ``1 record lies 1 h after``."""
     start_us, end_us = part.span_us
-    if node != pause.node or 2 * (pause.end_us - pause.start_us) < end_us - start_us:
+    pause_us = pause.end_us - pause.start_us
+    if 2 * pause_us < end_us - start_us:
         return
     firsts = np.concatenate((ticks(part), part.events.start_us, part.steps.start_us))
     lasts = np.concatenate((ticks(part), part.events.end_us, part.steps.end_us))
-    sides = {
-        "before": int(np.count_nonzero(firsts <= pause.start_us)),
-        "after": int(np.count_nonzero(lasts > pause.start_us)),
-    }
-    where, few = min(sides.items(), key=lambda side: side[1])
-    if 0 < few <= _MAX_FAR < len(firsts) - few:
-        lie = "lies" if few == 1 else "lie"
-        yield f"{count(few, 'record')} {lie} {duration(pause.end_us - pause.start_us)} {where}"
+    for where, lone in (("before", firsts <= pause.start_us), ("after", lasts > pause.start_us)):
+        if len(lone) > 2 and np.count_nonzero(lone) == 1:
+            yield f"1{NBSP}record lies {duration(pause_us)} {where}"
 
 
 def disjoint_times(job: Job) -> list[Finding]:

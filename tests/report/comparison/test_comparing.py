@@ -252,6 +252,17 @@ def test_percents_of_repeats_add_up_and_goodput_is_that_of_the_measure() -> None
         assert next(p.percent for p in found.goodput[label] if p.key == "productive") == round(goodput, 1)
 
 
+def test_percents_of_repeats_of_other_lengths_are_those_of_the_hours() -> None:
+    reports = [report_of([0.5] * n, gpu=[use] * 2 * n, start_s=n) for n, use in ((200, 100.0), (600, 0.0))]
+    found = compared(*(run("A", one) for one in reports), run("B", steady(1.0, 4, start_s=2000.0)))
+
+    parts = found.device_time["A"]
+    hours = sum(part.amount for part in parts)
+    assert len({part.percent for part in parts}) > 1
+    for part in parts:
+        assert part.percent == pytest.approx(100 * part.amount / hours, abs=0.1)
+
+
 def test_shares_of_phases_are_those_of_the_reports() -> None:
     reports = [report_of([0.5] * n, gpu=[*[0.0] * 20, *[50.0] * n, *[0.0] * 20]) for n in (200, 230)]
     found = compared(run("A", reports[0]), run("B", reports[1]))

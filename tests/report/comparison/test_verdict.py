@@ -9,8 +9,9 @@ from msgspec import UNSET
 
 from jobreport.comparison import words
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.document import Comparison
+from jobreport.comparison.document import Comparison, Measure, Word
 from jobreport.comparison.prices import Machine, Prices
+from jobreport.comparison.verdict import _best
 from jobreport.document import Report
 from tests.captured_jobs import training
 from tests.copies import replace
@@ -331,3 +332,24 @@ def test_gpus_that_the_user_gives_are_those_of_gpu_hours_and_costs() -> None:
         "A": 16,
         "B": 4,
     }
+
+
+def measure_of(against: dict[str, tuple[float, Word]]) -> Measure:
+    """A throughput of the variants and of A, 100, and what is known of each."""
+    blank = pair(steady(), steady(0.5)).measure("steps_per_s")
+    change = blank.against["B"]
+    return replace(
+        blank,
+        values={"A": 100.0} | {label: value for label, (value, _) in against.items()},
+        against={label: replace(change, word=word) for label, (_, word) in against.items()},
+    )
+
+
+def test_the_best_variant_is_one_that_is_shown_to_be_better() -> None:
+    noisy = measure_of({"X": (110.0, Word.NOT_RESOLVED), "Y": (108.0, Word.BETTER), "Z": (90.0, Word.WORSE)})
+    alike = measure_of({"X": (100.1, Word.SAME), "Y": (98.0, Word.WORSE), "Z": (90.0, Word.WORSE)})
+
+    assert _best({"steps_per_s": noisy}, "A", "XYZ")[0] == "Y"
+    assert _best({"steps_per_s": alike}, "A", "XYZ")[1] == (
+        "None of 3 variants is shown to be better than A; X comes nearest."
+    )

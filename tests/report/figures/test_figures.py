@@ -17,6 +17,7 @@ from jobreport.document import Report
 from jobreport.figures import theme
 from jobreport.figures.box_plot import box_plot, extent, labels, slots
 from jobreport.figures.embed import DEFAULTS, document_json
+from jobreport.figures.names import cut_apart
 from jobreport.figures.over_time import SharedTime
 from jobreport.figures.time_line import time_line
 from jobreport.formats import Scale
@@ -155,3 +156,8 @@ def _colors(value: object) -> list[str]:
         else:
             found += _colors(item)
     return found
+
+
+def test_names_that_are_shown_alike_are_cut_alike() -> None:
+    """A tab, and the two characters that stand for it."""
+    assert cut_apart(["a\tb", "a\\tb", "c"]) == ["a\\tb", "a\\tb", "c"]

@@ -661,6 +661,18 @@ def test_a_record_far_from_all_others_is_suspected_of_a_wrong_time(far: int, whe
     assert "Check the time there" in pause.advice[0]
 
 
+def test_a_node_that_is_late_is_no_wrong_time() -> None:
+    late = START_US + SECOND_US * np.array([*range(600), 9000])
+    panels = [
+        make_panel(Metric.GPU_UTILIZATION, [80.0] * 1800, node="a", interval_s=5),
+        make_panel(Metric.GPU_UTILIZATION, [80.0] * 601, node="b", time_us=late),
+    ]
+
+    pause = found(verdict_of(make_job(extra=panels)), "not-measured")
+
+    assert "lies" not in pause.title
+
+
 def test_a_restart_after_a_long_pause_is_a_pause() -> None:
     times = START_US + SECOND_US * np.array([*range(600), *range(4200, 4260)])
     panel = make_panel(Metric.GPU_UTILIZATION, [80.0] * 660, time_us=times)

@@ -444,13 +444,17 @@ class _Gathered:
                 rows.values.get(one) for one in (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL)
             )
             if values is not None:
-                count += int(np.count_nonzero(~np.isnan(values)))
+                telling = ~np.isnan(values)
                 if used_b is not None and total_b is not None:
+                    # A GPU that idles has little of both.
+                    telling &= ~((values <= 1) & (100 * used_b <= 2 * total_b))
                     # Rounded, whatever the size.
-                    shares += int(np.count_nonzero(np.abs(values * total_b - 100 * used_b) <= total_b))
-        if not name or not count:
+                    is_share = np.abs(values * total_b - 100 * used_b) <= total_b
+                    shares += int(np.count_nonzero(is_share & telling))
+                count += int(np.count_nonzero(telling))
+        if not name or all(rows.values.get(metric) is None for rows in gpus):
             return
-        if shares <= _SHARE_IN_USE * count:
+        if not shares or shares <= _SHARE_IN_USE * count:
             self._note("nvidia_smi.assumed_activity", name=name)
             return
         self._note("nvidia_smi.not_activity", name=name)

@@ -118,6 +118,7 @@ CASES: Mapping[str, tuple[Mapping[str, Cell], Mapping[Metric, Cell], set[str]]] 
     "a share of memory": ({"mem_util_pct": lambda i: use(i) / 3}, {}, {NOT_ACTIVITY}),
     "memory activity": ({"mem_util": use}, {ACTIVITY: use}, {AS_ACTIVITY}),
     "a whole share of memory": ({"mem_util": lambda i: round(memory(i) / 400), "mem_used_mb": memory, "mem_total_mb": lambda i: 40_000}, {USED: lambda i: memory(i) * MIB, TOTAL: lambda i: 40_000 * MIB}, {NOT_ACTIVITY}),
+    "activity of a GPU that mostly idles": ({"mem_util": lambda i: 40 * (i > 50), "mem_used_mb": lambda i: 20_000 if i > 50 else 4, "mem_total_mb": lambda i: 81_920}, {ACTIVITY: lambda i: 40 * (i > 50), USED: lambda i: (20_000 if i > 50 else 4) * MIB, TOTAL: lambda i: 81_920 * MIB}, {AS_ACTIVITY}),
     "no share of memory": ({"mem_util": use, "mem_used_mb": memory, "mem_total_mb": lambda i: 40_000}, {ACTIVITY: use, USED: lambda i: memory(i) * MIB, TOTAL: lambda i: 40_000 * MIB}, {AS_ACTIVITY}),
     "gpu": ({"gpu": use}, {USE: use}, {USE_IN_GPU}),
     "GPU and mem": ({"GPU": use, "mem": memory}, {USE: use, USED: lambda i: memory(i) * MIB}, {USE_IN_GPU, ASSUMED}),
