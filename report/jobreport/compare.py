@@ -80,9 +80,8 @@ def compare_reports(
     arguments = reading.arguments(runs, force=force)
     folder = Path(os.path.abspath(out or "comparison"))  # noqa: PTH100 - Path.absolute keeps ".."
     names = {COMPARISON.files[one] for one in ("json", *formats)}
-    publish.check(folder, names, force=force, product=COMPARISON)
-    real = Path(os.path.realpath(folder))
-    with showing(progress):
+    with showing(progress), publish.reserved(folder, names, force=force, product=COMPARISON):
+        real = Path(os.path.realpath(folder))
         progress.stage(f"Reading {count(len(arguments), 'run')}")
         reports = [_report(one, engine, strict=strict, redact=redact) for one in arguments]
         jobs = [f"run-{i}" if redact else report.job.name for i, report in enumerate(reports, start=1)]

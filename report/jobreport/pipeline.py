@@ -153,7 +153,7 @@ def make_report(
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         names = {FILES[one] for one in ("json", *formats)}
         names |= {publish.rule_file(rule.name) for rule in chosen.rules}
-        publish.check(folder, names, force=force)
+        stack.enter_context(publish.reserved(folder, names, force=force))
         real = Path(os.path.realpath(folder))
         try:
             reading = read_directory(

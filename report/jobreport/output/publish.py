@@ -2,7 +2,8 @@
 
 All files are written next to their places first, as ``report.json.<random>.part``. Once all are complete, the files
 of an older report are removed, its page first; then each file is renamed into its place, ``report.json`` first and
-the page last. A run that is killed leaves the older report whole, or a folder without a page.
+the page last. A run that is killed leaves the older report whole, or a folder without a page. A run holds its folder
+from its start to its end, so that no other run writes to it.
 """
 
 from __future__ import annotations
@@ -21,29 +22,87 @@ from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
-#: Folders that are removed if nothing is left in them.
-_FOLDERS = ("rules/more", "rules", "")
+with contextlib.suppress(ImportError):  # Windows
+    import fcntl
+
+#: Folders below that of the report, which are removed if nothing is left in them.
+_FOLDERS = ("rules/more", "rules")
 _PART = ".part"
 #: Pattern of the random part of such a name.
 _RANDOM = "[0-9a-f]" * 8
 
 
-def check(folder: Path, names: Collection[str], *, force: bool, product: Product = REPORT) -> None:
+@contextlib.contextmanager
+def reserved(
+    folder: Path, names: Collection[str], *, force: bool, product: Product = REPORT
+) -> Iterator[None]:
+    """Hold the folder, so that no other run writes to it. One that is missing is made, and removed if it stays empty.
+
+    The kernel releases the folder of a run that is killed; its parts are removed by the next run. Where the file
+    system has no locks, runs into one folder are not kept apart.
+
+    Raises ``UsageError`` as ``_check`` does, and if another run holds the folder.
+    """
+    _check_place(folder)
+    made = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _no_place(folder, error) from error
+    with _locked(folder) as locked:
+        _check(folder, names, force=force, product=product)
+        if locked:
+            for name in own_files(folder, product).union(names):
+                for part in folder.glob(f"{name}.{_RANDOM}{_PART}"):
+                    part.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            for name in (*_FOLDERS, *([""] if made else [])):
+                with contextlib.suppress(OSError):  # not empty
+                    (folder / name).rmdir()
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """A lock on the folder; False where there are none. Raises ``UsageError`` if another run holds it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            locked, busy = True, not os.fstat(descriptor).st_nlink  # the other run has just removed it
+        except OSError as error:
+            locked, busy = False, isinstance(error, BlockingIOError)
+        if busy:
+            raise UsageError(
+                f"Another run writes to {escape_name(str(folder), 200)}. Wait for its end, or choose another --out."
+            )
+        yield locked
+    finally:
+        # Processes that this one started may have a copy of the descriptor.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _check(folder: Path, names: Collection[str], *, force: bool, product: Product = REPORT) -> None:
     """Raise ``UsageError`` if files of these names cannot be written to the folder.
 
     Files of an older product of the kind are replaced with ``force`` only, files of others never.
     """
     place = escape_name(str(folder), 200)
-    existing = next(one for one in (folder, *folder.parents) if one.exists())
-    if not existing.is_dir():
-        raise UsageError(f"{escape_name(str(existing), 200)} is a file. Choose another --out.")
-    if not os.access(existing, os.W_OK):
-        raise UsageError(f"Cannot write to {place}: permission denied. Choose another --out.")
     older = own_files(folder, product)
+    real = folder.resolve()
     for name in sorted(older.union(names)):
+        if (within := (real / name).parent) != within.resolve():
+            raise UsageError(f"{place} contains {within.relative_to(real)}, a link. Choose another --out.")
         if os.path.lexists(folder / name) and (name not in older or (folder / name).is_dir()):
             raise UsageError(
                 f"{place} contains {name}, which {product.maker} did not write. Choose another --out."
@@ -52,6 +111,16 @@ def check(folder: Path, names: Collection[str], *, force: bool, product: Product
         raise UsageError(
             f"{place} already contains a {product.noun}. Use --force to replace it, or choose another --out."
         )
+
+
+def _check_place(folder: Path) -> None:
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
+    if not existing.is_dir():
+        raise UsageError(f"{escape_name(str(existing), 200)} is a file. Choose another --out.")
+    if not os.access(existing, os.W_OK):
+        read_only = os.statvfs(existing).f_flag & os.ST_RDONLY
+        reason = "the file system is read-only" if read_only else "permission denied"
+        raise UsageError(f"Cannot write to {escape_name(str(folder), 200)}: {reason}. Choose another --out.")
 
 
 def rule_file(rule: str) -> str:
@@ -80,11 +149,11 @@ class _Comparison(msgspec.Struct):
 
 
 def publish(folder: Path, files: Mapping[str, bytes], *, force: bool, product: Product = REPORT) -> None:
-    """Write the files, named relative to the folder, and remove those of an older product of the kind.
+    """Write the files, named relative to a ``reserved`` folder, and remove those of an older product of the kind.
 
-    Raises ``UsageError`` as ``check`` does, and ``JobReportError`` if the files cannot be written.
+    Raises ``UsageError`` as ``_check`` does, and ``JobReportError`` if the files cannot be written.
     """
-    check(folder, files, force=force, product=product)  # again: another run may have been faster
+    _check(folder, files, force=force, product=product)  # again: another run may have been faster
     older = own_files(folder, product)
 
     def page_first(name: str) -> int:
@@ -99,12 +168,8 @@ def publish(folder: Path, files: Mapping[str, bytes], *, force: bool, product: P
         for name in sorted(files, key=page_first, reverse=True):
             parts[name].replace(folder / name)
     finally:
-        for name in files:  # also those of runs that were killed
-            for part in folder.glob(f"{name}.{_RANDOM}{_PART}"):
-                part.unlink(missing_ok=True)
-        for made in _FOLDERS:
-            with contextlib.suppress(OSError):  # not empty
-                (folder / made).rmdir()
+        for part in parts.values():
+            part.unlink(missing_ok=True)
 
 
 def _write(parts: Mapping[str, Path], files: Mapping[str, bytes], folder: Path, *, unchanged: str) -> None:
@@ -115,6 +180,9 @@ def _write(parts: Mapping[str, Path], files: Mapping[str, bytes], folder: Path, 
             with part.open("xb") as file:
                 file.write(files[name])
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        place = escape_name(str(folder), 200)
-        raise JobReportError(f"Cannot write to {place}: {reason}.{unchanged}") from error
+        raise _no_place(folder, error, unchanged) from error
+
+
+def _no_place(folder: Path, error: OSError, unchanged: str = "") -> JobReportError:
+    reason = (error.strerror or str(error)).lower()
+    return JobReportError(f"Cannot write to {escape_name(str(folder), 200)}: {reason}.{unchanged}")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import random
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fuzz import writers
 from jobreport.errors import JobReportError, UsageError
-from jobreport.output.publish import check, publish
+from jobreport.output.files import COMPARISON, REPORT
+from jobreport.output.publish import publish, reserved
 
 NAMES = {
     "report.html",
@@ -36,35 +40,40 @@ def found(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def write(folder: Path, files: dict[str, bytes], *, force: bool) -> None:
+    with reserved(folder, files, force=force):
+        publish(folder, files, force=force)
+
+
 def test_a_report_appears_and_is_replaced(tmp_path: Path) -> None:
     out = tmp_path / "a" / "out"
-    publish(out, report("1"), force=False)
+    write(out, report("1"), force=False)
     assert found(out) == report("1")
 
     for names in (NAMES, NAMES - {"rules/more/B.json", "report.html"}, {"report.json"}):
-        publish(out, report("2", names), force=True)
+        write(out, report("2", names), force=True)
         assert found(out) == report("2", names)
     assert (out / "rules").exists() is False
 
 
 def test_files_of_others_stay(tmp_path: Path) -> None:
-    publish(tmp_path, report("1"), force=False)
+    write(tmp_path, report("1"), force=False)
     others = {"mine.txt": b"mine", "rules/mine.json": b"mine"}
     for name, content in others.items():
         (tmp_path / name).write_bytes(content)
 
-    publish(tmp_path, report("2", NAMES - {"rules/BatchSize.json"}), force=True)
+    write(tmp_path, report("2", NAMES - {"rules/BatchSize.json"}), force=True)
 
     assert found(tmp_path) == report("2", NAMES - {"rules/BatchSize.json"}) | others
 
 
 def test_an_existing_report_is_replaced_with_force_only(tmp_path: Path) -> None:
-    publish(tmp_path, report("1"), force=False)
+    write(tmp_path, report("1"), force=False)
 
     with pytest.raises(UsageError, match="already contains a report"):
-        check(tmp_path, NAMES, force=False)
+        write(tmp_path, report("1"), force=False)
     with pytest.raises(UsageError, match="already contains a report"):
-        publish(tmp_path, report("2"), force=False)  # this run was the slower one
+        publish(tmp_path, report("2"), force=False)  # without locks, if this run was the slower one
     assert found(tmp_path) == report("1")
 
 
@@ -74,13 +83,13 @@ def test_what_make_report_did_not_write_is_never_replaced(tmp_path: Path) -> Non
         (mine / name).parent.mkdir(parents=True)
         (mine / name).write_text("{}")
         # A folder where the report of an earlier run had a file.
-        publish(made, report("1"), force=False)
+        write(made, report("1"), force=False)
         (made / name).unlink()
         (made / name).mkdir()
         for folder in (mine, made):
             for force in (True, False):
                 with pytest.raises(UsageError, match="which make-report did not write"):
-                    publish(folder, report("2"), force=force)
+                    write(folder, report("2"), force=force)
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
@@ -88,7 +97,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
     for folder in (tmp_path / "out", tmp_path / "out" / "below"):
         with pytest.raises(UsageError, match=r"out is a file\. Choose another --out"):
-            check(folder, NAMES, force=True)
+            write(folder, report("1"), force=True)
 
 
 def test_a_folder_without_permission_is_refused_before_the_job_is_read(
@@ -97,7 +106,7 @@ def test_a_folder_without_permission_is_refused_before_the_job_is_read(
     monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
 
     with pytest.raises(UsageError, match="permission denied"):
-        check(tmp_path / "a" / "b", NAMES, force=False)
+        write(tmp_path / "a" / "b", report("1"), force=False)
 
 
 @pytest.mark.parametrize("older", [True, False])
@@ -106,7 +115,7 @@ def test_a_full_disk_leaves_the_older_report_and_nothing_else(
 ) -> None:
     out = tmp_path / "out"
     if older:
-        publish(out, report("1"), force=False)
+        write(out, report("1"), force=False)
     opened = Path.open
 
     def full(path: Path, *args: Any, **kwargs: Any) -> Any:
@@ -116,7 +125,7 @@ def test_a_full_disk_leaves_the_older_report_and_nothing_else(
 
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(JobReportError, match="out: no space left on device") as error:
-        publish(out, report("2"), force=True)
+        write(out, report("2"), force=True)
 
     assert ("The earlier report is unchanged." in str(error.value)) == older
     assert found(out) == (report("1") if older else {})
@@ -125,7 +134,7 @@ def test_a_full_disk_leaves_the_older_report_and_nothing_else(
 
 def _again_and_again(out: Path) -> None:
     for number in range(1, 1_000_000):
-        publish(out, report(str(number), NAMES if number % 2 else NAMES - {"rules/more/B.json"}), force=True)
+        write(out, report(str(number), NAMES if number % 2 else NAMES - {"rules/more/B.json"}), force=True)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork")
@@ -133,7 +142,7 @@ def _again_and_again(out: Path) -> None:
 def test_a_kill_at_any_moment_leaves_a_whole_report_or_no_page(tmp_path: Path) -> None:
     at_random = random.Random(1)
     fork = multiprocessing.get_context("fork")
-    publish(tmp_path, report("0"), force=False)
+    write(tmp_path, report("0"), force=False)
     interrupted, seen = 0, set[str]()
     for number in range(2000):
         # On a busy machine most of the runs are killed before they do anything: the later ones live longer.
@@ -155,7 +164,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_report_or_no_page(tmp_path: Path) -
     assert len(seen) > 3, "hardly a report was replaced"
     assert interrupted > 3, "hardly a run was killed on its way"
     # Files that the killed runs left go with the next report.
-    publish(tmp_path, report("last"), force=True)
+    write(tmp_path, report("last"), force=True)
     assert found(tmp_path) == report("last")
 
 
@@ -165,7 +174,84 @@ def test_a_part_that_someone_else_put_there_is_neither_followed_nor_replaced(tmp
     out.mkdir()
     (out / "report.json.part").symlink_to(victim)
 
-    publish(out, report("1"), force=False)
+    write(out, report("1"), force=False)
 
     assert victim.read_text() == "mine"
     assert not (out / "report.json").is_symlink()
+
+
+def test_a_second_run_into_one_folder_is_refused_until_the_first_one_ends(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for product, files in ((REPORT, report("1")), (COMPARISON, {"comparison.json": b"{}"})):
+        with reserved(out, NAMES, force=True):
+            second = reserved(out, files, force=True, product=product)
+            with pytest.raises(UsageError, match=r"Another run writes to .*out\. Wait for its end"), second:
+                pass
+            publish(out, report("0"), force=True)
+    write(out, report("2"), force=True)
+    assert found(out) == report("2")
+
+
+def test_a_run_removes_its_own_parts_and_those_of_killed_runs_only(tmp_path: Path) -> None:
+    names = {f"{name}.0123abcd.part" for name in ("report.html", "rules/BatchSize.json")}
+    (tmp_path / "rules").mkdir()
+    for name in (*names, "mine.part", "report.html.mine.part"):
+        (tmp_path / name).write_text("x")
+
+    with reserved(tmp_path, NAMES, force=False):
+        assert set(found(tmp_path)) == {"mine.part", "report.html.mine.part"}
+        # As of another run, on a file system without locks.
+        (tmp_path / "report.html.89abcdef.part").write_text("y")
+        publish(tmp_path, report("1"), force=False)
+
+    assert {"report.html.89abcdef.part", "mine.part"} < set(found(tmp_path))
+
+
+@pytest.mark.parametrize("failing", ["open", "flock"])
+def test_a_file_system_without_locks_gets_its_report(
+    failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr({"open": "os.open", "flock": "fcntl.flock"}[failing], refuse)
+    write(tmp_path / "out", report("1"), force=False)
+    assert found(tmp_path / "out") == report("1")
+
+
+def test_a_run_without_a_report_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "missing"):
+        with pytest.raises(JobReportError), reserved(tmp_path / name, NAMES, force=False):
+            raise JobReportError
+
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_the_rules_are_not_written_through_a_link(tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    write(out, report("1"), force=False)
+    (out / "rules").rename(elsewhere)
+    (out / "rules").symlink_to(elsewhere)
+
+    for names in (NAMES, NAMES - {"rules/BatchSize.json"}):
+        with pytest.raises(UsageError, match=r"contains rules.*, a link"):
+            write(out, report("2", names), force=True)
+    assert (elsewhere / "BatchSize.json").read_text() == "1"
+
+
+def test_a_read_only_file_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+    monkeypatch.setattr("os.statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+
+    with pytest.raises(UsageError, match="the file system is read-only"):
+        write(tmp_path, report("1"), force=False)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork")
+@pytest.mark.parametrize("pairs", [40, pytest.param(1000, marks=pytest.mark.slow)])
+def test_two_writers_never_mix(pairs: int, tmp_path: Path) -> None:
+    counts = writers.run(pairs, tmp_path, seed=1)
+
+    assert counts["mixture"] == counts["no page"] == counts["failed"] == 0, counts
+    assert counts["refused"] > pairs / 4, counts
