@@ -34,23 +34,32 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     machine: str
     count: int
-    #: GPUs, cores, and memory in GiB of all machines; GPU memory of each GPU. None if not known.
+    #: GPUs and cores of all machines, memory of each machine and of each GPU in GiB. None if not known.
     offers: dict[str, float | None]
     #: Needs that are not met, as clauses.
     fails: tuple[str, ...]
     per_hour: float
-    #: Of the cost if the run takes as long; None for another GPU model.
+    #: Of the cost if the run takes as long, or as it was measured; None for another GPU model.
     saving: float | None
     #: It pays up to this duration.
     break_even_s: float
     #: The variant that ran on these machines; empty for machines of the list alone.
     label: str = ""
+    #: What is not known of the needs or of the machines, as clauses.
+    unknown: tuple[str, ...] = ()
+    #: How long the variant took that did the same work on these machines; needs are then not estimated.
+    measured_s: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether all needs are known, and met."""
+        return not self.fails and not self.unknown
 
 
 class Sizing(Struct, frozen=True, kw_only=True):
     """Which machines may run a variant."""
 
-    #: As ``Candidate.offers``, with headroom.
+    #: As ``Candidate.offers``, with headroom; host memory is that of the processes of each GPU in use, if one is.
     needs: dict[str, float | None]
     now: Candidate
     #: The best of the list, and the machines of the other variants.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport import __version__
-from jobreport.comparison import budgets, curves
-from jobreport.comparison.comparing import Options, compared, headline
+from jobreport.comparison import budgets, curves, sizes
+from jobreport.comparison.comparing import Options, compared, headline, same_work, stopped
 from jobreport.comparison.cost import cost, cost_of, has_own_price
 from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Run, Variant, Word
 from jobreport.comparison.facts import common_facts, differences
@@ -18,11 +19,10 @@ from jobreport.comparison.measures import measured
 from jobreport.comparison.notes import notes
 from jobreport.comparison.profiled import profiled
 from jobreport.comparison.rules import rules
-from jobreport.comparison.sizes import sizing
 from jobreport.comparison.verdict import next_step, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobreport.comparison.budgets import Limit
     from jobreport.comparison.document import Cost, Measure
@@ -82,11 +82,11 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
     goodput = curves.goodput(variants)
     in_traces = profiled(variants)
     differing = differences(facts)
-    sizes = {
-        label: found
-        for label, own in variants.items()
-        if (found := sizing(own, settings.prices, [o[0] for one, o in variants.items() if one != label]))
-    }
+    candidates = {}
+    for label, own in variants.items():
+        others = [_other(label, one, variants, known) for one in labels if one != label]
+        if found := sizes.sizing(own, settings.prices, others):
+            candidates[label] = found
     return Comparison(
         schema_version=SCHEMA_VERSION,
         version=__version__,
@@ -104,10 +104,24 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         steps=curves.steps(variants),
         use=curves.use(variants),
         rules=tuple(rules(variants)),
-        candidates=sizes,
+        candidates=candidates,
         budgets=tuple(judged),
         notes=tuple(notes(variants, settings, measures, costs)),
         profiled=in_traces,
+    )
+
+
+def _other(
+    own: str, label: str, variants: Mapping[str, Sequence[RunOf]], costs: Cost | None
+) -> sizes.Variant:
+    """Another variant, with what it took and cost if it did the same work."""
+    runs = variants[label]
+    of_both = [*variants[own], *runs]
+    if costs is None or stopped(of_both) or not same_work(variants[own], runs):
+        return sizes.Variant(run=runs[0])
+    amounts = {row.label: row.cost for row in costs.rows}
+    return sizes.Variant(
+        run=runs[0], seconds=fmean(run.seconds for run in runs), cost=amounts[label] / amounts[own]
     )
 
 

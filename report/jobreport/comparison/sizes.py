@@ -1,6 +1,7 @@
 """Which machines could run a job: what it needs, what each offers, and from when it pays.
 
-A candidate is something to test, never an order. The needs are those of the busiest moments, with headroom.
+A candidate is something to test, never an order. The needs are those of the busiest moments, with headroom; a machine
+holds them only if all needs are known, and all that it offers. What another variant measured stands over the estimate.
 """
 
 from __future__ import annotations
@@ -41,10 +42,19 @@ def whole(demand: float) -> int:
     return math.ceil(demand / (1 - HEADROOM) - _EPSILON)
 
 
-def sizing(runs: Sequence[RunOf], prices: Prices | None, others: Sequence[RunOf] = ()) -> Sizing | None:
+class Variant(Struct, frozen=True, kw_only=True):
+    """Another variant, by one of its runs; what it took and cost if it did the same work."""
+
+    run: RunOf
+    seconds: float | None = None
+    #: As a ratio to that of the variant whose size is looked at.
+    cost: float | None = None
+
+
+def sizing(runs: Sequence[RunOf], prices: Prices | None, others: Sequence[Variant] = ()) -> Sizing | None:
     """For the run that asks for most; None without a list of machines, or if nothing was sampled.
 
-    The machines of ``others``, a run of each other variant, are looked at whatever they cost.
+    The machines of ``others`` are looked at whatever they cost.
     """
     known = [(run, found) for run in runs if (found := demand_of(run.report))]
     if prices is None or not known or not any(machine.gpus is not None for machine in prices.machines):
@@ -54,33 +64,42 @@ def sizing(runs: Sequence[RunOf], prices: Prices | None, others: Sequence[RunOf]
     paid = cost_of(run, prices, "1s")
     if now is None or paid is None:
         return None
-    needs = _needs(run.report, gpus, cores, now)
+    demand = run.report.demand or None
+    gpus_there = round(run.number("gpus") or 0)
+    used = (demand.used_gpus if demand and demand.all_gpus else gpus_there) or 0
+    needs = _needs(run, now, gpus, cores, used)
     guards, advised = _guards(run.report)
-    machines = [(one, machine) for one in others if (machine := machine_of(one, prices))]
-    names = {machine.type: str(one.facts["instance_type"]) for one, machine in (*machines, (run, now))}
-    have = _Today(run=run, machine=now, paid=paid, needs=needs, names=names)
+    machines = [(one, machine) for one in others if (machine := machine_of(one.run, prices))]
+    names = {machine.type: str(one.run.facts["instance_type"]) for one, machine in machines}
+    names[now.type] = str(run.facts["instance_type"])
+    have = _Today(run=run, machine=now, paid=paid, needs=needs, used=used, names=names)
+    compared = [
+        have.offer(machine, int(its.nodes), its.per_hour, other)
+        for other, machine in machines
+        if (its := cost_of(other.run, prices, "1s"))
+    ]
+    # What ran, ran; of the same machines in other numbers an estimate would say less.
+    measured = {one.machine for one in compared if one.measured_s is not None}
+    taken = {(one.machine, one.count) for one in compared}
     offers = [
-        have.offer(machine, count, per_hour)
+        offer
         for machine, per_hour in _cheapest(prices, now, paid)
         for count in have.counts(machine)
-        if count * per_hour < paid.nodes * paid.per_hour and (machine.gpus or not needs["gpus"])
+        if count * per_hour < paid.nodes * paid.per_hour and (machine.gpus != 0 or not needs["gpus"])
+        if (offer := have.offer(machine, count, per_hour)).machine not in measured
+        and (offer.machine, offer.count) not in taken
     ]
-    # Those that hold what is needed, the cheapest first; then those that lack least.
-    offers.sort(key=lambda one: (len(one.fails), one.per_hour, one.machine, one.count))
+    # Those that hold what is needed, the cheapest first; then those of which that is not known, or that lack least.
+    offers.sort(key=lambda one: (len(one.fails), len(one.unknown), one.per_hour, one.machine, one.count))
     best = offers[:MAX_CANDIDATES]
-    compared = [
-        have.offer(machine, int(its.nodes), its.per_hour, other.label)
-        for other, machine in machines
-        if (its := cost_of(other, prices, "1s"))
-    ]
-    taken = {(one.machine, one.count) for one in compared}
-    best = [one for one in best if (one.machine, one.count) not in taken]
+    if used and any(one.offers["gpus"] and one.offers["gpus"] < used for one in best):
+        guards.append("Fewer GPUs at the same global batch need more memory each.")
     return Sizing(
         needs=needs,
         now=have.offer(now, int(paid.nodes), paid.per_hour),
         candidates=(*best, *compared),
         guards=tuple(guards),
-        advised=advised and bool(offers) and not offers[0].fails,
+        advised=advised and bool(best) and best[0].holds,
         upper_estimate=upper,
     )
 
@@ -114,18 +133,30 @@ def demand_of(report: Report) -> tuple[float | None, float | None, bool] | None:
     return (sums.get(Metric.GPU_UTILIZATION), sums.get(Metric.CPU_UTILIZATION), True) if sums else None
 
 
-def _needs(report: Report, gpus: float | None, cores: float | None, now: Machine) -> dict[str, float | None]:
-    """With headroom: GPUs and cores of all machines, host memory of each, memory of each GPU, in GiB."""
-    demand = report.demand or None
-    used = demand.host_memory_percent if demand else None
-    host = used / 100 * now.memory_gib / (1 - HEADROOM) if used and now.memory_gib else None
-    memory = demand.gpu_memory / GIB / (1 - HEADROOM) if demand and demand.gpu_memory else None
+def _needs(
+    run: RunOf, now: Machine, gpus: float | None, cores: float | None, used: int
+) -> dict[str, float | None]:
+    """With headroom: GPUs and cores of all machines, host memory of the processes of each GPU, memory of each GPU, in GiB.
+
+    GPUs in use need no headroom. Without GPUs in use, host memory is that of a machine.
+    """
+    if gpus is None and now.gpus == 0 and not run.number("gpus"):
+        gpus = 0.0  # there are none
+    demand = run.report.demand or None
+    percent_used = demand.host_memory_percent if demand else None
+    host = percent_used / 100 * now.memory_gib / (1 - HEADROOM) if percent_used and now.memory_gib else None
+    nodes = run.number("nodes") or 1
+    memory = demand.gpu_memory / GIB / (1 - HEADROOM) if demand and demand.gpu_memory is not None else None
     return {
-        "gpus": whole(gpus) if gpus is not None else None,
+        "gpus": min(used, whole(gpus)) if gpus is not None else None,
         "cores": whole(cores) if cores is not None else None,
-        "memory_gib": host,
-        "gpu_memory_gib": memory,
+        "memory_gib": host * min(1.0, nodes / used) if host and used else host,
+        "gpu_memory_gib": 0.0 if memory is None and now.gpus == 0 else memory,
     }
+
+
+#: What machines are held against, in words: each need, and what the list says.
+_UNITS = {"gpus": "GPUs", "cores": "cores", "memory_gib": "host memory", "gpu_memory_gib": "GPU memory"}
 
 
 class _Today(Struct, frozen=True, kw_only=True):
@@ -135,8 +166,15 @@ class _Today(Struct, frozen=True, kw_only=True):
     machine: Machine
     paid: RunCost
     needs: dict[str, float | None]
+    #: GPUs in use.
+    used: int
     #: As the user named machines, by their names in the list.
     names: dict[str, str]
+
+    def ranks(self, machine: Machine, count: int) -> int:
+        """GPUs in use on the fullest of so many machines, as far as it has them; without GPUs in use, machines of today on it."""
+        spread = math.ceil((self.used or self.paid.nodes) / count)
+        return spread if not self.used or machine.gpus is None else min(machine.gpus, spread)
 
     def counts(self, machine: Machine) -> list[int]:
         """Numbers of a machine, at most as many as today, among which the best are: more machines lack less.
@@ -145,54 +183,73 @@ class _Today(Struct, frozen=True, kw_only=True):
         """
         sizes = {"gpus": machine.gpus, "cores": machine.cores}
         whole = [(self.needs[key], size) for key, size in sizes.items()] + [(self.paid.gpus, machine.gpus)]
+        if (share := self.needs["memory_gib"]) and machine.memory_gib:
+            whole.append((self.used or self.paid.nodes, machine.memory_gib // share))
         enough = [1, *(math.ceil(need / size) for need, size in whole if need and size)]
         near = {count + more for count in enough for more in range(-1, MAX_CANDIDATES)}
         return sorted(count for count in near if 1 <= count <= self.paid.nodes)
 
-    def offer(self, machine: Machine, count: int, per_hour: float, label: str = "") -> Candidate:
-        """So many of a machine at a price, held against the needs."""
+    def offer(
+        self, machine: Machine, count: int, per_hour: float, variant: Variant | None = None
+    ) -> Candidate:
+        """So many of a machine at a price, held against the needs, or as the variant measured it."""
         offers = {
             "gpus": count * machine.gpus if machine.gpus is not None else None,
             "cores": count * machine.cores if machine.cores is not None else None,
             "memory_gib": machine.memory_gib,
-            "gpu_memory_gib": machine.gpu_memory_gib,
+            "gpu_memory_gib": 0.0 if machine.gpus == 0 else machine.gpu_memory_gib,
         }
-        units = {
-            "gpus": "GPUs",
-            "cores": "cores",
-            "memory_gib": "host memory",
-            "gpu_memory_gib": "GPU memory",
-        }
-        fails = []
-        for key, unit in units.items():
-            need, offer = self.needs[key], offers[key]
-            if need is not None and offer is not None and offer < need:
-                gib = " GiB" if key.endswith("gib") else ""
-                fails.append(f"{unit}: {need:,.4g}{gib} needed, {offer:,.4g}{gib} there")
-        fewer = offers["gpus"] is not None and (self.run.number("gpus") or 0) > offers["gpus"]
-        less = (
-            self.machine.gpu_memory_gib
-            and machine.gpu_memory_gib
-            and machine.gpu_memory_gib < self.machine.gpu_memory_gib
-        )
-        if self.needs["gpu_memory_gib"] is None and self.needs["gpus"] and (fewer or less):
-            fails.append("GPU memory in use was not recorded")
-        elif fewer and _is_full(self.run.report) and self.run.facts.get("parallelism") != "ddp":
-            fails.append("GPU memory is nearly full, and may hold parts of a sharded model")
+        measured = variant.seconds if variant else None
+        fails, unknown = ([], []) if measured is not None else self._lacks(machine, count, offers)
         hourly, today = count * per_hour, self.paid.nodes * self.paid.per_hour
-        other_model = bool(
-            machine.gpu_model and self.machine.gpu_model and machine.gpu_model != self.machine.gpu_model
-        )
+        if measured is not None and variant and variant.cost is not None:
+            saving: float | None = 1 - variant.cost
+        else:
+            saving = None if self._other_gpus(machine) else 1 - hourly / today
         return Candidate(
             machine=self.names.get(machine.type, machine.type),
             count=count,
             offers=offers,
             fails=tuple(fails),
+            unknown=tuple(unknown),
             per_hour=hourly,
-            saving=None if other_model else 1 - hourly / today,
+            saving=saving,
             break_even_s=today / hourly * self.run.seconds,
-            label=label,
+            measured_s=measured,
+            label=variant.run.label if variant else "",
         )
+
+    def _lacks(
+        self, machine: Machine, count: int, offers: dict[str, float | None]
+    ) -> tuple[list[str], list[str]]:
+        """Needs that are not met, and what is not known, as clauses."""
+        fails, unknown = [], []
+        for key, unit in _UNITS.items():
+            need, offer = self.needs[key], offers[key]
+            if need is not None and key == "memory_gib":
+                need *= self.ranks(machine, count)
+            if need is None:
+                unknown.append(f"{unit} in use")
+            elif offer is None and need:
+                unknown.append(f"{unit} of the machine")
+            elif offer is not None and offer < need - _EPSILON:
+                gib = " GiB" if key.endswith("gib") else ""
+                fails.append(f"{unit}: {need:,.4g}{gib} needed, {offer:,.4g}{gib} there")
+        fewer = offers["gpus"] is not None and self.used > offers["gpus"]
+        if fewer and _is_full(self.run.report) and self.run.facts.get("parallelism") != "ddp":
+            fails.append("GPU memory is nearly full, and may hold parts of a sharded model")
+        if self._other_gpus(machine):
+            unknown.append(
+                f"how fast {machine.gpu_model} GPUs are: test" if machine.gpu_model else "its model of GPU"
+            )
+        return fails, unknown
+
+    def _other_gpus(self, machine: Machine) -> bool:
+        """Whether GPUs are needed, and the machine has others, or nobody knows."""
+        same = machine.type == self.machine.type or (
+            machine.gpu_model and machine.gpu_model == self.machine.gpu_model
+        )
+        return self.needs["gpus"] != 0 and not same
 
 
 def _is_full(report: Report) -> bool:
@@ -221,7 +278,8 @@ def _guards(report: Report) -> tuple[list[str], bool]:
         and 100 * card.severity >= BOTTLENECK_PERCENT
     ]
     if demand and demand.highest_gpu_percent is not None and demand.mean_gpu_percent is not None:
-        if demand.highest_gpu_percent > IMBALANCED_PERCENT and demand.mean_gpu_percent < LOW_PERCENT:
+        of_used = demand.mean_gpu_percent * demand.all_gpus / max(1, demand.used_gpus)
+        if demand.highest_gpu_percent > IMBALANCED_PERCENT and of_used < LOW_PERCENT:
             advised = False
             guards.append("One GPU is busy while the others are not: first balance the work (LoadBalancing).")
         if 0 < demand.used_gpus < demand.all_gpus:

@@ -30,8 +30,24 @@ PUBLISHED = Prices(
     source="published",
     as_of="2021-02-01",
     machines=(
-        Machine(type="ml.p3.8xlarge", per_hour=14.688, gpus=4, gpu_memory_gib=16, cores=32, memory_gib=244),
-        Machine(type="ml.p3.2xlarge", per_hour=3.825, gpus=1, gpu_memory_gib=16, cores=8, memory_gib=61),
+        Machine(
+            type="ml.p3.8xlarge",
+            per_hour=14.688,
+            gpus=4,
+            gpu_model="V100",
+            gpu_memory_gib=16,
+            cores=32,
+            memory_gib=244,
+        ),
+        Machine(
+            type="ml.p3.2xlarge",
+            per_hour=3.825,
+            gpus=1,
+            gpu_model="V100",
+            gpu_memory_gib=16,
+            cores=8,
+            memory_gib=61,
+        ),
     ),
 )
 #: Seconds of a step.

@@ -115,7 +115,14 @@ def test_memory_of_a_plain_data_parallel_job_is_no_reason_against_fewer_gpus() -
     assert report.demand
     full = replace(
         report,
-        demand=replace(report.demand, gpus=0.5, gpu_memory=80.0 * 2**30, gpu_memory_total=96.0 * 2**30),
+        demand=replace(
+            report.demand,
+            gpus=0.5,
+            used_gpus=2,
+            all_gpus=2,
+            gpu_memory=80.0 * 2**30,
+            gpu_memory_total=96.0 * 2**30,
+        ),
     )
     prices = replace(
         PRICES,

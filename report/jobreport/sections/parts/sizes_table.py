@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.comparison import words
+from jobreport.comparison.cost import ABOUT_SAME
 from jobreport.sections.parts.table import Table
 from jobrules.model import SECOND_US
-from jobrules.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _HEADS = (
     ":Machines",
-    "GPUs",
-    "Cores",
-    "Host memory",
-    "GPU memory",
+    "GPUs, all",
+    "Cores, all",
+    "Host memory, each",
+    "GPU memory, each",
     "Per hour",
     "Saving",
     "Pays below",
@@ -40,33 +40,51 @@ class Sizes(Struct, frozen=True, kw_only=True):
 
 def sizes(found: Sizing, currency: str, job: str) -> Sizes:
     """``job`` is the name of the job in sentences."""
-    good = sum(not one.fails and one.per_hour < found.now.per_hour for one in found.candidates)
-    known = (
-        f"{count(good, 'cheaper choice')} {'are' if good > 1 else 'is'}" if good else "No cheaper choice is"
-    )
     estimate = ["The demand is an upper estimate from percentiles of each node."]
+    # Host memory is that of the processes of a GPU.
+    per_gpu = {"memory_gib": f"{formats.NBSP}per GPU"} if found.needs["gpus"] else {}
+    needed = [_amount(amount, key) + per_gpu.get(key, "") for key, amount in found.needs.items()]
     rows = [
-        [f"Needed by {job}", *map(_amount, found.needs.values(), found.needs), "–", "–", "–", "–"],
+        [f"Needed by {job}", *needed, "–", "–", "–", "–"],
         _row(found.now, currency, f"{_name(found.now)}, today", "keeps less than 20% free: "),
         *(_row(one, currency, _name(one)) for one in found.candidates),
     ]
     return Sizes(
-        lead=f"A cheaper choice to test for {job}." if found.advised else f"Nothing is proposed for {job}.",
+        lead=_lead(found, job),
         guards=[*found.guards, *(estimate if found.upper_estimate else [])],
         table=Table(
             label=f"Machines for {job}",
             heads=_HEADS,
             rows=rows,
-            caption=f"{known} known to hold the demand of {job}. Demand: p99.5 over the loop plus 20% headroom; "
-            "saving: if the run takes as long.",
+            caption="Demand: p99.5 over the loop plus 20% headroom, and no more GPUs than are in use. "
+            "Saving: if the run takes as long, or as measured.",
             style="sizes",
         ),
     )
 
 
+def _lead(found: Sizing, job: str) -> str:
+    """What was measured, otherwise what may be tested; the cheapest of it."""
+    ran = [one for one in found.candidates if one.measured_s is not None and (one.saving or 0) > ABOUT_SAME]
+    if ran:
+        best = max(ran, key=lambda one: one.saving or 0)
+        return (
+            f"Measured: {best.label} ran on {_machines(best)} and cost "
+            f"{formats.percent(100 * (best.saving or 0))} less than {job}."
+        )
+    if not found.advised:
+        return f"Nothing is proposed for {job}."
+    first = found.candidates[0]
+    saving = f", {formats.percent(100 * first.saving)} less per hour" if first.saving else ""
+    return f"To test for {job}: {_machines(first)}{saving}."
+
+
+def _machines(one: Candidate) -> str:
+    return f"{one.count} × {formats.escape_name(one.machine, 40)}"
+
+
 def _name(one: Candidate) -> str:
-    name = f"{one.count} × {formats.escape_name(one.machine, 40)}"
-    return f"{name}, as {one.label}" if one.label else name
+    return f"{_machines(one)}, as {one.label}" if one.label else _machines(one)
 
 
 def _row(one: Candidate, currency: str, name: str, before: str = "") -> list[str]:
@@ -77,9 +95,18 @@ def _row(one: Candidate, currency: str, name: str, before: str = "") -> list[str
         *map(_amount, one.offers.values(), one.offers),
         words.money(one.per_hour, currency),
         saving,
-        formats.duration(one.break_even_s * SECOND_US) if cheaper else "–",
-        f"{before}{'; '.join(one.fails)}" if one.fails else "holds all that is known",
+        formats.duration(one.break_even_s * SECOND_US) if cheaper and one.measured_s is None else "–",
+        f"measured: {formats.duration(one.measured_s * SECOND_US)}"
+        if one.measured_s is not None
+        else _result(one, before),
     ]
+
+
+def _result(one: Candidate, before: str) -> str:
+    """What it lacks, and what is not known of it."""
+    lacks = f"{before}{'; '.join(one.fails)}" if one.fails else ""
+    open_ = f"not known: {', '.join(one.unknown)}" if one.unknown else ""
+    return "; ".join(filter(None, (lacks, open_))) or "holds all needs"
 
 
 def _amount(amount: float | None, key: str) -> str:
