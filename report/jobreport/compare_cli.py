@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     "assignments",
     multiple=True,
     metavar="LABEL.KEY=VALUE",
-    help=f"Give a fact of the runs of a label: {cli.FACTS}, steps, tokens_per_step, or any other. Stands over what was "
+    help=f"Give a fact of the runs of a label: {cli.FACTS}, steps, tokens_per_step, finished, or any other. Stands over what was "
     "recorded. Repeatable.",
 )
 @click.option(

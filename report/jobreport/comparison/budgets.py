@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from jobreport.comparison.document import Budget, Word
+from jobreport.comparison.facts import NOT_RECORDED
 from jobreport.comparison.measures import BY_KEY
 from jobreport.errors import UsageError
 from jobrules.text import NBSP, escape_name
@@ -157,10 +158,18 @@ def _state(limit: Limit, measure: Measure | None, label: str) -> tuple[str, str]
     value = measure.values[label] if measure else None
     if measure is None or value is None:
         return INCONCLUSIVE, "not measured"
+    change = measure.against[label]
     if limit.kind in ("max", "min"):
         kept = value <= limit.amount if limit.kind == "max" else value >= limit.amount
+        if (
+            limit.kind == "max"
+            and kept
+            and change.word is Word.REFUSED
+            and change.reason.endswith(NOT_RECORDED)
+        ):
+            return INCONCLUSIVE, change.reason
         return (MET if kept else BROKEN), ""
-    change, base = measure.against[label], next(iter(measure.values.values())) or 0.0
+    base = next(iter(measure.values.values())) or 0.0
     if change.word in (Word.REFUSED, Word.NOT_MEASURED):
         return INCONCLUSIVE, f"{change.word}: {change.reason}"
     if limit.relative and not base:

@@ -48,7 +48,13 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
     labels = list(dict.fromkeys(run.label for run in runs))
     variants = {label: [run for run in runs if run.label == label] for label in labels}
     costs = {
-        label: [cost_of(run, settings.prices, settings.billing) for run in own]
+        label: [
+            # Of a part of the job, the price is known, not the cost.
+            cost_of(run, settings.prices, settings.billing)
+            if run.finished is not None or run.number("cost")
+            else None
+            for run in own
+        ]
         for label, own in variants.items()
     }
     values = {

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.document import Change, Measure, Word
+from jobreport.comparison.facts import NOT_RECORDED, unrecorded
 from jobreport.comparison.measures import KINDS, Kind, Measured
 from jobreport.comparison.real_difference import (
     CHANGED_CORRELATION,
@@ -31,6 +32,10 @@ MIN_EFFECT, MIN_EFFECT_POINTS, MIN_EFFECT_MONEY = 2.0, 1.0, 1.0
 RUN_NOISE, POINTS_PER_PERCENT = 3.0, 1 / 3
 #: Runs whose steps, or samples, differ by more did not do the same work.
 SAME_WORK = 0.02
+#: Measures that start and end of the job decide, apart from its totals.
+OF_START_AND_END = {
+    *("startup_s", "startup_percent", "loop_percent", "winddown_s", "winddown_percent", "goodput_percent")
+}
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -70,8 +75,10 @@ def _alike(amounts: Sequence[float]) -> bool:
 def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
     """Why a measure cannot be compared; empty if it can."""
     runs = [*base, *other]
+    if (kind.of_whole_job or kind.key in OF_START_AND_END) and (reason := unrecorded(runs)):
+        return reason
     if kind.of_whole_job and (labels := stopped(runs)):
-        return f"{were_stopped(labels)}, or the end was not recorded"
+        return f"{were_stopped(labels)}, or the end was {NOT_RECORDED}"
     if kind.of_whole_job and same_work(base, other) is False:
         return "the runs did not do the same work"
     batches = {run.number("batch_size") for run in runs}
@@ -84,7 +91,7 @@ def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
 
 def stopped(runs: Sequence[RunOf]) -> list[str]:
     """Labels of runs that were stopped, or whose end was not recorded."""
-    return list(dict.fromkeys(run.label for run in runs if run.report.job.finished is False))
+    return list(dict.fromkeys(run.label for run in runs if run.finished is False))
 
 
 def were_stopped(labels: Sequence[str]) -> str:

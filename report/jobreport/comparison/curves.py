@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jobreport.comparison.document import Steps, TimePart, Use
+from jobreport.comparison.facts import unrecorded
 from jobreport.comparison.measures import mean_over, stretches
 from jobrules.model import Metric
 from jobrules.text import apportion
@@ -49,7 +50,8 @@ def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
                     role=ROLES.get(part.key, "outside"),
                     amount=amounts[part.key],
                     percent=percents[part.key],
-                    measured=all(one.of(part.key).measured for one in known),
+                    measured=all(one.of(part.key).measured for one in known)
+                    and not (part.key in ("start_up", "wind_down") and unrecorded(runs)),
                 )
                 for part in known[0].parts
             )

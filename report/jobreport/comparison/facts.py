@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct
 from jobreport.comparison.document import Fact
 from jobreport.comparison.profiled import profile_of
 from jobreport.document import Origin
+from jobrules.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ LABELS = {
     "samples": "Training samples",
     "tokens_per_step": "Tokens per step",
     "interval_s": "Sampling interval (s)",
+    "finished": "Recorded from start to end",
     "sources": "Sources",
     "version": "jobreport version",
     "region": "Region",
@@ -72,6 +74,8 @@ NUMBERS = frozenset(
         "cost",
     }
 )
+#: How a reason ends that says what of a job's time is not known.
+NOT_RECORDED = "not recorded"
 GIB = 1024.0**3
 #: What ``--redact`` leaves of a label that is no word of a framework.
 HIDDEN = "…"
@@ -95,9 +99,26 @@ class RunOf(Struct, frozen=True, kw_only=True):
         return value if isinstance(value, int | float) else None
 
     @property
+    def finished(self) -> bool | None:
+        """False if the job was stopped, or its end was not recorded; None if its start is not known, or its end."""
+        return {"true": True, "false": False}.get(str(self.facts.get("finished")))
+
+    @property
     def seconds(self) -> float:
-        """Duration of the job."""
+        """Duration of the job, as far as it was recorded."""
         return (self.report.job.end_us - self.report.job.start_us) / 1e6
+
+
+def unrecorded(runs: Iterable[RunOf]) -> str:
+    """``the start and end of a and b were not recorded``; empty if those of all are known."""
+    labels: dict[str, dict[str, None]] = {}
+    for run in runs:
+        if run.finished is None:
+            what = "start" if run.report.job.finished else "start and end"
+            labels.setdefault(what, {})[run.label] = None
+    found = [f"the {what} of {join_names([*own])}" for what, own in labels.items()]
+    verb = "was" if [*labels] == ["start"] else "were"
+    return f"{join_names(found)} {verb} {NOT_RECORDED}" if found else ""
 
 
 def facts_of(report: Report, given: Mapping[str, str | float]) -> dict[str, str | float | None]:
@@ -110,19 +131,21 @@ def facts_of(report: Report, given: Mapping[str, str | float]) -> dict[str, str 
     demand = report.demand or None
     # What ran again after a restart is the same work.
     lost = report.goodput.lost_steps if report.goodput else 0
-    counts = {node.gpus for node in nodes}
+    sampled = any(node.gpus or node.cores for node in nodes)
+    counts = {node.gpus for node in nodes} if sampled else set()
     recordings = [one for source in report.quality.sources for one in source.recordings]
     found: dict[str, str | float | None] = dict.fromkeys(LABELS)
     found |= {
         "nodes": len(nodes) or None,
         "gpus_per_node": counts.pop() if len(counts) == 1 else None,
-        "gpus": sum(node.gpus for node in nodes) if nodes else None,
+        "gpus": sum(node.gpus for node in nodes) if sampled else None,
         "cores": sum(node.cores for node in nodes) or None,
         "gpu_model": _joined(gpu.name for one in recordings for gpu in one.gpus),
         "gpu_memory_gib": demand.gpu_memory_total / GIB if demand and demand.gpu_memory_total else None,
         "steps": blocks.steps - lost if blocks else None,
         # Samplers are late by milliseconds.
         "interval_s": min((round(node.interval_s, 2) for node in nodes if node.interval_s), default=None),
+        "finished": _finished(report, sampled=sampled),
         "sources": ", ".join(report.job.sources),
         "version": report.version,
     }
@@ -138,6 +161,15 @@ def facts_of(report: Report, given: Mapping[str, str | float]) -> dict[str, str 
         "gpus": found["gpus"] if gpus is None else gpus,
         "samples": _product(found["batch_size"], found["steps"]),
     }
+
+
+def _finished(report: Report, *, sampled: bool) -> str | None:
+    """None if the start is not known, or the end; without samples a job seems to begin with its first event."""
+    if report.origin is Origin.DEBUGGER_RESULTS:
+        return "true"
+    if report.job.finished is None or (report.job.finished and not sampled):
+        return None
+    return "true" if report.job.finished else "false"
 
 
 def _product(one: str | float | None, other: str | float | None) -> float | None:

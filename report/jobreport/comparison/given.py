@@ -38,6 +38,8 @@ def as_fact(text: str, key: str, value: str) -> str | float:
         raise UsageError(f"--set {escape_name(text)}: expected a value.")
     if len(value) > MAX_VALUE:
         raise UsageError(f"--set {key}: expected at most {MAX_VALUE} characters.")
+    if key == "finished" and value not in ("true", "false"):
+        raise UsageError(f"--set {escape_name(text)}: expected true or false.")
     if key not in NUMBERS:
         return value
     number = number_of(key, [value])

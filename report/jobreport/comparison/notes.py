@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
 from jobreport.comparison.comparing import changed_course, crowded, same_work, stopped, were_stopped
-from jobreport.comparison.cost import missing
+from jobreport.comparison.cost import cost_of, missing
 from jobreport.comparison.document import NO_COST, Note
-from jobreport.comparison.facts import is_older
+from jobreport.comparison.facts import is_older, unrecorded
 from jobreport.comparison.measures import stretches
 from jobreport.comparison.profiled import profile_of
 from jobrules.model import Metric
-from jobrules.text import dated, join_names, percent
+from jobrules.text import capitalized, dated, join_names, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,8 +79,9 @@ def notes(
 
 
 def _no_cost(run: RunOf, prices: Prices | None) -> str:
+    why = missing(run, prices) if cost_of(run, prices, "1s") is None else "span"
     machine, source = str(run.facts.get("instance_type") or ""), prices.source if prices else ""
-    return words.why_no_cost(missing(run, prices), machine, source, run.label)
+    return words.why_no_cost(why, machine, source, run.label)
 
 
 def _order(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
@@ -115,7 +116,18 @@ def _work(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
     base, *others = variants
     for label in others:
         same = same_work(variants[base], variants[label])
-        if labels := stopped([*variants[base], *variants[label]]):
+        runs = [*variants[base], *variants[label]]
+        if reason := unrecorded(runs):
+            given = " ".join(
+                f"--set {one}.finished=true"
+                for one in dict.fromkeys(run.label for run in runs if run.finished is None)
+            )
+            yield Note(
+                kind="unrecorded",
+                text=f"{capitalized(reason)}: durations and costs of the runs are not compared, rates are. "
+                f"If the recording holds the whole job, add {given}.",
+            )
+        elif labels := stopped(runs):
             yield Note(
                 kind="stopped",
                 text=f"{were_stopped(labels)}, or the end was not recorded: "

@@ -8,7 +8,7 @@ from jobreport.comparison import profiled_verdict, words
 from jobreport.comparison.comparing import crowded, headline, stopped, were_stopped
 from jobreport.comparison.cost import ABOUT_SAME, MIN_EXPLAINED, main_factor
 from jobreport.comparison.document import Word
-from jobreport.comparison.facts import is_older
+from jobreport.comparison.facts import NOT_RECORDED, is_older
 from jobreport.comparison.measures import BY_KEY
 from jobreport.formats import NBSP
 from jobrules.text import count, escape_name, join_names
@@ -190,7 +190,10 @@ def _duration(measure: Measure, base: str, label: str, *, than: str, alone: bool
         tail = f"; {found.reason}"
     elif found.low is not None:
         tail = f", {words.interval(found)}"
-    times = f"({' against '.join(words.durations(one, two))}{tail})"
+    amounts = words.durations(one, two)
+    if found.reason.endswith(NOT_RECORDED):
+        return f"was recorded for {amounts[0]} against {amounts[1]} ({found.reason})"
+    times = f"({' against '.join(amounts)}{tail})"
     if two and abs(one / two - 1) <= ABOUT_SAME:
         return f"took about as long as{than} {times}" if than else f"in about the same time {times}"
     return f"ran {'longer' if one > two else 'shorter'}{f' than{than}' if than else ''} {times}"

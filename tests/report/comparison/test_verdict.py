@@ -134,14 +134,14 @@ def of_gpus(count: int, price: float) -> dict[str, Any]:
         ),
         pytest.param(
             lambda: pair(report_of([0.5] * 40), stopped(report_of([0.6] * 40))),
-            "B ran longer than A (44 s against 40 s; B was stopped, or the end was not recorded); steps per second: "
+            "B was recorded for 44 s against 40 s (B was stopped, or the end was not recorded); steps per second: "
             "−16.7%, not tested (fewer than 100 steps).",
             "Let each run do at least 110 steps, which are tested within a run: B was stopped before.",
             id="stopped early",
         ),
         pytest.param(
             lambda: pair(without_steps(steady()), stopped(without_steps(steady(1.2, 2)))),
-            "B ran longer than A (259 s against 218 s; B was stopped, or the end was not recorded).",
+            "B was recorded for 259 s against 218 s (B was stopped, or the end was not recorded).",
             f"{RECORD_STEPS}: throughput can be compared of runs that were stopped. Or let B run to the end.",
             id="stopped, without steps",
         ),
