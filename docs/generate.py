@@ -88,8 +88,9 @@ def report_page() -> str:
     )
     types = [_type(one) for one in _reachable(document.Report)]
     extra_keys = (
-        "## rules/\\<RuleName\\>.json\n\n`rules` has the files of SageMaker Debugger's eleven rules, `rules/more` those "
-        "of all others. The five keys of SageMaker Debugger come first, with the same meaning except for "
+        "## rules/\\<RuleName\\>.json\n\n`rules` has the files of those of SageMaker Debugger's eleven rules that were "
+        "evaluated, with all keys of its format; `rules/more` has those of all others. The file of OverallSystemUsage is "
+        "in `rules` if CPU, CPU memory, I/O wait, and network of each node were sampled. The five keys of SageMaker Debugger come first, with the same meaning except for "
         "[these differences](differences.md). Then follow:\n\n| key | meaning |\n|---|---|\n"
         + "".join(f"| `{key}` | {meaning} |\n" for key, meaning in document.EXTRA_KEYS.items())
         + "\nA report of SageMaker Debugger's rule results alone copies their keys and adds two: `Origin` is "

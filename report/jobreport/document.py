@@ -329,6 +329,22 @@ def rule_json(rule: Rule, result: RuleResult, intervals_us: Mapping[Metric, int]
     return msgspec.json.format(msgspec.json.encode(document, enc_hook=_of_numpy), indent=1) + b"\n"
 
 
+#: Metrics that each node has in ``Details`` of OverallSystemUsage.
+_OF_EACH_NODE = ("Network", "CPU", "CPU memory", "I/O")
+
+
+def has_schema(result: RuleResult) -> bool:
+    """True if readers of SageMaker Debugger's format find what they look for, and take no missing answer for a pass."""
+    if result.status in (Status.NOT_EVALUATED, Status.ERROR):
+        return False
+    if result.rule != "OverallSystemUsage":
+        return True
+    details = result.details
+    nodes = {node for metric in details.values() for node in metric}
+    gpus = details["GPU"].keys() == details["GPU memory"].keys()
+    return gpus and all(details[metric].keys() == nodes for metric in _OF_EACH_NODE)
+
+
 def _without_name(one: DeviceStatus) -> dict[str, Any]:
     return {
         "Status": one.status,

@@ -152,7 +152,7 @@ def make_report(
         name = JOB if redact else source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         names = {FILES[one] for one in ("json", *formats)}
-        names |= {publish.rule_file(rule.name) for rule in chosen.rules}
+        names |= publish.rule_files(rule.name for rule in chosen.rules)
         stack.enter_context(publish.reserved(folder, names, force=force))
         real = Path(os.path.realpath(folder))
         try:
@@ -231,9 +231,9 @@ def _from_debugger_results(
     others = [card(rule, result) for rule, result in own.items()]
     command = _command(job_dir, options)
     report = debugger_report.build(name, found, quality, chosen.rules, command, others=others, strict=strict)
-    documents = debugger_report.documents(report.rules, found)
-    documents |= {rule.name: document.rule_json(rule, result, {}) for rule, result in own.items()}
-    return report, {publish.rule_file(rule): content for rule, content in documents.items()}
+    contents = debugger_report.documents(report.rules, found)
+    contents |= {rule.name: document.rule_json(rule, result, {}) for rule, result in own.items()}
+    return report, _rule_files(contents, _evaluated(report.rules))
 
 
 def _from_job(
@@ -246,7 +246,7 @@ def _from_job(
     strict: bool,
 ) -> tuple[Report, dict[str, bytes]]:
     """The report of a job, and the files of the rules; a result that cannot be written is an error of its rule."""
-    results, files = [], {}
+    results, contents, for_readers = [], {}, set()
     intervals_us = {panel.metric: panel.interval_us for part in job.facts for panel in part.panels}
     for rule in chosen.rules:
         (found,) = run_rules([rule], job, strict=strict)
@@ -259,18 +259,30 @@ def _from_job(
                 raise
             result = rule.failed(error)
             content = document.rule_json(rule, result, intervals_us)
-        files[publish.rule_file(rule.name)] = content
+        contents[rule.name] = content
         results.append(result)
+        if document.has_schema(result):
+            for_readers.add(rule.name)
     command = _command(job_dir, chosen.options)
     if debugger is None:
-        return build_report(job, quality, chosen.rules, results, command, strict=strict), files
+        report = build_report(job, quality, chosen.rules, results, command, strict=strict)
+        return report, _rule_files(contents, for_readers)
     from jobreport.debugger_report import report as debugger_report  # noqa: PLC0415 - as the readers
 
     answers = debugger_report.answers(debugger, chosen.rules, results, strict=strict)
     report = build_report(job, quality, chosen.rules, results, command, answers=answers, strict=strict)
     cards = [answer.card for answer in answers.values()]
-    files |= {publish.rule_file(n): d for n, d in debugger_report.documents(cards, debugger).items()}
-    return report, files
+    contents |= debugger_report.documents(cards, debugger)
+    return report, _rule_files(contents, for_readers | _evaluated(cards))
+
+
+def _evaluated(cards: Sequence[RuleCard]) -> set[str]:
+    return {card.name for card in cards if card.was_evaluated}
+
+
+def _rule_files(contents: Mapping[str, bytes], for_readers: Collection[str]) -> dict[str, bytes]:
+    """The files of the rules by their paths."""
+    return {publish.rule_file(n, for_readers=n in for_readers): content for n, content in contents.items()}
 
 
 def _failed_parts(report: Report) -> JobReportError | None:

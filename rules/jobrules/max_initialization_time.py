@@ -56,8 +56,6 @@ class MaxInitializationTime(Rule):
         headline = f"The first step started after {duration(waited_us)}"
         limit = f"threshold {self.threshold:g}\u00a0min"
         step_num = {"first": first_us, "last": max(job.gathered(_last_start)), "last_end": steps_us[1]}
-        if job.step_count == 1:
-            del step_num["last"]
         facts: dict[str, Any] = {
             "measure": Measure(
                 value=round(waited_us / WIDTH_US, 4),
@@ -94,7 +92,6 @@ def _last_start(part: Job) -> list[int]:
 
 
 def job_bounds(job: Job) -> dict[str, float]:
-    """``job_start`` and ``job_end``: first and last sample in seconds; empty without samples."""
-    if job.samples_us is None:
-        return {}
-    return {"job_start": job.samples_us[0] / SECOND_US, "job_end": job.samples_us[1] / SECOND_US}
+    """``job_start`` and ``job_end``: first and last sample in seconds; first and last record without samples."""
+    start_us, end_us = job.samples_us or job.span_us
+    return {"job_start": start_us / SECOND_US, "job_end": end_us / SECOND_US}

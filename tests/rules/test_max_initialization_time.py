@@ -65,14 +65,18 @@ def test_first_and_last_are_over_all_ranks_whatever_the_order() -> None:
     assert step_num == {name: START_US + s * SECOND_US for name, s in expected.items()}
 
 
-def test_one_step_has_no_last() -> None:
-    job = make_job(cpu=[1.0], steps=make_steps([(0, 1)]))
+def test_one_step_is_the_first_and_the_last() -> None:
+    job = make_job(cpu=[1.0], steps=make_steps([(3, 5)]))
 
-    assert set(MaxInitializationTime().check(job).details["step_num"]) == {"first", "last_end"}
+    step_num = MaxInitializationTime().check(job).details["step_num"]
+
+    expected = {"first": 3, "last": 3, "last_end": 5}
+    assert step_num == {name: START_US + s * SECOND_US for name, s in expected.items()}
 
 
 def test_steps_alone_are_enough() -> None:
-    result = MaxInitializationTime().check(make_job(steps=make_steps([(0, 1), (2, 3)])))
+    result = MaxInitializationTime().check(make_job(steps=make_steps([(0, 1), (2, 7)])))
 
     assert result.status is Status.PASSED
-    assert "job_start" not in result.details
+    start_s = START_US / SECOND_US
+    assert (result.details["job_start"], result.details["job_end"]) == (start_s, start_s + 7)

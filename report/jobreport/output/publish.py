@@ -22,7 +22,7 @@ from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
 with contextlib.suppress(ImportError):  # Windows
@@ -123,9 +123,14 @@ def _check_place(folder: Path) -> None:
         raise UsageError(f"Cannot write to {escape_name(str(folder), 200)}: {reason}. Choose another --out.")
 
 
-def rule_file(rule: str) -> str:
-    """File of a rule's result; ``rules`` has no others than SageMaker Debugger's, as readers expect of its folder."""
-    return f"rules/{rule}.json" if rule in NAMES else f"rules/more/{rule}.json"
+def rule_file(rule: str, *, for_readers: bool) -> str:
+    """File of a rule's result; in ``rules`` are only those that readers of SageMaker Debugger's format expect there."""
+    return f"rules/{rule}.json" if rule in NAMES and for_readers else f"rules/more/{rule}.json"
+
+
+def rule_files(rules: Iterable[str]) -> set[str]:
+    """All files that results of these rules may have."""
+    return {rule_file(rule, for_readers=one) for rule in rules for one in (True, False)}
 
 
 def own_files(folder: Path, product: Product = REPORT) -> set[str]:
@@ -138,7 +143,7 @@ def own_files(folder: Path, product: Product = REPORT) -> set[str]:
         rules = document.rule_names(data)
     except (JobReportError, OSError, ValueError, RecursionError):
         return set()
-    return {*product.files.values(), *map(rule_file, rules)}
+    return {*product.files.values(), *rule_files(rules)}
 
 
 class _Comparison(msgspec.Struct):

@@ -589,7 +589,7 @@ def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None
     }
     assert written.pop("Notes") == list(card(outcome.report, "LowGPUUtilization").notes)
     assert written == content
-    missing = json.loads((tmp_path / "out/rules/BatchSize.json").read_text("utf-8"))
+    missing = json.loads((tmp_path / "out/rules/more/BatchSize.json").read_text("utf-8"))
     assert missing.keys() == {*result(), *document.EXTRA_KEYS, "Origin", "Notes"}
     assert missing["Reason"] == "SageMaker Debugger's result not recorded"
     assert [missing[key] for key in ("RuleTriggered", "Violations", "Details", "Datapoints")] == [0, 0, {}, 0]
