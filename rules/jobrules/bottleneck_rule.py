@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.measures.bottleneck_snapshots import MAX_RUNS, Checks
-from jobrules.measures.framework_time import breakdown_of, summed, weights_by_lane
+from jobrules.measures.framework_time import DEBUGGER_KEYS, breakdown_of, summed, weights_by_lane
 from jobrules.measures.minutes import Windows
 from jobrules.model import (
     SECOND_US,
@@ -78,7 +78,9 @@ class BottleneckRule(Rule):
         if not checks.triggered:
             passed = f"{headline} (threshold {criteria.threshold:g}%)"
             return self.passed("; ".join([passed, *limits]), **facts)
-        facts["details"] |= breakdown_of(job.each(self._events), with_lifetimes=True)
+        breakdown = breakdown_of(job.each(self._events), with_lifetimes=True)
+        for key, table in breakdown.items():
+            facts["details" if key in DEBUGGER_KEYS else "more"][key] = table
         if 100 * part <= criteria.threshold:
             limits.insert(0, _history(checks, criteria.threshold))
         return self.triggered("; ".join([headline, *limits]), triggered=checks.triggered, **facts)
@@ -124,6 +126,7 @@ def _facts(
 ) -> dict[str, Any]:
     """Counters and details of all nodes, whether they are evaluated or not."""
     hits = [node.hit_us for node in nodes if node.evaluated and len(node.hit_us)]
+    bottlenecks, of_nodes = _by_time(nodes)
     return {
         "violations": sum(len(node.hit_us) for node in nodes),
         "datapoints": sum(node.seen for node in nodes),
@@ -134,7 +137,11 @@ def _facts(
         "violating": checks.triggered,
         "first_us": min((int(times[0]) for times in hits), default=None),
         "last_us": max((int(times[-1]) for times in hits), default=None),
-        "details": _details(nodes, job),
+        "details": {
+            "low_gpu_utilization": sum(node.low for node in nodes),
+            "bottlenecks": bottlenecks,
+        },
+        "more": {"bottlenecks": of_nodes} | _more(nodes, job),
     }
 
 
@@ -144,10 +151,9 @@ def _history(checks: Checks, threshold: float) -> str:
     return f"above {threshold:g}% in {above}, at most {percent(checks.percent.max())}"
 
 
-def _details(nodes: Sequence[NodeSnapshots], job: Job) -> dict[str, Any]:
-    details: dict[str, Any] = {
-        "low_gpu_utilization": sum(node.low for node in nodes),
-        "bottlenecks": _by_time(nodes),
+def _more(nodes: Sequence[NodeSnapshots], job: Job) -> dict[str, Any]:
+    """What SageMaker Debugger does not have; some of its readers count the keys of ``Details``."""
+    more: dict[str, Any] = {
         "per_node": {
             node.name: {
                 "datapoints": node.seen,
@@ -164,32 +170,30 @@ def _details(nodes: Sequence[NodeSnapshots], job: Job) -> dict[str, Any]:
     }
     loops = {node.name: job.loop_us(node.name) for node in nodes}
     if any(loops.values()):
-        details["bottlenecks_in_training_loop"] = sum(
+        more["bottlenecks_in_training_loop"] = sum(
             int(np.diff(np.searchsorted(node.hit_us, loop))[0])
             for node in nodes
             if (loop := loops[node.name])
         )
-    return details
+    return more
 
 
-def _by_time(nodes: Sequence[NodeSnapshots]) -> dict[str, dict[str, Any]]:
-    """SageMaker Debugger's table: seconds as text → number of GPUs and cores; with those of each node added."""
-    found: dict[str, dict[str, Any]] = {}
+def _by_time(nodes: Sequence[NodeSnapshots]) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, Any]]]:
+    """SageMaker Debugger's table: seconds as text → number of GPUs and cores; and the same of each node."""
+    found: dict[str, dict[str, int]] = {}
+    of_nodes: dict[str, dict[str, Any]] = {}
     for node in nodes:
         pairs = list(zip(node.gpus.tolist(), node.cores.tolist(), strict=True))
         # A day has 172,800 snapshots, but few different rows: equal ones are one object.
-        row: dict[tuple[int, int], dict[str, Any]] = {}
-        for gpus, cores in set(pairs):
-            counts = {"GPUs": gpus, "CPUs": cores}
-            row[gpus, cores] = counts | {"nodes": {node.name: counts}}
-        seconds = map(repr, (node.begun_us / SECOND_US).tolist())
-        mine = dict(zip(seconds, (row[pair] for pair in pairs), strict=True))
-        for key in found.keys() & mine.keys():
-            other, one = found[key], mine[key]
-            mine[key] = {what: other[what] + one[what] for what in ("GPUs", "CPUs")}
-            mine[key]["nodes"] = other["nodes"] | one["nodes"]
-        found |= mine
-    return found
+        row = {(gpus, cores): {"GPUs": gpus, "CPUs": cores} for gpus, cores in set(pairs)}
+        own = {pair: {node.name: counts} for pair, counts in row.items()}
+        for seconds, pair in zip(map(repr, (node.begun_us / SECOND_US).tolist()), pairs, strict=True):
+            if other := found.get(seconds):
+                found[seconds] = {what: other[what] + n for what, n in row[pair].items()}
+                of_nodes[seconds] = of_nodes[seconds] | own[pair]
+            else:
+                found[seconds], of_nodes[seconds] = row[pair], own[pair]
+    return found, of_nodes
 
 
 def _longest(nodes: Sequence[NodeSnapshots]) -> list[dict[str, Any]]:

@@ -112,8 +112,8 @@ class CPUBottleneck(BottleneckRule):
         self, job: Job, result: RuleResult, cores: int, stalls: NodeStalls | None, claimed: Claimed
     ) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
-        snapshots = result.details.get("bottlenecks", {}).values()
-        counts = [node["CPUs"] for snapshot in snapshots for node in snapshot["nodes"].values()]
+        snapshots = result.more.get("bottlenecks", {}).values()
+        counts = [node["CPUs"] for nodes in snapshots for node in nodes.values()]
         crowded = [one for one in job.gathered(core_shares) if one.crowded and one.node in claimed.nodes]
         return self.finding(
             f"A GPU was held up while the CPU was saturated in {seen} of snapshots",

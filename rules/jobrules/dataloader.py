@@ -274,7 +274,7 @@ class Dataloader(Rule):
             prefetch=loading.prefetch,
             # TensorFlow's fetches are among the work of its threads.
             datapoints=workers if loading.pipeline else fetches + workers,
-            fetch_times=_fetch_times(loading.fetches),
+            fetches_us=loading.fetches.duration_us,
             loaders=[dict(zip(_SETTING, one, strict=True)) for one in loading.settings],
             tables={} if loading.pipeline else _tables(loading),
             cores=cores,
@@ -325,8 +325,8 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     prefetch: bool
     #: Loader events.
     datapoints: int
-    #: Quantiles and histogram in seconds, by SageMaker Debugger's keys; empty without a fetch.
-    fetch_times: dict[str, Any]
+    #: How long each fetch took.
+    fetches_us: IntArray
     #: The loaders by class and setting, those with most fetches first.
     loaders: list[dict[str, Any]]
     #: Spreads of other times.
@@ -380,10 +380,11 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
         return block if self.pipeline else block | {"loaders": self.loaders} | self.tables
 
 
-def _fetch_times(fetches: Events) -> dict[str, Any]:
-    if not len(fetches):
+def _fetch_times(fetches_us: IntArray) -> dict[str, Any]:
+    """Quantiles and histogram in seconds, by SageMaker Debugger's keys; empty without a fetch."""
+    if not len(fetches_us):
         return {}
-    took_s = fetches.duration_us / SECOND_US
+    took_s = fetches_us / SECOND_US
     p25, p50, p95 = np.quantile(took_s, (0.25, 0.5, 0.95)).tolist()
     low, high = float(took_s.min()), float(took_s.max())
     # Equal times get an axis around them that does not reach below 0.
@@ -402,7 +403,7 @@ def _tables(loading: Loading) -> dict[str, dict[str, float]]:
 
 
 def _details(nodes: Sequence[_Node], worst: _Node) -> dict[str, Any]:
-    """SageMaker Debugger's keys for the worst node, and a block for every node."""
+    """SageMaker Debugger's keys for the worst node, with the fetches of all nodes, and a block for every node."""
     details: dict[str, Any] = {}
     main = worst.main_loader
     if main:
@@ -411,7 +412,7 @@ def _details(nodes: Sequence[_Node], worst: _Node) -> dict[str, Any]:
         details |= {"prefetch": worst.prefetch, "experimental": True}
     own = dict(worst.details)
     details |= {key: own.pop(key) for key in ("cores", "dataloaders")}
-    if times := worst.fetch_times:
+    if times := _fetch_times(np.concatenate([node.fetches_us for node in nodes])):
         details["dataloading_time"] = times
     own.pop("violations")
     return details | own | {"node": worst.name, "per_node": {node.name: node.details for node in nodes}}

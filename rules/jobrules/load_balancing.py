@@ -371,7 +371,9 @@ def _details(nodes: Sequence[_Node], threshold: float) -> dict[str, Any]:
     shares = np.array([usual[name] for name in names]).reshape(-1, BINS)
     details: dict[str, Any] = {}
     for node in nodes:
-        block: dict[str, Any] = {"workloads": dict(zip(node.devices, node.histogram.tolist(), strict=True))}
+        # Readers draw the 49 bins of SageMaker Debugger, whose edges end at 98.
+        drawn = np.column_stack([node.histogram[:, :-2], node.histogram[:, -2:].sum(axis=1)])
+        block: dict[str, Any] = {"workloads": dict(zip(node.devices, drawn.tolist(), strict=True))}
         uneven: dict[str, dict[str, float]] = {}
         for pair in node.pairs:
             if pair.distance > threshold:
@@ -379,7 +381,8 @@ def _details(nodes: Sequence[_Node], threshold: float) -> dict[str, Any]:
         # A reader takes the key for a finding.
         if uneven:
             block["distances"] = uneven
-        block |= {"all_distances": node.distances, "basis": node.basis}
+        exact = dict(zip(node.devices, node.histogram.tolist(), strict=True))
+        block |= {"all_workloads": exact, "all_distances": node.distances, "basis": node.basis}
         others = slice(place.get(node.name, len(names)) + 1, None)
         if names[others]:
             far = distance(usual[node.name], shares[others]).tolist()

@@ -46,7 +46,8 @@ def test_every_job_gives_a_report_and_keeps_the_numbers(tmp_path: Path, job: str
     assert {card.name for card in report.rules} >= set(NAMES)
     for card in (card for card in report.rules if card.name in NAMES):
         before = original(job, card.name)
-        after = json.loads((tmp_path / "out" / "rules" / f"{card.name}.json").read_text("utf-8"))
+        folder = tmp_path / "out" / "rules" / ("" if card.was_evaluated else "more")
+        after = json.loads((folder / f"{card.name}.json").read_text("utf-8"))
         assert {key: after[key] for key in before} == before
         assert (card.triggered, card.datapoints) == (before["RuleTriggered"], before["Datapoints"])
         assert (card.status is Status.TRIGGERED) == (card.triggered > 0)

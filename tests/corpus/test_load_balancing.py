@@ -2,7 +2,8 @@
 
 The edges of SageMaker Debugger are 0, 2, …, 98: 49 bins, the last one, from 96 on, closed at 98; it drops what is above.
 It knows no training loop, so ours are taken without steps. A sample of exactly 98 stands in the
-SageMaker Debugger's last bin and in our bin 49, beside those above: how many they are is counted from the samples.
+SageMaker Debugger's last bin and in bin 49 of ``all_workloads``, beside those above: how many they are is counted from
+the samples. The last bin of ``workloads`` has all from 96 on.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ def test_workloads_equal_those_of_sagemaker_debugger(name: str) -> None:
         assert panel
         assert list(block["workloads"]) == list(panel.devices)
         for gpu, expected in block["workloads"].items():
-            found = ours.details[node]["workloads"][gpu]
+            drawn, found = (ours.details[node][key][gpu] for key in ("workloads", "all_workloads"))
             _, values = panel.series(panel.devices.index(gpu))
             at_98 = int(np.count_nonzero(values == 98))
             assert (len(found), len(expected)) == (50, 49)
             assert found[:48] == expected[:48]
             assert found[48] + at_98 == expected[48]
             assert found[49] == np.count_nonzero(values >= 98)
+            assert drawn == [*found[:48], found[48] + found[49]]

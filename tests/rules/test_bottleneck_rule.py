@@ -219,12 +219,19 @@ def test_counts_agree_with_the_definition(
         assert details == {"low_gpu_utilization": 0, "bottlenecks": {}}
         return
     assert details["low_gpu_utilization"] == wanted["low"]
-    assert details["without_core_samples"] == wanted["unsampled"]
-    assert details["bottlenecks"] == wanted["bottlenecks"]
-    assert details["cores"] == wanted["cores"]
-    per_node = {node: (one["datapoints"], one["bottlenecks"]) for node, one in details["per_node"].items()}
+    more, bottlenecks = result.more, wanted["bottlenecks"]
+    assert more["without_core_samples"] == wanted["unsampled"]
+    assert more["bottlenecks"] == {time: one["nodes"] for time, one in bottlenecks.items()}
+    counts = {time: {"GPUs": one["GPUs"], "CPUs": one["CPUs"]} for time, one in bottlenecks.items()}
+    # Readers count the keys.
+    if not wanted["triggered"]:
+        assert details == {"low_gpu_utilization": wanted["low"], "bottlenecks": counts}
+    assert details["bottlenecks"] == counts
+    assert more["cores"] == wanted["cores"]
+    per_node = {node: (one["datapoints"], one["bottlenecks"]) for node, one in more["per_node"].items()}
     assert per_node == wanted["per_node"]
-    assert json.loads(json.dumps(details, allow_nan=False)) == details
+    for table in (details, more):
+        assert json.loads(json.dumps(table, allow_nan=False)) == table
 
 
 @given(
@@ -240,7 +247,7 @@ def test_the_longest_runs_are_those_of_the_definition(rows: list[tuple[bool, int
     gpu = make_panel(Metric.GPU_UTILIZATION, [0.0 if stuck else 50.0 for stuck, _ in rows], time_us=times)
     cpu = make_panel(Metric.CPU_UTILIZATION, [[95.0] * cores] * len(rows), time_us=times, prefix="cpu")
 
-    details = CPUBottleneck().check(make_job(extra=[gpu, cpu])).details
+    more = CPUBottleneck().check(make_job(extra=[gpu, cpu])).more
 
     paused = pauses(np.array(times)).tolist()
     runs: list[list[int]] = []
@@ -250,7 +257,7 @@ def test_the_longest_runs_are_those_of_the_definition(rows: list[tuple[bool, int
         elif stuck:
             runs.append([times[i]])
     runs.sort(key=lambda run: (run[0] - run[-1], run[0]))
-    assert details["longest"] == [
+    assert more["longest"] == [
         {
             "node": "algo-1",
             "start_us": run[0],
@@ -354,7 +361,7 @@ def test_snapshots_without_a_core_sample_are_counted_and_told() -> None:
     result = CPUBottleneck(patience=4).check(make_job(extra=[gpu, cpu]))
 
     assert (result.status, result.violating, result.evaluated) == (Status.PASSED, 0, 3)
-    assert result.details["without_core_samples"] == 5
+    assert result.more["without_core_samples"] == 5
     assert result.headline.endswith("; 5\u00a0snapshots without CPU utilization")
 
 
@@ -409,9 +416,9 @@ def test_bottlenecks_in_the_training_loop_are_those_between_its_steps() -> None:
     whole = CPUBottleneck().check(job)
     loop = CPUBottleneck().check(replace(job, steps=make_steps([(60, 65), (70, 150)])))
 
-    assert "bottlenecks_in_training_loop" not in whole.details
+    assert "bottlenecks_in_training_loop" not in whole.more
     # At 60, 90 and 120 s; the loop ends before the snapshot at 150 s.
-    assert loop.details["bottlenecks_in_training_loop"] == 3
+    assert loop.more["bottlenecks_in_training_loop"] == 3
 
 
 EVENTS = make_events([("cpu_functions", "load", 20, 75), ("cpu_functions", "wait", 1000, 1001)])
@@ -431,6 +438,9 @@ def test_what_ran_during_the_bottlenecks_is_told_once_triggered() -> None:
     assert not {"ratio", "phase", "phase_time"} & passed.details.keys()
     assert [no_events.details[key] for key in ("ratio", "phase", "phase_time")] == [{}, {}, {}]
     assert "CPU_total" not in no_events.details
+    own = {"low_gpu_utilization", "bottlenecks", "ratio", "phase", "phase_time"}
+    assert triggered.details.keys() == own | {"CPU", "CPU_total"}
+    assert triggered.more["CPU_self_total"] == {"load": 45 * SECOND_US}
 
 
 def test_lives_of_loader_processes_are_among_what_ran() -> None:
@@ -439,7 +449,7 @@ def test_lives_of_loader_processes_are_among_what_ran() -> None:
     result = CPUBottleneck(patience=2, threshold=40).check(job_of(FINE, STUCK, STUCK, FINE, events=events))
 
     assert result.details["general"] == {"DataLoaderWorker": 75.0, "DataLoaderIter": 25.0}
-    assert "DataLoaderIter" in result.details["general_time"]
+    assert "DataLoaderIter" in result.more["general_time"]
 
 
 def test_a_job_without_gpus_has_the_details_with_nothing_in_them() -> None:

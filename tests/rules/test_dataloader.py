@@ -319,7 +319,7 @@ def test_the_worst_node_is_reported_and_every_node_listed() -> None:
         [
             events_of(rows, [loader(8)]),
             events_of(rows, [loader(2, node="algo-2")], node="algo-2"),
-            events_of(rows, [loader(1, node="algo-3")], node="algo-3"),
+            events_of([fetch(i, i + 0.3) for i in range(20)], [loader(1, node="algo-3")], node="algo-3"),
             events_of(rows[:5], [loader(1, node="algo-4")], node="algo-4"),
         ]
     )
@@ -333,6 +333,9 @@ def test_the_worst_node_is_reported_and_every_node_listed() -> None:
         64,
         2,
     )
+    # The times are of the fetches of all nodes, as those of SageMaker Debugger.
+    assert sum(result.details["dataloading_time"]["probs"]) == 3 * 20 + 5
+    assert result.details["dataloading_time"]["p95"] == pytest.approx(0.3)
     assert {name: block["dataloaders"] for name, block in result.details["per_node"].items()} == {
         "algo-1": 8,
         "algo-2": 2,

@@ -135,7 +135,7 @@ def test_counts_and_distances_agree_with_the_definition(
     enough = {int(one.name[-1]) for one in result.devices if one.status is not Status.NOT_EVALUATED}
     assert uneven == {pair: d for pair, d in found.items() if d > threshold and enough.issuperset(pair)}
     assert node.get("distances") != {}
-    for g, histogram in enumerate(node["workloads"].values()):
+    for g, histogram in enumerate(node["all_workloads"].values()):
         counted = [row[g] for t, row in zip(times, table, strict=True) if not loop or loop[0] <= t < loop[1]]
         assert histogram == plain_histogram([v for v in counted if v is not None])
 
@@ -231,7 +231,7 @@ def test_a_node_is_compared_with_all_that_come_after_it_at_once(monkeypatch: pyt
 
     details = SMALL.check(JobInMemory(name="job", panels=tuple(panels))).details
 
-    shares = {node: normalized(np.array(one["workloads"]["gpu0"])) for node, one in details.items()}
+    shares = {node: normalized(np.array(one["all_workloads"]["gpu0"])) for node, one in details.items()}
     found = {
         (one, other): far
         for one, row in details.items()
@@ -348,7 +348,10 @@ def test_reference_scenario_in_the_training_loop(scenario: Job) -> None:
     assert (result.triggered, result.violations, result.evaluated) == (13, 13, 13)
     node = result.details["algo-1"]
     assert node["distances"]["gpu0"]["gpu1"] == pytest.approx(0.8326, abs=5e-5)
-    assert (node["workloads"]["gpu0"][0], node["workloads"]["gpu0"][49]) == (820, 820)
+    # Readers draw 49 bins; the last one has what is above 96%, and all_workloads what is above 98%.
+    for key, bins in (("workloads", 49), ("all_workloads", 50)):
+        assert len(node[key]["gpu0"]) == bins
+        assert (node[key]["gpu0"][0], node[key]["gpu0"][-1]) == (820, 820)
     assert (node["workloads"]["gpu1"][25], sum(node["workloads"]["gpu1"])) == (1640, 1640)
     assert result.datapoints == 2446
 
@@ -370,3 +373,13 @@ def test_the_first_moments_of_a_late_loop_are_too_few_to_compare() -> None:
 
         assert result.evaluated == compared
         assert result.triggered == 0
+
+
+def test_the_last_bin_that_readers_draw_has_all_from_96_percent_on() -> None:
+    values = np.array([95.9, 96.0, 97.9, 98.0, 99.5, 100.0] * 40)
+    job = make_job(gpu=np.column_stack([values, values[::-1]]))
+
+    node = LoadBalancing(patience=200).check(job).details["algo-1"]
+
+    assert node["workloads"]["gpu1"][47:] == [40, 200]
+    assert node["all_workloads"]["gpu1"][47:] == [40, 80, 120]

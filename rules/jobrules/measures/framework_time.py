@@ -122,6 +122,13 @@ def summed(events: Events, weight_us: IntArray | None = None) -> Sums:
     return Sums(node=node, event_types=event_types, total=total, own=own, calls=calls)
 
 
+#: Keys of ``breakdown_of`` that SageMaker Debugger has.
+DEBUGGER_KEYS = {
+    *("ratio", "phase", "phase_time", "general", "forward_backward", "horovod"),
+    *("CPU", "GPU", "CPU_total", "GPU_total"),
+}
+
+
 def breakdown_of(sums: Sequence[Sums], *, with_lifetimes: bool = False) -> dict[str, Any]:
     """SageMaker Debugger's framework block of several nodes, with extra keys; tables by size.
 
