@@ -77,7 +77,7 @@ def compare_reports(
     Raises ``UsageError`` for runs or facts that cannot be, and ``NothingReadableError`` for a path without a report.
     """
     progress = progress or Progress()
-    arguments = reading.arguments(runs, force=force)
+    arguments = reading.arguments(runs)
     folder = Path(os.path.abspath(out or "comparison"))  # noqa: PTH100 - Path.absolute keeps ".."
     names = {COMPARISON.files[one] for one in ("json", *formats)}
     with showing(progress), publish.reserved(folder, names, force=force, product=COMPARISON):
@@ -86,6 +86,7 @@ def compare_reports(
         reports = [_report(one, engine, strict=strict, redact=redact) for one in arguments]
         jobs = [f"run-{i}" if redact else report.job.name for i, report in enumerate(reports, start=1)]
         labels = reading.labels([one.label for one in arguments], jobs)
+        reading.check_runs(arguments, labels, reports, force=force)
         reading.check_facts(given or {}, labels)
         found = [
             RunOf(

@@ -307,6 +307,23 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
 #: Code that counts the less frequent remarks of another one, of which there may be many; it has no fields.
 _RESTS = {"samples.unknown": "samples.unknown_rest", "kineto.category": "kineto.categories"}
 
+#: Codes of data that the job had, and the report lacks: what is left out on purpose is none.
+LOST = frozenset(
+    {
+        *("archive.limit", "archive.cut", "archive.encrypted", "archive.deep", "archive.damaged"),
+        *("directory.folder", "directory.denied", "reader.failed"),
+        *("file.unreadable", "file.cut", "file.damaged", "file.unpacked", "file.large", "file.not_utf8"),
+        *("file.not_json", "file.not_object"),
+        *("samples.long", "samples.no_value", "samples.time", "samples.implausible", "samples.not_finite"),
+        *("samples.devices", "samples.sparse", "times.implausible"),
+        *("traces.unreadable", "traces.damaged_gzip", "traces.not_json", "traces.rest", "traces.odd_row"),
+        *("traces.no_name", "traces.no_start", "traces.bad_time"),
+        *("nvidia_smi.other_fields", "nvidia_smi.part_of_row", "nvidia_smi.no_time", "nvidia_smi.no_writer"),
+        *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.damaged_document"),
+        *("kineto.cut", "kineto.unreadable", "kineto.dropped", "debugger.value"),
+    }
+)
+
 REMARKS = {
     code: Wording(action, unit, reason, _RESTS.get(code, ""))
     for (action, unit), reasons in _REASONS.items()

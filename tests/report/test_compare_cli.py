@@ -14,6 +14,9 @@ import pytest
 
 from jobreport import compare_cli, document
 from jobreport.comparison import document as comparison
+from jobreport.pipeline import make_report
+from jobreport.remarks import Quality, Remark, SourceQuality
+from jobreport.sections.comparison.head import head
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.paths import SAMPLES
@@ -209,6 +212,56 @@ def test_a_run_against_itself_is_the_same_run(runs: Path) -> None:
 
     found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
     assert (done.returncode, found.labels) == (0, ["job-a", "job-a-2"])
+
+
+def test_a_copy_of_a_report_is_no_repeat(runs: Path) -> None:
+    """The same run by its content: in another folder, under another name of the job, with the names left out."""
+    report = document.load(runs / "a" / "report.json")
+    named = replace(
+        report, job=replace(report.job, name="copy", nodes=(replace(report.job.nodes[0], name="x"),))
+    )
+    (runs / "d").mkdir()
+    (runs / "d" / "report.json").write_bytes(document.to_json(named))
+
+    for again in ("a", "d"):
+        for force in ((), ("--force",)):
+            done = compare("x=a", f"x={again}", "y=b", *FAST, *force, cwd=runs)
+            assert done.returncode == 2
+            assert "are the same run (equal times, devices, and samples). A copy is no repeat." in done.stderr
+    assert compare("x=a", "y=d", *FAST, cwd=runs).returncode == 2
+    assert compare("x=a", "y=d", *FAST, "--force", "--quiet", cwd=runs).returncode == 0
+
+
+def test_a_report_and_its_job_are_one_run(runs: Path) -> None:
+    sample = next(path for path in SAMPLES if path.name.startswith("cpu-only"))
+    make_report(sample, runs / "made", formats=("json",))
+
+    done = compare("A=made", f"B={sample}", *FAST, cwd=runs)
+
+    assert done.returncode == 2
+    assert re.search("made and .*cpu-only.* are the same run", done.stderr)
+
+
+def test_the_head_of_a_comparison_says_what_its_reports_lost(runs: Path) -> None:
+    """Lines that could not be read are said; flow events, which are left out on purpose, are not."""
+    report = document.load(runs / "b" / "report.json")
+    lost = Remark(code="traces.not_json", count=2352, place="x.json:7")
+    remarks = (
+        lost,
+        Remark(code="traces.flow", count=9999),
+        Remark(code="samples.no_value", count=3, fields={"key": "V"}),
+    )
+    source = SourceQuality(source="system samples", files=4, rows=81_234, remarks=remarks)
+    damaged = Remark(code="file.damaged", count=1)
+    quality = Quality(sources=(source,), remarks=(damaged,))
+    (runs / "b" / "report.json").write_bytes(document.to_json(replace(report, quality=quality)))
+
+    assert compare("a", "b", *FAST, "--quiet", cwd=runs).returncode == 0
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    said = "job-b lacks data that its recording has: 2,352 lines, not complete JSON; 1 file, compressed data is damaged."
+    assert said in head(found).html.replace("\u00a0", " ")
+    text = (runs / "comparison" / "comparison.md").read_text("utf-8")
+    assert "2,352\u00a0lines, not complete JSON" in text
 
 
 def test_files_of_others_are_never_replaced(runs: Path) -> None:

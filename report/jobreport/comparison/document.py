@@ -248,6 +248,10 @@ class Budget(Struct, frozen=True, kw_only=True):
 NO_COST = "no-cost"
 
 
+#: Kind of the note on data of the runs that their reports lack.
+LOST_DATA = "lost-data"
+
+
 class Note(Struct, frozen=True, kw_only=True):
     """A sentence on how far the comparison can be trusted."""
 

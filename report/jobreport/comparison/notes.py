@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
 from jobreport.comparison.comparing import changed_course, crowded, same_work, stopped, were_stopped
 from jobreport.comparison.cost import cost_of, missing
-from jobreport.comparison.document import NO_COST, Note
+from jobreport.comparison.document import LOST_DATA, NO_COST, Note
 from jobreport.comparison.facts import is_older, unrecorded
 from jobreport.comparison.measures import stretches
 from jobreport.comparison.profiled import profile_of
+from jobreport.remarks import LOST
 from jobrules.model import Metric
-from jobrules.text import capitalized, dated, join_names, percent
+from jobrules.text import capitalized, count, dated, join_names, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 #: Sampling intervals may differ by this factor.
 SAME_INTERVAL = 1.5
 FULL_COVERAGE = 80.0
+#: Rows that are lost count from this share of those that are read; so many kinds are named.
+MIN_LOST, MAX_LOST = 0.001, 3
 
 
 def notes(
@@ -40,6 +44,7 @@ def notes(
     paid = [cost for own in costs.values() for cost in own]
     if without := [run for run, cost in zip(runs, paid, strict=True) if not cost]:
         yield Note(kind=NO_COST, text=_no_cost(without[0], settings.prices))
+    yield from _lost_data(variants)
     single = [label for label, own in variants.items() if len(own) == 1]
     if any(change.run_noise is not None for measure in measures for change in measure.against.values()):
         yield Note(
@@ -76,6 +81,21 @@ def notes(
     yield from _traces(variants)
     if settings.co2_g is not None:
         yield from _emissions(measures, settings.co2_g, settings.pue)
+
+
+def _lost_data(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
+    """What the reports of a variant say of data that could not be used, most of it first."""
+    for label, runs in variants.items():
+        counts: Counter[tuple[str, str]] = Counter()
+        for quality in (run.report.quality for run in runs):
+            rows = dict.fromkeys(quality.remarks, 0)
+            rows |= {remark: source.rows for source in quality.sources for remark in source.remarks}
+            for remark, of in rows.items():
+                if remark.code in LOST and (remark.unit == "files" or remark.count > MIN_LOST * of):
+                    counts[remark.unit, remark.reason] += remark.count
+        named = "; ".join(f"{count(n, unit[:-1])}, {why}" for (unit, why), n in counts.most_common(MAX_LOST))
+        if named:
+            yield Note(kind=LOST_DATA, text=f"{label} lacks data that its recording has: {named}.")
 
 
 def _no_cost(run: RunOf, prices: Prices | None) -> str:

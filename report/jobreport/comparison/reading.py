@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,17 +56,13 @@ class Argument(Struct, frozen=True, kw_only=True):
         return self.path if self.path.suffix == ".json" else None
 
 
-def arguments(texts: Sequence[str], *, force: bool) -> list[Argument]:
-    """``[LABEL=]PATH`` of each run. Raises ``UsageError`` for too few, too many, and runs named twice."""
+def arguments(texts: Sequence[str]) -> list[Argument]:
+    """``[LABEL=]PATH`` of each run. Raises ``UsageError`` for too few and too many."""
     found = [argument(text) for text in texts]
     if len(found) < 2:
         raise UsageError("Name at least two runs: compare-reports BASE OTHER; see compare-reports --help.")
     if len(found) > MAX_RUNS:
         raise UsageError(f"{len(found)} runs; compare-reports takes at most {MAX_RUNS}.")
-    places = Counter((one.label, os.path.realpath(one.path)) for one in found)
-    twice = next((path for (_, path), n in places.items() if n > 1), None)
-    if twice and not force:
-        raise UsageError(f"{escape_name(twice, 200)} is named twice: that is the same run.")
     return found
 
 
@@ -99,6 +93,29 @@ def labels(given: Sequence[str], names: Sequence[str]) -> list[str]:
     if len(distinct) > MAX_LABELS:
         raise UsageError(f"{len(distinct)} labels; compare-reports takes at most {MAX_LABELS}.")
     return found
+
+
+def check_runs(
+    arguments: Sequence[Argument], labels: Sequence[str], reports: Sequence[Report], *, force: bool
+) -> None:
+    """Raise ``UsageError`` for a run that is named twice, whatever its path is: by its time, devices, and samples.
+
+    With ``force`` it can be compared with itself, but it is never a repeat of itself.
+    """
+    seen: dict[object, tuple[str, Argument]] = {}
+    for argument, label, report in zip(arguments, labels, reports, strict=True):
+        job = report.job
+        nodes = [(node.gpus, node.cores, node.first_us, node.last_us) for node in job.nodes]
+        use = [(row.label, row.n or 0, row.p50, row.p95) for row in report.utilization]
+        traces = [
+            (device.window_ns, device.compute_ns) for one in report.captures or () for device in one.devices
+        ]
+        content = (job.start_us, job.end_us, job.steps, *map(tuple, map(sorted, (nodes, use, traces))))
+        other, first = seen.setdefault(content, (label, argument))
+        if first is not argument and (other == label or not force):
+            paths = " and ".join(escape_name(str(one.path), 200) for one in (first, argument))
+            why = "A copy is no repeat" if other == label else "Compare two runs"
+            raise UsageError(f"{paths} are the same run (equal times, devices, and samples). {why}.")
 
 
 def load(path: Path) -> Report:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN
+from jobreport.comparison.document import LOST_DATA
 from jobreport.sections.comparison.outline import SECTIONS
 from jobreport.sections.fragment import Fragment, render
 from jobrules.text import count, join_names
@@ -37,6 +38,7 @@ def head(comparison: Comparison) -> Fragment:
             }
             for one in comparison.variants
         ],
+        lost=[note.text for note in comparison.notes if note.kind == LOST_DATA],
     )
     return Fragment(name="head", html=html, facts={"title": comparison.verdict})
 

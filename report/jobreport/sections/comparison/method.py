@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobreport.comparison.document import NO_COST
+from jobreport.comparison.document import LOST_DATA, NO_COST
 from jobreport.sections.comparison.outline import heading, section
 from jobreport.sections.fragment import Fragment, render
 
@@ -18,7 +18,7 @@ def method(comparison: Comparison) -> Fragment:
     html = render(
         "comparison/method",
         heading=heading("method"),
-        notes=[note for note in comparison.notes if note.kind != NO_COST],
+        notes=[note for note in comparison.notes if note.kind not in (NO_COST, LOST_DATA)],
         command=comparison.command,
         repeats=" ".join(f"{label}=RUN{i}" for label in comparison.labels[:2] for i in (1, 2, 3)),
     )
