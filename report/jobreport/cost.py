@@ -15,7 +15,7 @@ class RunCost(Struct, frozen=True, kw_only=True):
     per_hour: float
     spot: bool
     cost: float
-    #: That are paid for, recorded or not; 0 if none are known.
+    #: Of all nodes, as they were given or recorded, otherwise those of the list; 0 if none are known.
     gpus: float
 
 
@@ -100,3 +100,5 @@ class JobCost(Struct, frozen=True, kw_only=True):
     rest: float
     #: None without a list of machines, or if nothing was sampled.
     sizing: Sizing | None
+    #: That the machine type contradicts the recorded GPUs or cores; a sentence.
+    wrong_machine: str = ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jobreport.comparison.document import Cost, CostRow, Factors
 from jobreport.comparison.profiled import has_only_traces
 from jobreport.cost import RunCost
+from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -88,11 +89,37 @@ def cost_of(run: RunOf, prices: Prices | None, billing: str) -> RunCost | None:
 
 
 def _paid_gpus(run: RunOf, machine: Machine | None) -> float:
-    """GPUs of all nodes: those of the list, recorded or not, and no fewer than are known."""
+    """GPUs of all nodes as they were given or recorded, otherwise those of the list."""
     use = run.report.verdict.use
     sampled = use.count if use and use.device == "GPU" else 0
     listed = (run.number("nodes") or 0) * (machine.gpus or 0) if machine else 0
-    return max(run.number("gpus") or 0, sampled, listed)
+    return max(run.number("gpus") or 0, sampled) or listed
+
+
+def wrong_machine(run: RunOf, prices: Prices | None) -> str:
+    """That the list has other GPUs or cores of the machine type than were recorded; empty if it has not."""
+    machine = machine_of(run, prices)
+    if machine is None:
+        return ""
+    nodes = run.report.job.nodes
+    # Of the cores that a machine has, a job may see a part.
+    all_cores = [one.cores for source in run.report.quality.sources for one in source.recordings if one.cores]
+    recorded = {
+        "GPU": ([node.gpus for node in nodes], machine.gpus),
+        "core": (all_cores or [node.cores for node in nodes], machine.cores),
+    }
+    # Means over all cores look like a single one.
+    wrong = {
+        noun: (others[0], round(listed))
+        for noun, (found, listed) in recorded.items()
+        if listed is not None
+        if (others := [one for one in found if one != listed and one > (noun == "core")])
+    }
+    if not wrong:
+        return ""
+    found, listed = (" and ".join(count(pair[i], noun) for noun, pair in wrong.items()) for i in (0, 1))
+    kind = escape_name(str(run.facts["instance_type"]), 40)
+    return f"{found} of a node were recorded, but {kind} has {listed} by the list: check the machine type."
 
 
 def cost(

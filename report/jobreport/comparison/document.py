@@ -107,7 +107,7 @@ class CostRow(Struct, frozen=True, kw_only=True):
     label: str
     machine: str
     nodes: float
-    #: GPUs that are paid for, recorded or not; 0 if none are known.
+    #: As they were given or recorded, otherwise those of the list; 0 if none are known.
     gpus: float
     #: Billed hours of all nodes.
     node_hours: float

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
 from jobreport.comparison.comparing import changed_course, crowded, same_work, stopped, were_stopped
-from jobreport.comparison.cost import cost_of, missing
+from jobreport.comparison.cost import cost_of, missing, wrong_machine
 from jobreport.comparison.document import LOST_DATA, NO_COST, Note
 from jobreport.comparison.facts import is_older, unrecorded
 from jobreport.comparison.measures import stretches
@@ -45,6 +45,10 @@ def notes(
     if without := [run for run, cost in zip(runs, paid, strict=True) if not cost]:
         yield Note(kind=NO_COST, text=_no_cost(without[0], settings.prices))
     yield from _lost_data(variants)
+    for label, own in variants.items():
+        for sentence in dict.fromkeys(wrong_machine(run, settings.prices) for run in own):
+            if sentence:
+                yield Note(kind="machine", text=f"{label}: {sentence}")
     single = [label for label, own in variants.items() if len(own) == 1]
     if any(change.run_noise is not None for measure in measures for change in measure.against.values()):
         yield Note(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from jobreport.comparison.cost import HOUR_S, cost_of, has_own_price, missing
+from jobreport.comparison.cost import HOUR_S, cost_of, has_own_price, missing, wrong_machine
 from jobreport.comparison.facts import RunOf, facts_of
 from jobreport.comparison.measures import measured
 from jobreport.comparison.sizes import sizing
@@ -52,6 +52,7 @@ def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
         lost=math.fsum(part.cost for part in parts if part.role == "lost"),
         rest=math.fsum((paid.cost, *(-part.cost for part in parts))) if paid and parts else 0.0,
         sizing=sizing([run], prices),
+        wrong_machine=wrong_machine(run, prices),
     )
 
 

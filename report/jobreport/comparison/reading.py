@@ -110,7 +110,7 @@ def check_runs(
         traces = [
             (device.window_ns, device.compute_ns) for one in report.captures or () for device in one.devices
         ]
-        content = (job.start_us, job.end_us, job.steps, *map(tuple, map(sorted, (nodes, use, traces))))
+        content = (job.start_us, job.end_us, job.steps, str([sorted(nodes), sorted(use), sorted(traces)]))
         other, first = seen.setdefault(content, (label, argument))
         if first is not argument and (other == label or not force):
             paths = " and ".join(escape_name(str(one.path), 200) for one in (first, argument))

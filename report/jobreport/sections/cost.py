@@ -40,19 +40,10 @@ def cost(report: Report) -> Fragment:
         else None,
         origin=words.origin(found) if found else "",
         gpu_hour=words.price(found.per_gpu_hour, found.currency) if found and found.per_gpu_hour else "",
-        check=_other_machine(found) if found else "",
+        check=found.wrong_machine if found else "",
         sizes=sizes(found.sizing, found.currency, "the job") if found and found.sizing else None,
     )
     return Fragment(name="cost", html=html)
-
-
-def _other_machine(cost: JobCost) -> str:
-    """That the job had more GPUs than such machines have; empty if it had not."""
-    listed = cost.sizing.now.offers["gpus"] if cost.sizing else None
-    if not cost.run or listed is None or cost.run.gpus <= listed:
-        return ""
-    machine = f"{cost.run.nodes:g} × {formats.escape_name(cost.machine, 40)}"
-    return f"{formats.count(int(cost.run.gpus), 'GPU')} were recorded, but {machine} has {listed:g} by the list: check the machine type."
 
 
 def _bill(cost: JobCost, run: RunCost) -> Table:

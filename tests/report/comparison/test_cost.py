@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.comparison import sizes, words
-from jobreport.comparison.cost import cost, cost_of
+from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.cost import cost, cost_of, wrong_machine
 from jobreport.comparison.document import Cost
 from jobreport.comparison.one_job import job_cost
 from jobreport.comparison.prices import Machine, Prices, Pricing, read_prices
@@ -373,6 +374,28 @@ def test_unequal_nodes_have_one_price_of_a_gpu_hour_in_both_products() -> None:
 
     assert found
     prices = [one.per_gpu_hour for one in alone if one and one.per_gpu_hour]
-    assert prices == pytest.approx([14.688 / 4, 3.825])
+    assert prices == pytest.approx([3 * 14.688 / 10, 3.825])
     assert found.factors["B"].price == pytest.approx(prices[1] / prices[0])
-    assert [row.gpus for row in found.rows] == [12, 2]
+    assert [row.gpus for row in found.rows] == [10, 2]
+    assert wrong_machine(a, PUBLISHED).startswith("2\u00a0GPUs of a node were recorded, but p3.8xlarge has 4")
+    assert not wrong_machine(b, PUBLISHED)
+
+
+def test_recorded_gpus_stand_over_those_of_the_machine_type() -> None:
+    """Both ran on one GPU; of one, the user named a machine that has four by the list."""
+    a, b = (
+        run(label, steady(1.0, seed, start_s=start_s), instance_type=machine)
+        for label, seed, start_s, machine in (("A", 1, 0.0, "p3.8xlarge"), ("B", 2, 999.0, "p3.2xlarge"))
+    )
+    found = compare([a, b], Settings(prices=PUBLISHED), "")
+
+    assert found.cost
+    assert [row.gpus for row in found.cost.rows] == [1, 1]
+    assert "in place of" not in found.verdict
+    assert "the price of an hour of a GPU" in found.verdict
+    said = [note.text.replace("\u00a0", " ") for note in found.notes if note.kind == "machine"]
+    assert said == [
+        "A: 1 GPU and 4 cores of a node were recorded, but p3.8xlarge has 4 GPUs and 32 cores by the list: "
+        "check the machine type.",
+        "B: 4 cores of a node were recorded, but p3.2xlarge has 8 cores by the list: check the machine type.",
+    ]

@@ -92,7 +92,8 @@ def test_what_holds_all_needs_is_proposed_by_name() -> None:
     ],
 )
 def test_a_need_that_was_not_recorded_is_not_held(need: str, unknown: str) -> None:
-    found = size(job(**{need: None}), BIG, SMALL)
+    changed: dict[str, Any] = {need: None}
+    found = size(job(**changed), BIG, SMALL)
 
     small = of(found, "small")
     assert unknown in small.unknown
@@ -143,7 +144,7 @@ def test_gpus_of_another_model_are_not_counted_one_to_one() -> None:
         (8, {"gpus": 1.7, "used_gpus": 8, "mean_gpu_percent": 21.0}, 3),
     ],
 )
-def test_gpus_in_use_need_no_headroom(there: int, demand: dict[str, float], needed: int) -> None:
+def test_gpus_in_use_need_no_headroom(there: int, demand: dict[str, Any], needed: int) -> None:
     found = size(job(each=there, **demand), replace(BIG, gpus=there), SMALL)
 
     assert found.needs["gpus"] == needed
@@ -229,7 +230,7 @@ def test_what_a_variant_measured_stands_over_the_estimate() -> None:
 
 def test_a_variant_of_other_work_measured_nothing() -> None:
     one, (_, other) = job(cores=88.0), measured()
-    less = replace(other, facts=other.facts | {"samples": 0.5 * other.facts["samples"]})  # type: ignore[operator]
+    less = replace(other, facts=other.facts | {"samples": 0.5 * (other.number("samples") or 0)})
     cut = replace(other, facts=other.facts | {"finished": "false"})
 
     for variant in (less, cut):

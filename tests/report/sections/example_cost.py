@@ -41,7 +41,7 @@ def pricing(name: str = "big", currency: str = "USD", **facts: str | float) -> P
             source=f"{name} page",
             as_of="2026-01-31",
             machines=(
-                Machine(type=name, per_hour=24.48, gpus=8, gpu_memory_gib=16, cores=64, memory_gib=488),
+                Machine(type=name, per_hour=24.48, gpus=8, gpu_memory_gib=16, cores=32, memory_gib=488),
                 Machine(
                     type=f"small {name}", per_hour=12.24, gpus=4, gpu_memory_gib=16, cores=32, memory_gib=244
                 ),

@@ -167,7 +167,7 @@ def test_labels_of_the_recording_name_the_machine_and_the_price() -> None:
 
 
 def test_a_machine_with_fewer_gpus_than_were_recorded_is_a_warning() -> None:
-    said = "8 GPUs were recorded, but 1 × small big has 4 by the list: check the machine type."
+    said = "8 GPUs of a node were recorded, but small big has 4 GPUs by the list: check the machine type."
 
     assert said in text(priced(examples.gpu_job(), pricing(instance_type="small big")))
     assert "check the machine" not in text(examples.gpu_job())
