@@ -228,6 +228,7 @@ def test_a_copy_of_a_report_is_no_repeat(runs: Path) -> None:
             done = compare("x=a", f"x={again}", "y=b", *FAST, *force, cwd=runs)
             assert done.returncode == 2
             assert "are the same run (equal times, devices, and samples). A copy is no repeat." in done.stderr
+    assert compare("x=a", "y=d", "y=a", *FAST, "--force", cwd=runs).returncode == 2
     assert compare("x=a", "y=d", *FAST, cwd=runs).returncode == 2
     assert compare("x=a", "y=d", *FAST, "--force", "--quiet", cwd=runs).returncode == 0
 

@@ -102,7 +102,7 @@ def check_runs(
 
     With ``force`` it can be compared with itself, but it is never a repeat of itself.
     """
-    seen: dict[object, tuple[str, Argument]] = {}
+    seen: dict[object, dict[str, Argument]] = {}
     for argument, label, report in zip(arguments, labels, reports, strict=True):
         job = report.job
         nodes = [(node.gpus, node.cores, node.first_us, node.last_us) for node in job.nodes]
@@ -111,11 +111,13 @@ def check_runs(
             (device.window_ns, device.compute_ns) for one in report.captures or () for device in one.devices
         ]
         content = (job.start_us, job.end_us, job.steps, str([sorted(nodes), sorted(use), sorted(traces)]))
-        other, first = seen.setdefault(content, (label, argument))
-        if first is not argument and (other == label or not force):
+        named = seen.setdefault(content, {})
+        if named and (label in named or not force):
+            first = named.get(label) or next(iter(named.values()))
             paths = " and ".join(escape_name(str(one.path), 200) for one in (first, argument))
-            why = "A copy is no repeat" if other == label else "Compare two runs"
+            why = "A copy is no repeat" if label in named else "Compare two runs"
             raise UsageError(f"{paths} are the same run (equal times, devices, and samples). {why}.")
+        named[label] = argument
 
 
 def load(path: Path) -> Report:
