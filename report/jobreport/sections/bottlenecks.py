@@ -132,8 +132,7 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
 
 
 def _why_none(report: Report, words: Words) -> str:
-    card = report.card(words.rule)
-    if report.gpus_of_debugger or (report.has_debugger and card and card.was_evaluated):
+    if report.of_debugger:
         return "SageMaker Debugger's rule results hold no samples; see the rule's card for its counts."
     if not any(node.gpus for node in report.job.nodes):
         return "GPU utilization was not recorded."

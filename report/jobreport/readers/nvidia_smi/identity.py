@@ -1,24 +1,28 @@
 """Which GPU of which machine each row of nvidia-smi logs is of, decided from a table of who was seen where and when.
 
-Logs are of one machine if they name the same host or the same UUID, or if one is an earlier copy of the other. Other
-logs are of one machine too, unless two of them have the same measure of one GPU at the same time, or one number for two
-GPUs: then the words in the names of their folders separate them, or else those in their own names, or, where these are
-the same, their names. A GPU of a machine is known by its number, which its UUID or bus id gives to logs without numbers
-where any log has both.
+Logs are of one machine if they name the same host or the same UUID, or if one is a copy of the other: where both have a
+GPU, they have it at the same times with the same values. Other logs are of one machine too, unless two of them have the
+same measure of one GPU at the same time, or one number for two GPUs: then the words in the names of their folders
+separate them, or else those in their own names, or, where these are the same, their names. Logs of one folder with other
+names and other columns are of several tools on one machine. A GPU of a machine is known by its number, which its UUID or
+bus id gives to logs without numbers where any log has both.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from itertools import chain, count, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 from msgspec import Struct
 
 from jobreport.readers.connected import connected
 from jobreport.readers.machines import NAMELESS, machine_words
-from jobreport.readers.nvidia_smi.queries import beginning_of
-from jobreport.readers.nvidia_smi.rows import count_of
+from jobreport.readers.nvidia_smi.queries import stem_of
+from jobreport.readers.nvidia_smi.rows import count_of, in_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence, Set
@@ -27,10 +31,11 @@ if TYPE_CHECKING:
     from jobreport.readers.nvidia_smi.logs import Log
     from jobreport.readers.nvidia_smi.rows import GPU
     from jobreport.readers.tally import Tally
-    from jobrules.model import Metric
+    from jobrules.model import FloatArray, IntArray, Metric
 
-#: Characters of a log that show whether it is a copy.
-_BEGINNING = 1 << 12
+#: Values that never change show no copy, unless they are so small a part of both logs, as of one that was rotated.
+_SEAM = 0.1
+_DIGITS = re.compile(r"[0-9]+")
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -79,28 +84,10 @@ class Machine(Struct, frozen=True, kw_only=True):
 _Unit: TypeAlias = "list[Entry]"
 
 
-def table_of(logs: Sequence[Log]) -> list[Entry]:
-    """The table that decides."""
-    return [
-        Entry(
-            number=number,
-            file=log.file,
-            host=log.host,
-            writer=log.writer,
-            gpus=tuple(
-                Seen(gpu=rows.gpu, first_us=int(rows.time_us.min()), last_us=int(rows.time_us.max()))
-                for rows in sorted(log.gpus, key=lambda rows: rows.line)
-            ),
-            measures=frozenset(metric for rows in log.gpus for metric in rows.values),
-            rows=count_of(log.gpus),
-        )
-        for number, log in enumerate(logs)
-    ]
-
-
-def machines_of(table: Sequence[Entry], tally: Tally) -> list[Machine]:
+def machines_of(logs: Sequence[Log], tally: Tally) -> list[Machine]:
     """The machines that logs are of, each with a name of its own."""
-    units = [[table[number] for number in some] for some in connected(_in_common(table))]
+    table = [_entry(number, log) for number, log in enumerate(logs)]
+    units = [[table[number] for number in some] for some in connected(_in_common(logs))]
     found = {host: unit for unit in units if (host := _host(unit))}
     nameless = [unit for unit in units if not _host(unit)]
     writers = [unit for unit in nameless if _is_of_writer(unit)]
@@ -113,24 +100,92 @@ def machines_of(table: Sequence[Entry], tally: Tally) -> list[Machine]:
     return [Machine(name=name, logs=logs, gpus=_names_of_gpus(logs, tally)) for name, logs in found.items()]
 
 
+def _entry(number: int, log: Log) -> Entry:
+    return Entry(
+        number=number,
+        file=log.file,
+        host=log.host,
+        writer=log.writer,
+        gpus=tuple(
+            Seen(gpu=rows.gpu, first_us=int(rows.time_us.min()), last_us=int(rows.time_us.max()))
+            for rows in sorted(log.gpus, key=lambda rows: rows.line)
+        ),
+        measures=frozenset(metric for rows in log.gpus for metric in rows.values),
+        rows=count_of(log.gpus),
+    )
+
+
 # Which logs are of one machine
 
 
-def _in_common(table: Sequence[Entry]) -> list[list[Hashable]]:
-    """What logs of one machine have in common: the host, UUIDs, or the beginning of a copy."""
-    return [
+def _in_common(logs: Sequence[Log]) -> list[list[Hashable]]:
+    """What logs of one machine have in common: the host, UUIDs, or that one is a copy of the other."""
+    common: list[list[Hashable]] = [
         [
-            *([("host", entry.host)] if entry.host else [("copy", _beginning(entry), entry.writer)]),
-            *(("uuid", seen.gpu.uuid) for seen in entry.gpus if seen.gpu.uuid),
+            *([("host", log.host)] if log.host else []),
+            *(("uuid", rows.gpu.uuid) for rows in log.gpus if rows.gpu.uuid),
         ]
-        for entry in table
+        for log in logs
     ]
+    for one, other in _copies([(number, log) for number, log in enumerate(logs) if not log.host]):
+        common[one].append(("copy", one, other))
+        common[other].append(("copy", one, other))
+    return common
 
 
-def _beginning(entry: Entry) -> str:
-    """The first lines of a log, or the path of one that has only a few."""
-    text = beginning_of(entry.file)
-    return text[:_BEGINNING] if len(text) > _BEGINNING else entry.file.name
+def _copies(logs: Sequence[tuple[int, Log]]) -> Iterator[tuple[int, int]]:
+    """The numbers of two logs, one of which is a copy of the other, or of its beginning or end."""
+    # A copy has the first change of a value too; parts of one log may be without any where they overlap.
+    begins: defaultdict[Hashable, list[tuple[int, Log]]] = defaultdict(list)
+    times: defaultdict[Hashable, set[int]] = defaultdict(set)
+    for number, log in logs:
+        begins[stem_of(log.file)].append((number, log))
+        changes = ((int(time_us[0]), series, float(value[0])) for series, time_us, value in _changes(log))
+        if first := min(changes, default=None, key=itemgetter(0)):
+            begins[first].append((number, log))
+            times[first[1]].add(first[0])
+    of_series = {series: np.array([*some]) for series, some in times.items()}
+    for number, log in logs:
+        others = [*begins[stem_of(log.file)]]
+        for series, time_us, value in _changes(log) if len(logs) > 1 else ():
+            there = np.isin(time_us, of_series.get(series, ()))
+            for one in zip(time_us[there].tolist(), value[there].tolist(), strict=True):
+                others += begins.get((one[0], series, one[1]), ())
+        for other, its in others:
+            if other != number and _is_copy(log, its):
+                yield number, other
+
+
+def _changes(log: Log) -> Iterator[tuple[Hashable, IntArray, FloatArray]]:
+    """Each series of a log with (n,) the times at which its value changed, and the new values."""
+    for rows in map(in_time, log.gpus):
+        for metric, values in rows.values.items():
+            places = 1 + np.flatnonzero(np.abs(np.diff(values)) > 0)
+            if len(places):
+                yield (log.writer, rows.gpu, metric), rows.time_us[places], values[places]
+
+
+def _is_copy(one: Log, other: Log) -> bool:
+    """Whether two logs have the same values of each GPU that is in both, at the same times, while both were written."""
+    of_one = {rows.gpu: rows for rows in one.gpus}
+    pairs = [(in_time(of_one[rows.gpu]), in_time(rows)) for rows in other.gpus if rows.gpu in of_one]
+    is_part = stem_of(one.file) == stem_of(other.file)
+    is_shown = False
+    for pair in pairs:
+        first_us, last_us = max(some.time_us[0] for some in pair), min(some.time_us[-1] for some in pair)
+        begins = [np.searchsorted(some.time_us, first_us) for some in pair]
+        ends = [np.searchsorted(some.time_us, last_us, side="right") for some in pair]
+        mine, its = (
+            some.where(np.arange(begin, end)) for some, begin, end in zip(pair, begins, ends, strict=True)
+        )
+        if not np.array_equal(mine.time_us, its.time_us):
+            return False
+        is_shown |= is_part and all(0 < len(mine.time_us) <= _SEAM * len(some.time_us) for some in pair)
+        for metric in mine.values.keys() & its.values.keys():
+            if not np.array_equal(mine.values[metric], its.values[metric], equal_nan=True):
+                return False
+            is_shown |= bool((np.abs(np.diff(mine.values[metric])) > 0).any())
+    return is_shown
 
 
 def _host(unit: _Unit) -> str:
@@ -176,7 +231,11 @@ def _separated(
     for unit in units:
         named[name_of(unit[0].file.name)].append(unit)
     for name, mine in named.items():
-        if finer and (_same_gpu_at_once(mine) or _two_gpus_of_one_number(mine)):
+        words = {_path_words(entry.file.name) for unit in mine for entry in unit}
+        # Tools on one machine: whose names differ in more than a number, and whose columns differ.
+        kinds = (_letters, _measures) if len(words) == 1 else (_any,)
+        at_once = any(_same_gpu_at_once(mine, kind) for kind in kinds)
+        if finer and (at_once or _two_gpus_of_one_number(mine)):
             yield from _separated(mine, finer, tally)
             continue
         if len(finer) < 2:  # not the folders, which are there to separate
@@ -184,19 +243,32 @@ def _separated(
         yield name if finer else "", [entry for unit in mine for entry in unit]
 
 
-def _same_gpu_at_once(units: Sequence[_Unit]) -> bool:
-    """Whether two units have the same measure of one GPU at the same time."""
-    spans: defaultdict[tuple[str, Metric], list[tuple[int, int]]] = defaultdict(list)
+def _any(_: Entry) -> Hashable:
+    return None
+
+
+def _letters(entry: Entry) -> Hashable:
+    return _DIGITS.sub("", entry.file.name)
+
+
+def _measures(entry: Entry) -> Hashable:
+    return entry.measures
+
+
+def _same_gpu_at_once(units: Sequence[_Unit], kind_of: Callable[[Entry], Hashable]) -> bool:
+    """Whether two units have the same measure of one GPU at the same time, in logs of one kind."""
+    spans: defaultdict[Hashable, list[tuple[int, int]]] = defaultdict(list)
     for unit in units:
-        mine: dict[tuple[str, Metric], tuple[int, int]] = {}
+        mine: dict[Hashable, tuple[int, int]] = {}
         for entry in unit:
             several = len(entry.gpus) > 1
             for seen in entry.gpus:
                 # Several GPUs with nothing but UUIDs may be those of another log, or not.
                 gpu = seen.gpu.name or seen.gpu.bus or ("" if several else seen.gpu.uuid)
                 for measure in entry.measures:
-                    first_us, last_us = mine.get((gpu, measure), (seen.first_us, seen.last_us))
-                    mine[gpu, measure] = min(first_us, seen.first_us), max(last_us, seen.last_us)
+                    series: Hashable = (gpu, measure, kind_of(entry))
+                    first_us, last_us = mine.get(series, (seen.first_us, seen.last_us))
+                    mine[series] = min(first_us, seen.first_us), max(last_us, seen.last_us)
         for series, span in mine.items():
             spans[series].append(span)
     return any(later < end for some in spans.values() for (_, end), (later, _) in pairwise(sorted(some)))

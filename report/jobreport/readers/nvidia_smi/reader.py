@@ -21,13 +21,13 @@ from jobreport.readers.bounds import MAX_GPUS
 from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import boxed, gpustat, gpustat_json, headed, query_text, query_xml
 from jobreport.readers.nvidia_smi.headed import NO_HEADER
-from jobreport.readers.nvidia_smi.identity import machines_of, table_of
+from jobreport.readers.nvidia_smi.identity import machines_of
 from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
 from jobreport.readers.nvidia_smi.prefixes import prefix_of, without_prefix, writer_of
 from jobreport.readers.nvidia_smi.queries import Queries, beginning_of, stem_of
 from jobreport.readers.nvidia_smi.row_reading import FileRows
-from jobreport.readers.nvidia_smi.rows import GPU, Rows, count_of, joined
+from jobreport.readers.nvidia_smi.rows import GPU, Rows, count_of, in_time, joined
 from jobreport.readers.nvidia_smi.table import Skipped
 from jobreport.readers.tally import Tally
 from jobreport.remarks import LogFile, SourceQuality
@@ -181,7 +181,7 @@ def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tupl
     panels: list[Panel] = []
     files: list[LogFile] = []
     rows = 0
-    machines = machines_of(table_of(logs), tally)
+    machines = machines_of(logs, tally)
     rows_of = {number: logs.pop(0).gpus for number in range(len(logs))}
     for machine in sorted(machines, key=lambda one: natural_key(one.name)):
         gpus = _rows_by_gpu(machine, rows_of, tally)
@@ -225,13 +225,7 @@ def _rows_by_gpu(machine: Machine, logs: dict[int, list[Rows]], tally: Tally) ->
                 tally.note("nvidia_smi.not_joined", count=len(rows.time_us), file=entry.file.name)
     gpus = sorted(joined(parts), key=lambda rows: natural_key(rows.gpu.name))
     tally.note("samples.devices", count=count_of(gpus[MAX_GPUS:]), unit="rows", limit=MAX_GPUS)
-    return {rows.gpu.name: _once(_sorted(rows), tally) for rows in gpus[:MAX_GPUS]}
-
-
-def _sorted(rows: Rows) -> Rows:
-    if (np.diff(rows.time_us) >= 0).all():
-        return rows
-    return rows.where(np.argsort(rows.time_us, kind="stable"))
+    return {rows.gpu.name: _once(in_time(rows), tally) for rows in gpus[:MAX_GPUS]}
 
 
 def _once(gpu: Rows, tally: Tally) -> Rows:

@@ -63,6 +63,13 @@ def _one_after_the_other(parts: Sequence[Rows]) -> Rows:
     return replace(parts[0], line=min(part.line for part in parts), time_us=time_us, values=values)
 
 
+def in_time(rows: Rows) -> Rows:
+    """The rows in the order of time."""
+    if (np.diff(rows.time_us) >= 0).all():
+        return rows
+    return rows.where(np.argsort(rows.time_us, kind="stable"))
+
+
 def count_of(rows: Sequence[Rows]) -> int:
     """The number of rows of all GPUs."""
     return sum(len(one.time_us) for one in rows)

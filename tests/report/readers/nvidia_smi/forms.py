@@ -121,6 +121,35 @@ SET_BACK = [
 ]
 
 
+#: Forms whose times or ends are their point.
+UNVARIED = {
+    "query-more",
+    "no-index-loss",
+    "two-nodes",
+    "two-nodes-one-file-tee",
+    "ts-elapsed",
+    "box-lms",
+    "dmon",
+}
+
+
+def _idle(row: Row) -> Row:
+    """The row without load for most of the time, equal on all machines."""
+    return row._replace(use=0, memory=3, power=61.0) if row.at < START + 50 * SECOND else row
+
+
+#: Other truths of the same forms: what loops and machines may have in common, or not.
+VARIATIONS: dict[str, Callable[[Rows], list[Row]]] = {
+    "whole-seconds": lambda rows: [row._replace(at=row.at.replace(microsecond=0)) for row in rows],
+    "idle-at-first": lambda rows: [_idle(row._replace(at=row.at.replace(microsecond=0))) for row in rows],
+    "each-7-seconds": lambda rows: [row._replace(at=START + 7 * (row.at - START)) for row in rows],
+    "other-ends": lambda rows: [
+        row for row in rows if row.machine == "node-1" or START + 4 * SECOND < row.at < START + 47 * SECOND
+    ],
+    "past-midnight": lambda rows: [row._replace(at=row.at + timedelta(hours=14, minutes=38)) for row in rows],
+}
+
+
 # Writers
 
 
@@ -217,8 +246,8 @@ def _csv(rows: Rows, columns: Mapping[str, Callable[[Row], object]], separator: 
 
 
 def moments(rows: Rows) -> list[list[Row]]:
-    """The rows of each moment."""
-    return [list(some) for _, some in groupby(rows, key=lambda row: row.at)]
+    """The rows of each moment of a machine."""
+    return [list(some) for _, some in groupby(rows, key=lambda row: (row.at, row.machine))]
 
 
 def of(rows: Rows, machine: str = "", gpu: int | None = None) -> list[Row]:
@@ -444,7 +473,7 @@ FORMS: tuple[Form, ...] = (
          lambda rows: {"gpu.csv.gz": gzip.compress(query(rows).encode())}),
     Form("query-in-output", "between the lines of the training",
          "nvidia-smi … -l 1 & python train.py  (one slurm-1.out)",
-         lambda rows: {"slurm-1.out": each_moment(rows, lambda row: f"Epoch 1 step {row.at.second} loss 0.{row.use:02}", lambda some: query(some, header=some[0].at == START))},
+         lambda rows: {"slurm-1.out": each_moment(rows, lambda row: f"Epoch 1 step {row.at.second} loss 0.{row.use:02}", lambda some: query(some, header=some[0] == rows[0]))},
          says="not as many fields|message"),
     Form("query-carriage-returns", "a progress bar before the rows",
          "nvidia-smi … -l 1 & python train.py  (tqdm)",

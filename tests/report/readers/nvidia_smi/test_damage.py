@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.nvidia_smi.identity import machines_of, table_of
+from jobreport.readers.nvidia_smi.identity import machines_of
 from jobreport.readers.nvidia_smi.logs import Log
 from jobreport.readers.nvidia_smi.rows import GPU, Rows
 from jobreport.readers.registry import read_job
@@ -263,7 +263,7 @@ def test_a_new_identifier_in_each_row_takes_no_time() -> None:
     log = Log(file=SourceFile(name="gpu.csv", place=""), host="", gpus=gpus)
     begin = time.process_time()
 
-    (found,) = machines_of(table_of([log]), Tally())
+    (found,) = machines_of([log], Tally())
 
     assert [found.gpus[rows.gpu] for rows in gpus[::-1]] == [f"gpu{i}" for i in range(n)]
     # To look for a free number from 0 each time would take half a minute.

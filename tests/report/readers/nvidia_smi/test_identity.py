@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.nvidia_smi.identity import Entry, Seen, machines_of
-from jobreport.readers.nvidia_smi.rows import GPU
+from jobreport.readers.nvidia_smi.identity import machines_of
+from jobreport.readers.nvidia_smi.logs import Log
+from jobreport.readers.nvidia_smi.rows import GPU, Rows
 from jobreport.readers.registry import read_job
 from jobreport.readers.tally import Tally
 from jobrules.model import Metric
@@ -18,14 +20,47 @@ HEADER = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
 
 
 def log(
-    gpus: tuple[int, ...] = (0, 1), *, seed: int = 0, first: int = 0, rows: int = 30, header: str = HEADER
+    gpus: tuple[int, ...] = (0, 1),
+    *,
+    seed: int = 0,
+    first: int = 0,
+    rows: int = 30,
+    idle: int = 0,
+    header: str = HEADER,
 ) -> str:
-    """A row a second and GPU; the seed chooses what is measured."""
+    """A row a second and GPU; the seed chooses what is measured after ``idle`` moments."""
     return header + "".join(
-        f"2026/01/03 15:{(first + i) // 60:02d}:{(first + i) % 60:02d}.000, {gpu}, {(7 * i + 13 * gpu + 29 * seed) % 101} %, {100 + (i + seed) % 9}.00 W\n"
+        f"2026/01/03 15:{(first + i) // 60:02d}:{(first + i) % 60:02d}.000, {gpu}, "
+        + (
+            f"{(7 * i + 13 * gpu + 29 * seed) % 101} %, {100 + (i + seed) % 9}.00 W\n"
+            if i >= idle
+            else "0 %, 60.00 W\n"
+        )
         for i in range(rows)
         for gpu in gpus
     )
+
+
+def part(text: str, begin: int, end: int) -> str:
+    """Some of the rows under the same header."""
+    head, *lines = text.splitlines()
+    return "\n".join([head, *lines[begin:end], ""])
+
+
+def parts(text: str) -> dict[str, str]:
+    """A log of 400 rows that was rotated, with some rows in both parts."""
+    return {"gpu.csv.1": part(text, 0, 204), "gpu.csv": part(text, 196, 400)}
+
+
+def tools(rows: int) -> str:
+    """What dmon writes of two GPUs."""
+    return "".join(f"15:00:{i:02} {gpu} {2 * i + gpu} 1\n" for i in range(rows) for gpu in (0, 1))
+
+
+def processes(rows: int = 30) -> str:
+    """What pmon writes of one process on each of two GPUs."""
+    lines = [f"15:00:{i:02} {gpu} 17 C {i + gpu} 3 - - python" for i in range(rows) for gpu in (0, 1)]
+    return "\n".join(["#Time gpu pid type sm mem enc dec command", *lines, ""])
 
 
 def of(text: str, *, column: int, later_ms: int = 0) -> str:
@@ -77,6 +112,26 @@ MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
         {"smi_1": 2, "smi_2": 2},
     ),
     "a log and its copy": ({"early.csv": log(rows=100), "late.csv": log(rows=200)}, {"node": 2}),
+    "machines that idle at first": (
+        {f"{one}/gpu.csv": log(seed=n, rows=150, idle=60) for n, one in enumerate("ab")},
+        {"a": 2, "b": 2},
+    ),
+    "machines that idle but for the end": (
+        {f"util_gpu-a0{n}.txt": log(seed=n, rows=150 + n, idle=148) for n in (1, 2, 3)},
+        {"gpu-a01": 2, "gpu-a02": 2, "gpu-a03": 2},
+    ),
+    "machines that idle": ({f"{one}/gpu.csv": log(rows=150, idle=150) for one in "ab"}, {"a": 2, "b": 2}),
+    "a short log and its copy": ({"gpu.csv": log(), "gpu (copy).csv": log()}, {"node": 2}),
+    "a log and its end": ({"gpu.csv": log(rows=200), "end.csv": part(log(rows=200), 300, 400)}, {"node": 2}),
+    "parts of a log with rows in both": (
+        {f"{one}/{name}": rows for one in "ab" for name, rows in parts(log(seed=ord(one), rows=200)).items()},
+        {"a": 2, "b": 2},
+    ),
+    "parts of a log that overlap while it idles": (parts(log(rows=200, idle=150)), {"node": 2}),
+    "tools on one machine": (
+        {"dmon.log": "#Time gpu sm mem\n" + tools(30), "pmon.log": processes(30)},
+        {"node": 2},
+    ),
     "the same GPU at another time": (
         {"a.csv": uuid(log((0,)), "GPU-1"), "b.csv": uuid(log((0,), first=500), "GPU-1")},
         {"node": 1},
@@ -117,6 +172,16 @@ MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "parts of which neither shows the machines": (rotated(61), {"log-1": 4}),
 }
 
+#: Rows that are in two of the logs.
+REPEATED = {
+    "a log and its copy": 200,
+    "a short log and its copy": 60,
+    "a log and its end": 100,
+    "parts of a log with rows in both": 16,
+    "parts of a log that overlap while it idles": 8,
+    "tools on one machine": 60,
+}
+
 
 @pytest.mark.parametrize("case", MACHINES)
 def test_machines(tmp_path: Path, case: str) -> None:
@@ -130,31 +195,32 @@ def test_machines(tmp_path: Path, case: str) -> None:
     assert {facts.node: len(facts.gpus) for facts in job.facts} == gpus
     (source,) = quality.sources
     dropped = sum(remark.count for remark in source.remarks if remark.unit == "rows")
-    assert dropped == (200 if case == "a log and its copy" else 0)
+    assert dropped == REPEATED.get(case, 0)
     assert source.rows + dropped == sum(text.count("\n") - 1 for text in files.values())
 
 
 def test_many_logs_take_little_time() -> None:
-    hosts = 10_000
-    seen = (Seen(gpu=GPU(name="gpu0"), first_us=0, last_us=1),)
-    table = [
-        Entry(
-            number=2 * n + named,
+    hosts = 4_000
+    logs = [
+        Log(
             file=SourceFile(name="gpu.csv" if named else f"{n}.csv", place=""),
             host=f"n{n}" if named else "",
-            writer=0,
-            gpus=seen,
-            measures=frozenset([Metric.GPU_UTILIZATION]),
-            rows=2,
+            gpus=[
+                Rows(
+                    gpu=GPU(name="gpu0"),
+                    time_us=np.arange(2) + n % 10,
+                    values={Metric.GPU_UTILIZATION: np.array([0.0, n])},
+                )
+            ],
         )
         for n in range(hosts)
         for named in (False, True)
     ]
     begin = time.process_time()
 
-    found = machines_of(table, Tally())
+    found = machines_of(logs, Tally())
 
-    assert len(found) == len(table)
+    assert len(found) == len(logs)
     # All pairs of them would take minutes.
     assert time.process_time() - begin < 10
 

@@ -17,6 +17,8 @@ from tests.report.readers.nvidia_smi.forms import (
     HELP,
     SECOND,
     START,
+    UNVARIED,
+    VARIATIONS,
     Form,
     Means,
     Row,
@@ -35,6 +37,23 @@ from tests.report.readers.nvidia_smi.forms import (
 
 @pytest.mark.parametrize("form", FORMS, ids=[form.name for form in FORMS])
 def test_a_form_of_log_gives_its_truth_or_help(form: Form, tmp_path: Path) -> None:
+    assert problem(form, outcome(form, tmp_path)) == ""
+
+
+@pytest.mark.parametrize("variation", VARIATIONS)
+@pytest.mark.parametrize(
+    "form",
+    [
+        # Those of one file in ``make test-slow``.
+        pytest.param(form, id=form.name, marks=[pytest.mark.slow] * (len(form.write(form.rows)) == 1))
+        for form in FORMS
+        if form.name not in UNVARIED
+    ],
+)
+def test_a_form_of_log_gives_another_truth_or_help(form: Form, variation: str, tmp_path: Path) -> None:
+    varied = VARIATIONS[variation]
+    form = form._replace(rows=varied(form.rows), truth=varied(form.expected))
+
     assert problem(form, outcome(form, tmp_path)) == ""
 
 
@@ -87,15 +106,23 @@ def logs(draw: st.DrawFn) -> Form:
     machines = draw(st.sampled_from([["node-1"], ["node-2"], ["node-1", "node-2"]]))
     gpus = draw(st.integers(1, 2))
     every = draw(st.sampled_from([0.5, 1, 2, 10])) * SECOND
+    start = draw(st.sampled_from([START, START.replace(microsecond=0)]))
     begins = {
-        one: START + number * draw(st.sampled_from([0, 0.2])) * every for number, one in enumerate(machines)
+        one: start + number * draw(st.sampled_from([0, 0.2])) * every for number, one in enumerate(machines)
     }
-    rows = sorted(row for one in machines for row in rows_of(one, gpus, 40, begins[one], every=every))
+    # Machines may have one length, and idle for most of it.
+    lengths = draw(st.sampled_from([(40, 40), (40, 47), (130, 130), (130, 121)]))
+    idle_until = start + draw(st.sampled_from([0, 0, 110])) * every
+    rows = sorted(
+        row._replace(use=0, memory=3, power=61.0) if row.at < idle_until else row
+        for one, moments in zip(machines, lengths, strict=False)
+        for row in rows_of(one, gpus, moments, begins[one], every=every)
+    )
     random = Random(draw(st.integers(0, 99)))
     if draw(st.booleans()):
         rows = [row for row in rows if random.random() > 0.03]
     if gpus == 2 and draw(st.integers(0, 4)) == 0:
-        rows = [row for row in rows if row.gpu or row.at < START + 20 * every]
+        rows = [row for row in rows if row.gpu or row.at < START + lengths[0] // 2 * every]
     holds = draw(st.sampled_from(["u", "um", "up", "ump"]))
     time = draw(st.sampled_from([*TIMES]))
     columns: dict[str, Callable[[Row], object]] = {time: draw(st.sampled_from(TIMES[time]))}
