@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 #: Raised when a field changes its meaning or goes away; additions keep it.
 SCHEMA_VERSION = 2
 
+#: What sentences call SageMaker Debugger, and its results among the sources.
+DEBUGGER, DEBUGGER_RESULTS = "SageMaker Debugger", "rule results of SageMaker Debugger"
+
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
     """One node of the job."""
@@ -202,6 +205,16 @@ class Report(Struct, frozen=True, kw_only=True):
     def of_debugger(self) -> bool:
         """Whether the numbers are copied from the rule results of SageMaker Debugger."""
         return self.origin is Origin.DEBUGGER_RESULTS
+
+    @property
+    def gpus_of_debugger(self) -> bool:
+        """Whether what is known of the GPUs is copied from these results."""
+        return self.of_debugger or bool(self.verdict.use and self.verdict.use.source == DEBUGGER)
+
+    @property
+    def has_debugger(self) -> bool:
+        """Whether these results are among the sources."""
+        return self.of_debugger or DEBUGGER_RESULTS in self.job.sources
 
     def card(self, rule: str) -> RuleCard | None:
         """The card of a rule; None if it was not selected."""

@@ -11,7 +11,6 @@ import threading
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET, Struct
@@ -64,7 +63,7 @@ from jobrules.verdict.phases import job_phases
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from jobreport.debugger_report.report import Answer
+    from jobreport.debugger_report.beside import Beside
     from jobreport.output.kernel import Kernel
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.runs import Choice
@@ -264,15 +263,20 @@ def _from_job(
         if document.has_schema(result):
             for_readers.add(rule.name)
     command = _command(job_dir, chosen.options)
+    in_work = _in_work(job, chosen.rules, results, strict=strict)
     if debugger is None:
-        report = build_report(job, quality, chosen.rules, results, command, strict=strict)
+        report = build_report(job, quality, chosen.rules, results, command, in_work=in_work, strict=strict)
         return report, _rule_files(contents, for_readers)
-    from jobreport.debugger_report import report as debugger_report  # noqa: PLC0415 - as the readers
+    from jobreport.debugger_report.beside import beside  # noqa: PLC0415 - as the readers
+    from jobreport.debugger_report.report import documents  # noqa: PLC0415
 
-    answers = debugger_report.answers(debugger, chosen.rules, results, strict=strict)
-    report = build_report(job, quality, chosen.rules, results, command, answers=answers, strict=strict)
-    cards = [answer.card for answer in answers.values()]
-    contents |= debugger_report.documents(cards, debugger)
+    added = beside(debugger, job, chosen.rules, in_work, strict=strict)
+    report = build_report(
+        job, quality, chosen.rules, results, command, in_work=in_work, added=added, strict=strict
+    )
+    silent = {result.rule for result in results if result.reason}
+    cards = [answer.card for rule, answer in added.answers.items() if rule in silent]
+    contents |= documents(cards, debugger)
     return report, _rule_files(contents, for_readers | _evaluated(cards))
 
 
@@ -307,15 +311,19 @@ def build_report(
     results: Sequence[RuleResult],
     command: str,
     *,
-    answers: Mapping[str, Answer] = MappingProxyType({}),
+    in_work: Sequence[RuleResult] | None = None,
+    added: Beside | None = None,
     strict: bool = False,
 ) -> Report:
-    """The report of a job and its rule results; ``answers`` are those of SageMaker Debugger where the job has none."""
+    """The report of a job and the results of its rules, of all of it and ``in_work``, by default those that it gives;
+    ``added`` is what SageMaker Debugger's results add.
+    """
     in_time = job_phases(job)
-    in_work = [
-        answers[one.rule].result if one.rule in answers else one
-        for one in _in_work(job, rules, results, strict=strict)
-    ]
+    if in_work is None:
+        in_work = _in_work(job, rules, results, strict=strict)
+    if added:
+        in_work = list(map(added.result, in_work))
+    answers = added.answers if added else {}
     grid = columns(job)
     compared = node_comparison(job, grid, in_time)
     start_us, end_us = job.span_us
@@ -333,7 +341,14 @@ def build_report(
             finished=job.finished,
             recorded=job.recorded,
         ),
-        verdict=judge(job, rules, in_work, in_time),
+        verdict=judge(
+            job,
+            rules,
+            in_work,
+            in_time,
+            added.account if added else None,
+            added.findings if added else (),
+        ),
         phases=in_time,
         utilization=utilization(job),
         columns=grid,
@@ -350,6 +365,7 @@ def build_report(
         captures=job.captures or UNSET,
         across_ranks=job.across_ranks or UNSET,
     )
+    report = added.added(report) if added else report
     evaluated = _Evaluated(job=job, rules=rules, results=results, columns=grid)
     return _with_analyses(report, evaluated, strict=strict)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from jobrules.measures.minutes import Windows
 from jobrules.model import (
     SECOND_US,
     DeviceStatus,
+    Inferred,
     Measure,
     Metric,
     Reason,
@@ -24,12 +26,13 @@ from jobrules.rule import Role, Rule, not_recorded
 from jobrules.text import count, join_names, number, percent, share
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jobrules.measures.bottleneck_snapshots import BottleneckCriteria, NodeSnapshots
     from jobrules.measures.framework_time import Sums
     from jobrules.measures.minutes import Seen
-    from jobrules.model import Job, RuleResult
+    from jobrules.model import FloatArray, Job, Panel, RuleResult, Stalls
+    from jobrules.model.claims import Claim, Samples
 
 #: Smallest share of snapshots without a core sample that a result names.
 WORTH_NAMING = 0.01
@@ -84,6 +87,20 @@ class BottleneckRule(Rule):
         if 100 * part <= criteria.threshold:
             limits.insert(0, _history(checks, criteria.threshold))
         return self.triggered("; ".join([headline, *limits]), triggered=checks.triggered, **facts)
+
+    def stalls(self, job: Job) -> Stalls | None:
+        """The stalls that another source lists, where no node has samples of its single cores."""
+        metric = self.criteria.metric
+        panels = (panel for part in job.facts for panel in part.panels if panel.metric is metric)
+        if job.loop_facts is None or any(len(panel.devices) > 1 for panel in panels):
+            return None
+        return job.loop_facts.stalls.get(self.criteria.key)
+
+    def evidence(self, job: Job) -> Inferred:
+        """What a cause is inferred from."""
+        if self.stalls(job) and job.loop_facts:
+            return Inferred(f"{job.loop_facts.source}: entries of {self.name}")
+        return Inferred("simultaneous samples")
 
     def without(self, job: Job, missing: Reason) -> RuleResult:
         """The result has SageMaker Debugger's details, with nothing in them."""
@@ -212,3 +229,35 @@ def _without_cores(nodes: Sequence[NodeSnapshots], metric: Metric) -> list[str]:
     missing, whole = (sum(n) for n in zip(*((node.unsampled, node.seen) for node in nodes), strict=True))
     named = missing >= WORTH_NAMING * whole
     return [f"{count(missing, 'snapshot')} without {metric.quantity.noun}"] if named else []
+
+
+def with_stalls(
+    rule: BottleneckRule,
+    own: Callable[[Job, Panel, FloatArray], Claim | None],
+    stalls: Stalls | None,
+    least: float,
+) -> Callable[[Job, Panel, FloatArray], Claim | None]:
+    """A claim on samples, and on the moments of the ``stalls`` with at least so many cores."""
+    return partial(_claimed_too, rule.criteria.gpu_threshold, own, stalls, least) if stalls else own
+
+
+def _claimed_too(
+    below: float,
+    own: Callable[[Job, Panel, FloatArray], Claim | None],
+    stalls: Stalls,
+    least: float,
+    part: Job,
+    panel: Panel,
+    weight_us: FloatArray,
+) -> Claim:
+    sampled = own(part, panel, weight_us)
+
+    def of_gpu(gpu: Samples) -> FloatArray:
+        held = stalls.held(gpu.time_us, gpu.weight_us, least)
+        return np.where(gpu.values < below, held * gpu.left_us, 0.0)
+
+    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
+        known = sampled(gpus) if sampled else [np.zeros(len(gpu.values)) for gpu in gpus]
+        return [np.maximum(one, of_gpu(gpu)) for one, gpu in zip(known, gpus, strict=True)]
+
+    return claim

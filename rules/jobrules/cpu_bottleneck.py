@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from jobrules.bottleneck_rule import BottleneckRule
+from jobrules.bottleneck_rule import BottleneckRule, with_stalls
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.measures.core_use import CROWDED_PART, SLOWED_GPU, SLOWED_MEAN, CoreUse, stalls_s
 from jobrules.measures.crowding import CROWDED_ADVICE, core_shares
@@ -23,11 +23,14 @@ from jobrules.text import capitalized, join_names, share, some_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
+    from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult, Stalls
     from jobrules.model.claims import Claim, Claimed, Samples
 
 #: Batches are loaded in shorter stretches.
 LONG_STALL_S = 10.0
+
+#: Listed stalls are of idle GPUs only.
+ONLY_IDLE = "Whether a core was saturated while GPUs were active, too, is not recorded, so the amount is an upper bound"
 
 STALL_ADVICE = (
     "Find what the main process does between steps: set ``num_workers`` above 0 if it loads data itself.",
@@ -77,25 +80,39 @@ class CPUBottleneck(BottleneckRule):
         cores = {len(panel.devices) for panel in panels}
         work = Work.of(job)
         stalls = NodeStalls.of(job, work, self.cpu_threshold, self.gpu_threshold)
+        listed, facts = self.stalls(job), job.loop_facts
+        known = (facts.cores if listed and facts else 0) or (cores.pop() if len(cores) == 1 else 0)
+        half = CROWDED_PART * known if known > 1 else np.inf
+        # Where training waits for data by other evidence, fewer cores are its own.
+        few = None if facts and facts.waited else listed
         return (
             Cause(
                 key="cpu-bottleneck",
                 precedence=Precedence.CPU_BOUND,
                 label="Lost: CPU saturated",
                 when="while the CPU was saturated",
-                claim=partial(_saturated, self, work, stalls),
-                finding=partial(
-                    self._saturated_cpu, job, result, cores.pop() if len(cores) == 1 else 0, stalls
-                ),
+                claim=with_stalls(self, partial(_saturated, self, work, stalls), listed, half),
+                finding=partial(self._saturated_cpu, job, result, known, stalls),
                 widened=True,
             ),
-            self.few_cores(result, _typical_s(job)),
+            self.few_cores(
+                result, _typical_s(job), cores_known=not few or known > 1, stalls=few, seen=self.evidence(job)
+            ),
         )
 
-    def few_cores(self, result: RuleResult, typical_s: float = 0.0, *, cores_known: bool = True) -> Cause:
+    def few_cores(
+        self,
+        result: RuleResult,
+        typical_s: float = 0.0,
+        *,
+        cores_known: bool = True,
+        stalls: Stalls | None = None,
+        seen: Inferred | None = None,
+    ) -> Cause:
         """The cause of idle moments with fewer saturated cores; if the number of cores is not known, with any.
 
-        ``typical_s`` is the median length of a stretch of them, 0 if it is not known.
+        ``typical_s`` is the median length of a stretch of them, 0 if it is not known. ``stalls`` are those that another
+        source lists, ``seen`` is what the cause is inferred from.
         """
         which = "one process" if cores_known else "a CPU core"
         return Cause(
@@ -103,8 +120,10 @@ class CPUBottleneck(BottleneckRule):
             precedence=Precedence.ONE_PROCESS,
             label=f"Lost: {which.removeprefix('a ')} saturated",
             when=f"while {which} was saturated",
-            claim=partial(_alone, self),
-            finding=partial(self._saturated_process, result, which, typical_s),
+            claim=with_stalls(self, partial(_alone, self), stalls, 1),
+            finding=partial(
+                self._saturated_process, result, which, typical_s, (Note(ONLY_IDLE),) * bool(stalls), seen
+            ),
             widened=True,
         )
 
@@ -127,7 +146,7 @@ class CPUBottleneck(BottleneckRule):
                 f"Held up: a GPU below {self.gpu_threshold:g}%, or below {SLOWED_GPU:g}% "
                 f"while the mean of the cores is at least {SLOWED_MEAN:g}%"
             ),
-            Inferred("simultaneous samples"),
+            self.evidence(job),
             advice=CROWDED_ADVICE
             if crowded
             else (
@@ -141,7 +160,13 @@ class CPUBottleneck(BottleneckRule):
         )
 
     def _saturated_process(
-        self, result: RuleResult, which: str, typical_s: float, claimed: Claimed
+        self,
+        result: RuleResult,
+        which: str,
+        typical_s: float,
+        limits: tuple[Note, ...],
+        seen: Inferred | None,
+        claimed: Claimed,
     ) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
         meaning = {
@@ -152,7 +177,8 @@ class CPUBottleneck(BottleneckRule):
             f"A GPU was idle while {which} was saturated in {seen} of snapshots",
             *moments(claimed, result),
             Note(meaning[which]),
-            Inferred("simultaneous samples"),
+            *limits,
+            seen or Inferred("simultaneous samples"),
             *((HowMuch("Typical length of a stretch", typical_s, "s"),) if typical_s >= LONG_STALL_S else ()),
             key="saturated-process",
             advice=LONG_STALL_ADVICE if typical_s >= LONG_STALL_S else STALL_ADVICE,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from jobrules.bottleneck_rule import BottleneckRule
+from jobrules.bottleneck_rule import BottleneckRule, with_stalls
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
 from jobrules.measures.core_use import SLOWED_GPU, CoreUse
 from jobrules.measures.waiting import means_during
-from jobrules.model import Inferred, Metric
+from jobrules.model import Metric
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
 from jobrules.text import share
@@ -69,7 +69,7 @@ class IOBottleneck(BottleneckRule):
                 precedence=Precedence.IO_BOUND,
                 label="Lost: CPU waiting for I/O",
                 when="while the CPU waited for I/O",
-                claim=partial(_waiting, self),
+                claim=with_stalls(self, partial(_waiting, self), self.stalls(job), 1),
                 finding=partial(self._found, job, result),
                 widened=True,
             ),
@@ -81,7 +81,7 @@ class IOBottleneck(BottleneckRule):
             f"A GPU was held up while a CPU core waited for I/O in {seen} of snapshots",
             *moments(claimed, result),
             *means_during(job, claimed, Metric.IO_PRESSURE),
-            Inferred("simultaneous samples"),
+            self.evidence(job),
             devices=claimed.devices,
         )
 

@@ -20,9 +20,10 @@ from jobreport.debugger_report.causes import (
 from jobreport.debugger_report.findings import gpus_of
 from jobreport.debugger_report.histograms import histograms_of
 from jobreport.debugger_report.ledger import Ledger
+from jobreport.document import DEBUGGER
 from jobreport.readers.debugger_results.loop import loop_facts, training_steps
 from jobrules.batch_size import MAX_CLAIMED, MAX_IDLE, BatchSize
-from jobrules.cpu_bottleneck import CPUBottleneck, saturated_cores
+from jobrules.cpu_bottleneck import ONLY_IDLE, CPUBottleneck, saturated_cores
 from jobrules.dataloader import Dataloader
 from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 
 #: What rules on samples are asked about here needs none.
 _NO_JOB = JobInMemory(name="")
-#: Entries of CPUBottleneck are of idle GPUs only.
-_ONLY_IDLE = "Whether a core was saturated while GPUs were active, too, is not recorded, so the amount is an upper bound"
 #: If the mean of the steps is this many times their median, the longer half takes at least three quarters of the time.
 LONG_MEAN = 2.0
 
@@ -93,6 +92,7 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
         owners=ledger.owners,
         recorded=_recorded(results, facts, saturated),
         unknown_gpus=len(unknown),
+        source=DEBUGGER,
         notes=_notes(results, facts, ledger, saturated),
     )
 
@@ -119,11 +119,9 @@ def _take_io(ledger: Ledger, results: RuleResults, checks: Checks, work: Work) -
         ledger.take_snapshots(cause, results.bottlenecks[rule.name], 1, rule)
 
 
-def _take_cpu(
-    ledger: Ledger, results: RuleResults, facts: LoopFacts | None, checks: Checks, work: Work
-) -> None:
+def _take_cpu(ledger: Ledger, results: RuleResults, facts: LoopFacts, checks: Checks, work: Work) -> None:
     """A saturated CPU: half of a known number of cores."""
-    cores = (facts.cores if facts else None) or 0
+    cores = facts.cores or 0
     if cores and (chosen := _chosen(checks, CPUBottleneck)):
         rule, result = chosen
         found = results.bottlenecks[rule.name]
@@ -133,12 +131,12 @@ def _take_cpu(
         ledger.take_snapshots(cause, found, CROWDED_PART * cores, rule)
 
 
-def _take_loading(ledger: Ledger, facts: LoopFacts | None, checks: Checks, work: Work) -> None:
+def _take_loading(ledger: Ledger, facts: LoopFacts, checks: Checks, work: Work) -> None:
     """The time in which training waited for data: of the work, or of the part that has steps unless the rest looks the
     same.
     """
     loader = _chosen(checks, Dataloader)
-    if not (loader and facts and facts.waited):
+    if not (loader and facts.waited):
         return
     nodes = [node for node, _ in ledger.gpus]
     cause = loader[0].waiting_in_loop(facts, facts.cores or 0, max(map(nodes.count, nodes)))
@@ -157,15 +155,15 @@ def _take_loading(ledger: Ledger, facts: LoopFacts | None, checks: Checks, work:
 
 
 def _take_few_cores(
-    ledger: Ledger, results: RuleResults, facts: LoopFacts | None, checks: Checks, work: Work
+    ledger: Ledger, results: RuleResults, facts: LoopFacts, checks: Checks, work: Work
 ) -> None:
     """Fewer saturated cores, or some of an unknown number, where training does not wait for data by other evidence."""
     chosen = _chosen(checks, CPUBottleneck)
-    if chosen and not (facts and facts.waited):
+    if chosen and not facts.waited:
         rule, result = chosen
-        cause = rule.few_cores(result, cores_known=bool(facts and facts.cores))
+        cause = rule.few_cores(result, cores_known=bool(facts.cores))
         ledger.take_snapshots(
-            _of_bottlenecks(cause, rule, work, Note(_ONLY_IDLE)), results.bottlenecks[rule.name], 1, rule
+            _of_bottlenecks(cause, rule, work, Note(ONLY_IDLE)), results.bottlenecks[rule.name], 1, rule
         )
 
 
@@ -204,26 +202,23 @@ def _highest_mean(usage: Usage) -> float:
     return 0.5 * usage.p50 + 0.45 * usage.p95 + 0.04 * usage.p99 + 0.01 * usage.max
 
 
-def _recorded(results: RuleResults, facts: LoopFacts | None, saturated: float) -> dict[str, bool]:
+def _recorded(results: RuleResults, facts: LoopFacts, saturated: float) -> dict[str, bool]:
     """What could show a cause, and whether it was recorded; without what was and is undecided, as steps always are."""
     known = {
         "CPU utilization": bool(results["CPUBottleneck"] and results.usage.get("CPU")),
         "I/O wait": bool(results["IOBottleneck"] and results.usage.get("I/O")),
-        "steps": facts is not None and facts.outside is not None,
-        "data loading": facts is not None and facts.fetch_s is not None,
+        "steps": facts.steps > 0,
+        "data loading": facts.fetch_s is not None,
     }
-    waited = facts.waited if facts else 0.0
-    undecided = {"steps", *(["CPU utilization"] if saturated >= max(waited, RELEVANT_PART) else [])}
+    undecided = {"steps", *(["CPU utilization"] if saturated >= max(facts.waited, RELEVANT_PART) else [])}
     return {what: there for what, there in known.items() if not (there and what in undecided)}
 
 
-def _notes(
-    results: RuleResults, facts: LoopFacts | None, ledger: Ledger, saturated: float
-) -> tuple[str, ...]:
+def _notes(results: RuleResults, facts: LoopFacts, ledger: Ledger, saturated: float) -> tuple[str, ...]:
     """What limits the account; a core was saturated in a part of the snapshots that no cause has taken."""
     notes = list(loop_notes(facts))
-    waited = facts.waited if facts else 0.0
-    if facts and facts.note and not waited:
+    waited = facts.waited
+    if facts.note and not waited:
         notes.append(facts.note)
     if 0 < waited < saturated:
         notes.append(
@@ -231,7 +226,7 @@ def _notes(
             "steps may hold fetches"
         )
     notes += _start_unknown(ledger.work)
-    stepped = 1 - facts.outside if facts and facts.outside is not None else 0.0
+    stepped = 1 - facts.outside if facts.outside is not None else 0.0
     used = max((ledger.in_work(gpu).used for gpu in ledger.used), default=1.0)
     if stepped > LONG_STEPS and used < IDLE_STEPS:
         notes.append(STEPS_HOLD)
@@ -251,7 +246,7 @@ def _long_steps(results: RuleResults) -> str:
 
 
 def _work(
-    results: RuleResults, facts: LoopFacts | None, clocks: Clocks, histograms: Mapping[GPU, Histogram]
+    results: RuleResults, facts: LoopFacts, clocks: Clocks, histograms: Mapping[GPU, Histogram]
 ) -> Work | None:
     """From the first to the last step; without steps, the longest stretch without a bottleneck, if it is most of the job.
 
@@ -259,7 +254,7 @@ def _work(
     """
     worked = [one.above_zero / max(1, one.count) for one in histograms.values() if one.worked]
     steps_us = None
-    if facts and facts.steps_us:
+    if facts.steps_us:
         first_us, last_us = max(clocks.start_us, facts.steps_us[0]), min(clocks.end_us, facts.steps_us[1])
         steps_us = (first_us, last_us) if first_us < last_us else None
     if not worked and steps_us is None:

@@ -19,16 +19,17 @@ from jobreport.debugger_report.differences import notes
 from jobreport.debugger_report.findings import SECTIONS, findings, gpus_of, loop_of, span_of
 from jobreport.debugger_report.rules import evaluate, parsed
 from jobreport.document import EXTRA_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
-from jobreport.readers.debugger_results.loop import SOURCE
+from jobreport.readers.debugger_results.loop import SOURCE, loop_facts, nodes_of, step_events
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import Inferred, Metric, ReasonKind, RuleResult, natural_key, natural_sorted
-from jobrules.rule import Documentation, parameter_fields
+from jobrules.dataloader import Dataloader
+from jobrules.model import Inferred, Metric, ReasonKind, RuleResult, Status, natural_key, natural_sorted
+from jobrules.rule import NO_GPU, Documentation, parameter_fields
 from jobrules.text import apportion
-from jobrules.verdict.findings import sorted_verdict, verdict_of
+from jobrules.verdict.findings import in_loop, sorted_verdict, verdict_of
 from jobrules.verdict.phases import JobPhases, Phase
 from jobrules.verdict.story import story_of
 
@@ -51,6 +52,7 @@ _NO_DOCUMENT: dict[str, Any] = {
     "Datapoints": 0,
     "RuleParameters": "",
 }
+_TELLING = (ReasonKind.TOO_FEW, ReasonKind.TOO_SHORT, ReasonKind.NOT_APPLICABLE)
 #: Metrics of OverallSystemUsage: name, label, unit.
 _METRICS = (
     ("GPU", Metric.GPU_UTILIZATION.label, "%"),
@@ -91,7 +93,6 @@ def build(
     checks = _checks(cards, found, rules)
     account = account_of(results, checks)
     start_us, end_us = span_of(results)
-    steps = results["MaxInitializationTime"]
     return Report(
         schema_version=document.SCHEMA_VERSION,
         version=__version__,
@@ -101,36 +102,48 @@ def build(
             name=name,
             start_us=start_us,
             end_us=end_us,
-            nodes=_nodes(results, start_us, end_us),
+            nodes=nodes(results, start_us, end_us),
             sources=(results.quality.source,),
-            steps=(steps.datapoints if steps else None) or 0,
+            steps=step_events(results),
             finished=None,
         ),
         verdict=verdict_of(story_of(account))
         if account
-        else replace(sorted_verdict(checks, (), None), findings=findings(found, results)),
-        phases=_phases(results, account, start_us, end_us),
-        utilization=_usage(results),
+        else replace(
+            sorted_verdict(checks, (), None),
+            findings=(*_waits(results, rules), *findings(found, results)),
+        ),
+        phases=phases(results, account, start_us, end_us),
+        utilization=usage(results),
         columns=Columns(start_us=start_us, width_us=1, count=0),
         time_lines=(),
-        boxes=_boxes(results),
+        boxes=boxes(results),
         rules=cards,
         quality=replace(quality, sources=(*quality.sources, results.quality)),
     )
 
 
-def answers(
+def _waits(results: RuleResults, rules: Sequence[Rule]) -> list[Finding]:
+    """Waiting for data, where the results hold no use of GPUs."""
+    facts, loader = loop_facts(results), next((rule for rule in rules if isinstance(rule, Dataloader)), None)
+    if not (loader and facts.waited):
+        return []
+    cause = loader.waiting_in_loop(facts, facts.cores or 0, 1)
+    return [in_loop(cause, loop_of(results) or span_of(results), natural_sorted(nodes_of(results)))]
+
+
+def answers_of(
     results: RuleResults, rules: Sequence[Rule], own: Sequence[RuleResult], *, strict: bool
 ) -> dict[str, Answer]:
-    """Answers to rules for which the job's own records lack something, by the rule's name."""
+    """Answers to rules for which the job's own records lack something, or have too little, by the rule's name."""
     found = {}
     for rule, result in zip(rules, own, strict=True):
-        lacks = result.reason is not None and result.reason.kind is ReasonKind.NOT_RECORDED
-        if not lacks or rule.name not in NAMES:
+        if rule.name not in NAMES or result.reason is None or result.status is Status.ERROR:
             continue
         evaluation = evaluate(rule.name, results, strict)
-        # How much is missing says more than that the job itself recorded nothing.
-        if evaluation.reason is None or evaluation.reason.kind in (ReasonKind.TOO_FEW, ReasonKind.TOO_SHORT):
+        # How much is missing, or that nothing is, says more than that the job itself recorded nothing.
+        lacks = result.reason == NO_GPU or result.reason.kind is ReasonKind.NOT_RECORDED
+        if evaluation.reason is None or (lacks and evaluation.reason.kind in _TELLING):
             card = _card(rule.name, evaluation, results[rule.name])
             card = replace(card, notes=(f"According to {SOURCE}.", *card.notes))
             seen = evaluation.finding
@@ -230,7 +243,7 @@ def _parameters(rule: type[Rule] | None, written: dict[str, str]) -> tuple[Param
     return tuple(parameters)
 
 
-def _phases(results: RuleResults, account: Account | None, start_us: int, end_us: int) -> JobPhases:
+def phases(results: RuleResults, account: Account | None, start_us: int, end_us: int) -> JobPhases:
     """Phases of the job; the training loop ends where its last step starts."""
     work = account.work if account else None
     # The last step may start after the last sample.
@@ -259,9 +272,10 @@ def _phases(results: RuleResults, account: Account | None, start_us: int, end_us
     )
 
 
-def _nodes(results: RuleResults, start_us: int, end_us: int) -> tuple[NodeFacts, ...]:
+def nodes(results: RuleResults, start_us: int, end_us: int) -> tuple[NodeFacts, ...]:
+    """All nodes that the results name, with GPUs and cores."""
     gpus = Counter(node for node, _ in gpus_of(results))
-    names = {*gpus} | {node for sampled in results.usage.values() for node in sampled}
+    names = nodes_of(results)
     # Cores are the different names of cores on all nodes: with several nodes they belong to none.
     cores = results.loader.cores or 0 if len(names) == 1 else 0
     return tuple(
@@ -270,7 +284,8 @@ def _nodes(results: RuleResults, start_us: int, end_us: int) -> tuple[NodeFacts,
     )
 
 
-def _usage(results: RuleResults) -> tuple[UsageRow, ...]:
+def usage(results: RuleResults) -> tuple[UsageRow, ...]:
+    """Rows of the utilization table."""
     return tuple(
         UsageRow(node=node, label=label, unit=unit, **asdict(found))
         for node in natural_sorted({node for sampled in results.usage.values() for node in sampled})
@@ -279,7 +294,8 @@ def _usage(results: RuleResults) -> tuple[UsageRow, ...]:
     )
 
 
-def _boxes(results: RuleResults) -> tuple[Box, ...]:
+def boxes(results: RuleResults) -> tuple[Box, ...]:
+    """Boxes of the GPUs on which LowGPUUtilization triggered."""
     order = sorted(results.low_gpu, key=lambda gpu: tuple(map(natural_key, gpu)))
     made = (_box(node, device, results.low_gpu[node, device]) for node, device in order)
     return tuple(box for box in made if box)

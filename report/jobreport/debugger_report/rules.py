@@ -198,10 +198,10 @@ def _low_gpu(result: _Result) -> Evaluation:
     fluctuating = len(p95) - len(low)
     title = f"Low or fluctuating GPU utilization was counted {times(result.triggered)}"
     if low:
-        title = f"{in_words(len(low), total)} had low utilization, p95 {spread(p95[gpu] for gpu in low)}"
+        title = f"{in_words(len(low), total)} had low utilization, p95 {spread(p95[gpu] for gpu in low)} in the last window"
         title += f"; {number(fluctuating)} had fluctuating utilization" if fluctuating else ""
     elif p95:
-        title = f"{in_words(len(p95), total)} had fluctuating utilization, p95 {spread(p95.values())}"
+        title = f"{in_words(len(p95), total)} had fluctuating utilization, p95 {spread(p95.values())} in the last window"
     headlines = [title] if used or not unused else []
     headlines += [was_never_used(len(unused), total)] if unused else []
     frequency, severity = result.frequency(patience)

@@ -151,8 +151,8 @@ def headline(report: Report) -> str:
         sentences.append(money)
     if use.unknown:
         sentences.append(f"Utilization of {count(use.unknown, 'more GPU')} is unknown.")
-    if report.of_debugger:
-        sentences[0] = f"{sentences[0].removesuffix('.')}, according to SageMaker Debugger."
+    if use.source:
+        sentences[0] = f"{sentences[0].removesuffix('.')}, according to {use.source}."
     if report.verdict.too_short:
         sentences.insert(0, report.verdict.too_short)
     if end := bad_end(report):

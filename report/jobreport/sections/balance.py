@@ -124,7 +124,7 @@ def _name(found: Balance, node: NodeLoad, device: str) -> str:
 
 
 def _why_none(report: Report) -> str:
-    if report.of_debugger:
+    if report.gpus_of_debugger:
         return "SageMaker Debugger's results hold no samples to compare."
     if report.balance is not None:
         return "GPUs were recorded, but not in the training loop."

@@ -36,7 +36,7 @@ _PARAMETERS = {
 def batch_size(report: Report) -> Fragment:
     """Box plots per node, and the table of all boxes."""
     place, card, boxes = heading("batch-size", report), report.card("BatchSize"), _of_gpu_nodes(report)
-    if report.of_debugger:
+    if report.gpus_of_debugger:
         return place.nothing(
             "SageMaker Debugger's results hold no p95 of the CPU and of GPU memory activity."
         )

@@ -132,7 +132,8 @@ def _bottlenecks(report: Report, key: str) -> Fragment:
 
 
 def _why_none(report: Report, words: Words) -> str:
-    if report.of_debugger:
+    card = report.card(words.rule)
+    if report.gpus_of_debugger or (report.has_debugger and card and card.was_evaluated):
         return "SageMaker Debugger's rule results hold no samples; see the rule's card for its counts."
     if not any(node.gpus for node in report.job.nodes):
         return "GPU utilization was not recorded."

@@ -242,8 +242,9 @@ def _bars(close_up: CloseUp) -> list[str]:
 
 
 def _why_none(report: Report) -> str:
-    if report.of_debugger:
+    if report.gpus_of_debugger:
         return "SageMaker Debugger's rule results hold neither samples nor events."
     if any(row.label == "GPU" for row in report.utilization):
-        return "Steps and events were not recorded, and no minute of GPU work stands out."
+        steps = "Single steps" if report.has_debugger and report.job.steps else "Steps"
+        return f"{steps} and events were not recorded, and no minute of GPU work stands out."
     return "Steps, events, and GPU utilization were not recorded."

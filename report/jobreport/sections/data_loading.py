@@ -87,7 +87,7 @@ def data_loading(report: Report) -> Fragment:
 
 
 def _why_none(report: Report) -> str:
-    if not report.of_debugger:
+    if not report.has_debugger:
         return "No trace of the data loader was recorded."
     if not report.card(Dataloader.__name__):
         return "SageMaker Debugger's rule results hold no data-loading events."

@@ -327,11 +327,11 @@ def _horovod_figure(time: FrameworkTime) -> Shown | None:
 def _shown_in_rules(report: Report) -> bool:
     """Whether the rule's card shows the numbers of SageMaker Debugger."""
     card = report.card(_RULE)
-    return report.of_debugger and card is not None and card.status is Status.PASSED
+    return report.has_debugger and card is not None and card.status is Status.PASSED
 
 
 def _why_none(report: Report) -> str:
-    if report.of_debugger:
+    if report.has_debugger:
         return f"SageMaker Debugger's results hold no {_RULE}."
     if not report.card(_RULE):
         return f"{_RULE} was not selected."

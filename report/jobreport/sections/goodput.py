@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures import goodput as figures
 from jobreport.figures.embed import document_json
 from jobreport.figures.names import rows_class
@@ -35,7 +34,7 @@ def goodput(report: Report) -> Fragment:
     place = heading("goodput", report)
     found = report.goodput or None
     if found is None:
-        debugger = report.origin is Origin.DEBUGGER_RESULTS
+        debugger = report.has_debugger
         return Fragment(name="goodput", html=render("goodput", heading=place, found=None, debugger=debugger))
     figure = figures.goodput(found)
     html = render(

@@ -44,7 +44,7 @@ def gpu_memory(report: Report) -> Fragment:
     """Memory in use, then activity: lines of the GPUs that jump most or are highest, and a table of all."""
     found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
     if found is None and in_use is None:
-        if report.of_debugger:
+        if report.gpus_of_debugger:
             return place.nothing("SageMaker Debugger's rule results hold no samples of GPU memory.")
         return place.nothing("GPU memory was not recorded.")
     if found is None:

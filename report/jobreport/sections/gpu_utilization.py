@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.document import Origin
 from jobreport.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, box_plot
 from jobreport.sections.error_boundary import error_boundary
 from jobreport.sections.outline import heading
@@ -45,10 +44,10 @@ def gpu_utilization(report: Report) -> Fragment:
         caption=_caption(whole),
         lead=_lead(whole),
         windows=_windows(report),
-        aid=_aid(whole, chosen, report.origin, similar=similar),
+        aid=_aid(whole, chosen, debugger=report.gpus_of_debugger, similar=similar),
         has_loop=any(box.basis == LOOP for box in boxes),
         drawing=figure.drawing,
-        table=_table(boxes, debugger=report.of_debugger),
+        table=_table(boxes, debugger=report.gpus_of_debugger),
         figures={"live-gpu-utilization": figure.live},
     )
 
@@ -58,9 +57,9 @@ def _least_used(whole: list[Box]) -> set[tuple[str, str]]:
     return {(box.node, box.device) for box in sorted(whole, key=_level)[:MAX_DRAWN]}
 
 
-def _aid(whole: list[Box], chosen: set[tuple[str, str]], origin: Origin, *, similar: bool) -> str:
+def _aid(whole: list[Box], chosen: set[tuple[str, str]], *, debugger: bool, similar: bool) -> str:
     """Which GPUs are drawn, if not all are."""
-    if origin is Origin.DEBUGGER_RESULTS:
+    if debugger:
         return "From SageMaker Debugger: GPUs on which LowGPUUtilization triggered, up to the last trigger."
     if similar:
         return f"{formats.every(len(whole), 'GPU')} have similar boxes; drawn: {_name(whole[0], whole)}."
@@ -84,7 +83,7 @@ def _lead(boxes: list[Box]) -> str:
 def _windows(report: Report) -> str:
     """What LowGPUUtilization counted, which is not what the boxes hold."""
     card = report.card("LowGPUUtilization")
-    if card is None or report.of_debugger:
+    if card is None or report.gpus_of_debugger:
         return ""
     if not card.was_evaluated:
         return f"`LowGPUUtilization` was not evaluated: {card.reason}."
@@ -148,7 +147,7 @@ def _level(box: Box) -> float:
 
 
 def _why_none(report: Report) -> str:
-    if report.origin is Origin.SAMPLES:
+    if not report.gpus_of_debugger:
         return "GPU utilization was not recorded."
     if not any(node.gpus for node in report.job.nodes) and not any(
         r.label == "GPU" for r in report.utilization

@@ -70,7 +70,9 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     ]
     if run := formats.reported_run(report.quality.runs):
         facts.insert(0, ("Run", run))
-    if job.steps:
+    if job.steps and report.steps is None and report.has_debugger:
+        facts.append(("Steps", _steps_of_results(job.steps)))
+    elif job.steps:
         facts.append(("Steps", formats.number(job.steps, 0)))
     if end := bad_end(report):
         facts.append(("End", end))
@@ -92,8 +94,12 @@ def _debugger_facts(report: Report) -> list[tuple[str, str]]:
     known = hardware(report) if job.nodes else "not in the results"
     facts += [("Hardware", known), ("Sources", "SageMaker Debugger's rule results, no samples")]
     if job.steps:
-        facts.append(("Steps", f"{formats.count(job.steps, 'step event')}, some possibly counted twice"))
+        facts.append(("Steps", _steps_of_results(job.steps)))
     return facts
+
+
+def _steps_of_results(steps: int) -> str:
+    return f"{formats.count(steps, 'step event')}, some possibly counted twice"
 
 
 def _ran(start_us: int, end_us: int) -> str:

@@ -192,8 +192,9 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
         outcomes.append(f"{failed} failed")
     sentences = [f"{', '.join(outcomes)}."]
     if has_edges(report) and any(card.was_evaluated for card in judging) and not report.of_debugger:
+        of_others = "; those of SageMaker Debugger do not" if report.has_debugger else ""
         sentences.append(
-            "Results leave out start-up and wind-down; rules/*.json hold those of the whole job."
+            f"Results leave out start-up and wind-down{of_others}; rules/*.json hold those of the whole job."
         )
     if others := len(judging) - len(apply):
         sentences.append(f"{formats.count(others, 'more rule')} {'does' if others == 1 else 'do'} not apply.")

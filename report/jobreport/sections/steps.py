@@ -67,7 +67,7 @@ def steps(report: Report) -> Fragment:
 
 
 def _why_none(report: Report) -> str:
-    if not report.of_debugger:
+    if not report.has_debugger:
         return "No steps were recorded."
     if not report.card(StepOutlier.__name__):
         return "SageMaker Debugger's results hold no single steps."

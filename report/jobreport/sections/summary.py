@@ -100,7 +100,9 @@ def _basis(report: Report) -> str:
             "steps": f"Phases come from {by_results}",
             "gpu": "No steps were recorded. GPU work is the longest time without an entry of the bottleneck rules.",
         }.get(phases.basis, "Start-up and wind-down are unknown: the results name no first and last step.")
-    steps = f"{formats.count(report.job.steps, 'recorded step')}." if report.job.steps else by_results
+    # Steps that only the results hold have no times of their own.
+    of_results = report.has_debugger and report.steps is None
+    steps = by_results if of_results else f"{formats.count(report.job.steps, 'recorded step')}."
     if phases.basis == "steps":
         return f"Phases come from {steps}"
     if phases.basis in ("gpu", "both"):

@@ -76,6 +76,8 @@ def _caption(report: Report, *, many: bool) -> str:
     elif not many:
         of_job = " of the whole job" if has_edges(report) else ""
         caption += f" over {_snapshots(report)}{of_job}, averaged over its GPUs or cores"
+        if any(row.n is None for row in report.utilization):
+            caption += "; rows without p90 and mean (–) are from SageMaker Debugger"
     return f"{caption}. Bar: minimum to p95; mark: median."
 
 

@@ -55,7 +55,8 @@ def demand(job: Job) -> Demand | None:
     if work is None or work.length_us <= 0 or not snapshots:
         return None
     grid_us = np.linspace(work.begin_us, work.end_us, snapshots).astype(np.int64)
-    nodes = job.gathered(_of_node, work.clocks, work, grid_us)
+    known = (job.loop_facts.cores if job.loop_facts else None) or 1
+    nodes = job.gathered(_of_node, work.clocks, work, grid_us, known)
     if not nodes:
         return None
     means = [mean for node in nodes for mean in node.gpu_means]
@@ -85,7 +86,8 @@ def _peak(nodes: list[FloatArray]) -> float | None:
     return float(np.percentile(known, PERCENTILE)) if len(known) else None
 
 
-def _of_node(part: Job, clocks: Clocks, work: Work, grid_us: IntArray) -> Iterator[_Node]:
+def _of_node(part: Job, clocks: Clocks, work: Work, grid_us: IntArray, cores: int) -> Iterator[_Node]:
+    """``cores`` are those of the node, where a single series is the mean of all."""
     (node,) = part.nodes
     if not part.panels:
         return
@@ -99,7 +101,8 @@ def _of_node(part: Job, clocks: Clocks, work: Work, grid_us: IntArray) -> Iterat
         weight_us = sample_weights(panel.time_us, *clocks.span_us(node)).weight_us
         row = np.maximum(np.searchsorted(panel.time_us, grid, side="right") - 1, 0)
         held = (grid >= panel.time_us[row]) & (grid <= panel.time_us[row] + weight_us[row])
-        sums[metric] = np.where(held, np.nansum(panel.values, axis=1)[row] / 100, np.nan)
+        each = cores if metric is Metric.CPU_UTILIZATION and len(panel.devices) == 1 else 1
+        sums[metric] = np.where(held, each * np.nansum(panel.values, axis=1)[row] / 100, np.nan)
         inside = work.holds(panel.time_us, node)
         covered[metric] = min(1.0, float(weight_us[inside].sum()) / work.length_us)
     gpu = part.panel(node, Metric.GPU_UTILIZATION)

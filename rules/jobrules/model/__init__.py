@@ -15,7 +15,7 @@ from jobrules.model.finding import (
     in_words,
 )
 from jobrules.model.job import ByNode, Frame, Job, JobInMemory, PanelFacts, PartFacts
-from jobrules.model.loop_facts import LoopFacts
+from jobrules.model.loop_facts import LoopFacts, Stalls
 from jobrules.model.metric import Metric, Quantity
 from jobrules.model.panel import OfGPU, Panel
 from jobrules.model.profiles import Function, Profile
@@ -70,6 +70,7 @@ __all__ = [
     "ReasonKind",
     "RuleResult",
     "Severity",
+    "Stalls",
     "Status",
     "StepMark",
     "StepSeries",

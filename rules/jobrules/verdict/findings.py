@@ -52,6 +52,7 @@ from jobrules.verdict.story import (
     Checks,
     Story,
     join_explained,
+    joined_accounts,
     story_of,
 )
 from jobrules.verdict.time_use import TimeUse, time_use
@@ -194,25 +195,43 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return f"{missing}, and the traces hold no GPU activity" if has_traces else missing
 
 
-def judge(job: Job, rules: Sequence[Rule], results: Sequence[RuleResult], phases: JobPhases) -> Verdict:
-    """The verdict on a job, from the results of its rules during its work and from its phases."""
+def judge(
+    job: Job,
+    rules: Sequence[Rule],
+    results: Sequence[RuleResult],
+    phases: JobPhases,
+    others: Account | None = None,
+    known: Sequence[Finding] = (),
+) -> Verdict:
+    """The verdict on a job, from the results of its rules during its work and from its phases.
+
+    ``others`` is the account of GPUs without samples, ``known`` are findings on them, both from another source.
+    """
     checks: Checks = [
         (rule, with_place(job, rule, result))
         for rule, result in zip(rules, results, strict=True)
         if rule.can_trigger
     ]
-    if not (job.gpu_count and job.covers_time and Clocks.of(job).length_us):
+    own = bool(job.gpu_count and job.covers_time and Clocks.of(job).length_us)
+    if not own:
         use = time_use(job)
         checks, causes = _causes_of_rules(job, checks)
-        findings = [
+        story = story_of(replace(others, checks=checks)) if others else None
+        taken = {*story.claims} if story else {one.key for one in known}
+        span_us = job.steps_us or job.span_us
+        found = [
             *other_processes(job),
-            *_without_gpus(job, checks),
-            *(_in_loop(job, cause) for cause, _ in causes if cause.of_loop),
+            *(() if story else _without_gpus(job, checks)),
+            *(in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop),
             *loop_findings(job),
             *_about_samples(job, phases, use, 0.0),
         ]
-        return _with_profiled(sorted_verdict(checks, join_explained(findings), use), job, checks)
-    story = story_of(account_of(job, checks))
+        found = [one for one in found if one.key not in taken]
+        if story:
+            return _with_profiled(verdict_of(story, found), job, checks)
+        return _with_profiled(sorted_verdict(checks, join_explained([*known, *found]), use), job, checks)
+    account = account_of(job, checks)
+    story = story_of(joined_accounts(account, others) if others else account)
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
     samples = _about_samples(job, phases, story.use, unmeasured_us)
     return _with_profiled(verdict_of(story, samples), job, checks)
@@ -383,8 +402,11 @@ def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:
         cpu = {"mean CPU utilization": True, "CPU utilization per core": False}
     elif cores.in_idle >= RELEVANT_PART and not cores.others:
         cpu = {}
+    elsewhere = job.loop_facts.stalls if job.loop_facts else {}
+    if "cpu" in elsewhere and not all(cpu.values()):
+        cpu = {} if elsewhere["cpu"].share >= RELEVANT_PART else {"CPU utilization": True}
     return cpu | {
-        "I/O wait": job.has(Metric.IO_WAIT),
+        "I/O wait": job.has(Metric.IO_WAIT) or "io" in elsewhere,
         **_steps_recorded(job, steps),
         "data loading": bool(job.loop_facts and job.loop_facts.fetch_s is not None)
         or (job.event_count > 0 and any(job.each(_records_loading))),
@@ -393,7 +415,7 @@ def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:
 
 def _steps_recorded(job: Job, use: StepUse) -> dict[str, bool]:
     """Steps show no cause where most is lost between them, where they hold it, or where only their sum is known."""
-    if not job.step_count and (job.loop_facts is None or job.loop_facts.outside is None):
+    if not job.step_count and not (job.loop_facts and job.loop_facts.steps):
         return {"steps": False}
     decided = job.step_count and use.inside_lost_us >= use.between_lost_us and not _hold_the_cause(use)
     return {"steps": True} if decided else {}
@@ -446,14 +468,14 @@ def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:
     return (*found, *late_first_step(job, started=late))
 
 
-def _in_loop(job: Job, cause: Cause) -> Finding:
+def in_loop(cause: Cause, span_us: tuple[int, int], nodes: tuple[str, ...]) -> Finding:
     """The finding on a cause that took a share of the training loop, without an amount of GPU time."""
-    start_us, end_us = job.steps_us or job.span_us
+    start_us, end_us = span_us
     nothing = Claimed(
         gpu_s=0.0,
         share=0.0,
         devices=(),
-        nodes=tuple(job.nodes),
+        nodes=nodes,
         snapshots=0,
         of_snapshots=0,
         start_us=start_us,

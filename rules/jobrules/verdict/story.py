@@ -13,11 +13,11 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When
+from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When, natural_key
 from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, count, duration, escape_name, join_names
-from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, claimed
+from jobrules.verdict.accounting import UNEXPLAINED, Loss, NodeTime, claimed
 from jobrules.verdict.edges import START_UP, WIND_DOWN
 from jobrules.verdict.not_evaluated import how_to_record
 from jobrules.verdict.time_use import LABELS, TimeUse, in_parts
@@ -77,6 +77,41 @@ class Account(Struct, frozen=True, kw_only=True):
     profiled: bool = False
     #: GPUs whose utilization was not recorded.
     unknown_gpus: int = 0
+    #: Where the use of the GPUs comes from, if not from samples: ``SageMaker Debugger``.
+    source: str = ""
+
+
+def joined_accounts(first: Account, second: Account) -> Account:
+    """The account of the nodes of two sources; causes, evidence, and notes are those of the first where both have some."""
+    length_us = max(first.length_us, second.length_us)
+    keys = {cause.key for cause in first.causes}
+    causes = (*first.causes, *(cause for cause in second.causes if cause.key not in keys))
+    none = dict.fromkeys([cause.key for cause in causes])
+    nodes = [
+        replace(
+            node,
+            devices=tuple(
+                replace(
+                    device,
+                    lost=dict.fromkeys(none, 0.0) | device.lost,
+                    unmeasured=device.unmeasured + max(0.0, length_us - device.total),
+                )
+                for device in node.devices
+            ),
+            losses=dict.fromkeys(none, Loss()) | node.losses,
+        )
+        for node in (*first.nodes, *second.nodes)
+    ]
+    return replace(
+        first,
+        length_us=length_us,
+        causes=causes,
+        nodes=tuple(sorted(nodes, key=lambda node: natural_key(node.node))),
+        owners=second.owners | first.owners,
+        recorded=second.recorded
+        | {what: known or second.recorded.get(what, False) for what, known in first.recorded.items()},
+        source=f"samples and {second.source}",
+    )
 
 
 class _Amount(Struct, frozen=True, kw_only=True):
@@ -375,7 +410,7 @@ def _time_use(story: Story) -> TimeUse | None:
         )
         for part in use.parts
     )
-    return replace(use, parts=tuple(parts))
+    return replace(use, parts=tuple(parts), source=account.source or UNSET)
 
 
 def _as_printed(story: Story) -> Story:

@@ -12,7 +12,7 @@ from jobrules.measures.crowding import MIN_JOB_CORES, core_shares
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Job, Metric
 from jobrules.text import NBSP, apportion, digits_for, number, percent
-from jobrules.verdict.accounting import DeviceTime, spent_per_node
+from jobrules.verdict.accounting import DeviceTime, NodeTime, spent_per_node
 
 #: Names of the units of device time in sentences and tables, by their number in an hour; the first one of which there is
 #: enough is printed.
@@ -78,6 +78,8 @@ class TimeUse(Struct, frozen=True, kw_only=True):
     roles: tuple[RoleSum, ...]
     #: More GPUs, with samples but without utilization: they are in no part.
     unknown: int | UnsetType = UNSET
+    #: Where it is known from, if not from samples: ``SageMaker Debugger``.
+    source: str | UnsetType = UNSET
     #: Percent of CPU time that the job's own processes used, where others used a relevant part.
     by_job: float | UnsetType = UNSET
 
@@ -156,7 +158,8 @@ def time_use(job: Job) -> TimeUse | None:
     """
     metric, device = (Metric.GPU_UTILIZATION, "GPU") if job.gpu_count else (Metric.CPU_UTILIZATION, "CPU")
     labels = LABELS if device == "GPU" else _CPU_LABELS
-    devices = [device for node in spent_per_node(job, metric=metric) for device in node.devices]
+    spent = spent_per_node(job, metric=metric)
+    devices = [one for node in spent for one in (_cores(node, job) if device == "CPU" else node.devices)]
     unknown = (job.gpus_unknown if device == "GPU" else 0) or UNSET
     use = in_parts(device, devices, labels, Clocks.of(job).length_us if job.covers_time else 0, unknown)
     shares = job.gathered(core_shares) if device == "CPU" else []
@@ -167,6 +170,12 @@ def time_use(job: Job) -> TimeUse | None:
         return use
     cores = sum(one.cores for one in shares)
     return replace(use, by_job=round(100 * sum(one.by_job for one in shares) / cores, 1))
+
+
+def _cores(node: NodeTime, job: Job) -> tuple[DeviceTime, ...]:
+    """The cores of a node; a single series is the mean of all, if another source names their number."""
+    known = (job.loop_facts.cores if job.loop_facts else None) or 1
+    return node.devices * (known if len(node.devices) == 1 else 1)
 
 
 def in_parts(

@@ -266,7 +266,7 @@ def test_low_utilization_has_its_gpus_boxes_and_notes(tmp_path: Path) -> None:
     )
 
     found = finding(report, "low-gpu-utilization")
-    assert found.title == "All 3 GPUs had low utilization, p95 40.0%"
+    assert found.title == "All 3 GPUs had low utilization, p95 40.0% in the last window"
     assert found.devices == ("algo-1/gpu0", "algo-1/gpu10", "algo-1/gpu2")
     assert [(box.device, box.p50, box.mean, box.n) for box in report.boxes] == [
         (gpu, 5, None, None) for gpu in ("gpu0", "gpu2", "gpu10")
@@ -352,7 +352,7 @@ def test_never_used_gpus_are_no_low_ones(tmp_path: Path) -> None:
         ("BatchSize",),
         ("algo-1/gpu1",),
     )
-    assert little.title == "1 of 2\u00a0GPUs had low utilization, p95 40.0%"
+    assert little.title == "1 of 2\u00a0GPUs had low utilization, p95 40.0% in the last window"
     assert (little.rules, little.devices) == (("LowGPUUtilization",), ("algo-1/gpu0",))
     assert "gpu1" not in in_words(little.evidence)
     assert "never used, too" in in_words(little.evidence)
@@ -605,7 +605,7 @@ def test_a_report_of_rule_results_can_be_read_as_rule_results_again(tmp_path: Pa
 
 
 def test_samples_come_first(tmp_path: Path) -> None:
-    lines = [sample(at=START + i) for i in range(5)]
+    lines = [sample(at=START + i) for i in range(1100)]
     write(tmp_path / "in", {FILE: lines, "LowGPUUtilization.json": json.dumps(low("gpu0"))})
 
     report = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"]).report
@@ -710,8 +710,8 @@ def test_next_to_samples_results_answer_what_these_cannot(tmp_path: Path, redact
     written = json.loads((tmp_path / "out/rules/StepOutlier.json").read_text("utf-8"))
     assert (written["Status"], written["Origin"]) == ("triggered", "debugger_results")
     assert ("algo-1" in json.dumps(written)) is not redact
-    # Samples answer, although the rule wants more of them.
-    assert card(report, "LowGPUUtilization").status is Status.NOT_EVALUATED
+    # The samples are too few for the rule.
+    assert card(report, "LowGPUUtilization").status is Status.TRIGGERED
     # What is too little says more than that it was not recorded.
     assert "11\u00a0s of data loading needed, 5\u00a0s recorded" in str(card(report, "Dataloader").reason)
     lacking = {one.rule for one in report.verdict.not_evaluated}

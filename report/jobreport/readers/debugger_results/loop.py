@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobrules.model import SECOND_US, LoopFacts
+from jobrules.model import SECOND_US, LoopFacts, Stalls
 from jobrules.text import percent
 
 if TYPE_CHECKING:
@@ -17,19 +17,14 @@ SOURCE = "SageMaker Debugger's results"
 ROUNDING_PERCENT = 1.0
 
 
-def loop_facts(results: RuleResults) -> LoopFacts | None:
-    """None if the results hold neither steps nor fetches."""
+def loop_facts(results: RuleResults) -> LoopFacts:
+    """What the results say of steps, fetches, cores, and stalls."""
     first_us, last_us = results.first_step_us, results.last_step_us
     loader, phases, known = results.loader, results.phases, results["Dataloader"]
-    fetch_s = loader.dataloading_time.p50
-    if not phases and fetch_s is None and (first_us is None or last_us is None):
-        return None
     fetches = (known.datapoints if known else None) or 0
     steps_s = [stats.p50 for stats in training_steps(results) if stats.p50 is not None]
     shares = sorted(phases.values())
     wrong = bool(shares) and (shares[0] < -ROUNDING_PERCENT or shares[-1] > 100 + ROUNDING_PERCENT)
-    nodes = {node for used in results.usage.values() for node in used}
-    nodes |= {node for node, _ in results.workloads}
     outside = None if wrong else _outside(results)
     note = ""
     if wrong:
@@ -41,14 +36,45 @@ def loop_facts(results: RuleResults) -> LoopFacts | None:
         steps_us=(first_us, last_us) if first_us and last_us and first_us < last_us else None,
         outside=outside,
         note=note,
+        steps=step_events(results) // max(1, len(results.steps)),
         step_s=max(steps_s, default=None),
-        fetch_s=fetch_s,
+        fetch_s=loader.dataloading_time.p50,
         fetches=fetches,
         of_first_fetches=fetches <= max(1, len(results.steps)),
         num_workers=loader.num_workers,
         # Cores with equal names on several nodes count once.
-        cores=loader.cores if len(nodes) == 1 else None,
+        cores=loader.cores if len(nodes_of(results)) <= 1 else None,
+        stalls=_stalls(results),
     )
+
+
+def nodes_of(results: RuleResults) -> set[str]:
+    """All nodes that a result names."""
+    named = (results.low_gpu, results.memory, results.workloads, results.small_batch)
+    nodes = {node for gpus in named for node, _ in gpus}
+    return nodes | {node for used in results.usage.values() for node in used}
+
+
+def step_events(results: RuleResults) -> int:
+    """How many steps of all ranks the results count; some may be counted twice."""
+    counted = (results["MaxInitializationTime"], results["StepOutlier"])
+    return max(one.datapoints or 0 if one else 0 for one in counted)
+
+
+def _stalls(results: RuleResults) -> dict[str, Stalls]:
+    """The entries of the bottleneck rules, as far as what they look for was sampled."""
+    start_us, end_us, stalls = results.start_us, results.end_us, {}
+    for key, rule, metric in (("cpu", "CPUBottleneck", "CPU"), ("io", "IOBottleneck", "I/O")):
+        document, found = results[rule], results.bottlenecks[rule]
+        snapshots = (document.datapoints if document else None) or 0
+        if snapshots and results.usage.get(metric) and start_us is not None and end_us is not None:
+            stalls[key] = Stalls(
+                time_us=found.time_us,
+                cores=found.cores,
+                interval_us=len(nodes_of(results)) * (end_us - start_us) / snapshots,
+                snapshots=snapshots,
+            )
+    return stalls
 
 
 def training_steps(results: RuleResults) -> list[StepStats]:

@@ -1,0 +1,134 @@
+"""Rule results of SageMaker Debugger and samples of one job: facts of both, by node and metric."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobreport.document import Report
+from jobreport.output.summary import terminal
+from jobreport.pipeline import make_report
+from jobreport.sections.head import hardware
+from jobreport.sections.head import head as head_section
+from jobrules.model import ReasonKind, in_words
+from tests.more_sources import NAMED_PERCENT, causes, lost
+from tests.report.debugger_report.made_results import CAUSES, Made
+from tests.report.sections.html import read
+from tests.report.sections.test_sections import CALLS
+
+
+def all_sections(report: Report) -> str:
+    return " ".join(read(call(report)).text for call in CALLS)
+
+
+def report_of(made: Made, folder: Path, *sources: str) -> Report:
+    job = made.write(folder / "-".join(sources), *sources)
+    return make_report(job, folder / "out", formats=["json"], force=True, strict=True).report
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_is_found_with_fewer_sources_is_not_lost_with_more(
+    tmp_path: Path, cause: str, seed: int
+) -> None:
+    made, random = Made.of(cause, seed), np.random.default_rng(seed)
+    left = ["results", str(random.choice(["gpu", "log"])), str(random.choice(["cpu", "mean"])), "io"]
+    more = report_of(made, tmp_path, *left)
+    assert causes(more.verdict).get(cause, 0.0) > NAMED_PERCENT
+
+    while len(left) > 1:
+        left.remove(str(random.choice(left)))
+        fewer = report_of(made, tmp_path, *left)
+        assert [*lost(fewer, more)] == [], left
+        if "results" in left:
+            # Without the number of cores, a saturated CPU is some cores.
+            known = causes(fewer.verdict)
+            coarse = known.get("saturated-process", 0.0) if cause == "cpu-bottleneck" else 0.0
+            assert max(known.get(cause, 0.0), coarse) > NAMED_PERCENT, left
+        more = fewer
+
+
+@pytest.mark.parametrize("cpu", ["cpu", "mean"])
+def test_gpus_of_results_are_those_of_a_job_with_samples_of_its_cores(tmp_path: Path, cpu: str) -> None:
+    """Was: 1 node, no GPU, and a share of CPU time."""
+    made = Made.of("gpu-never-used", 3)
+    report = report_of(made, tmp_path, "results", cpu)
+    (node,) = report.job.nodes
+
+    assert (node.name, node.gpus) == (made.node, len(made.job.panels[0].devices))
+    assert report.verdict.main_finding is not None
+    assert report.verdict.main_finding.key == "gpu-never-used"
+    assert "no GPU" not in hardware(report)
+    assert "according to SageMaker Debugger" in terminal(report)[0]
+    page = all_sections(report)
+    assert "no GPU was sampled" not in page
+    assert "GPU utilization was not recorded" not in page
+
+
+def test_not_recorded_is_what_no_source_has(tmp_path: Path) -> None:
+    """Was: record CPU utilization per core and I/O wait next; no steps were recorded."""
+    made = Made.of("data-loading", 4)
+    report = report_of(made, tmp_path, "results", "gpu")
+    page = all_sections(report)
+
+    assert report.job.steps == len(made.job.steps)
+    assert f"{report.job.steps:,} step events" in read(head_section(report)).text
+    for words in (
+        "o steps were recorded",
+        "Steps and events were not recorded",
+        "No trace of the data loader",
+    ):
+        assert words not in page
+    for one in report.verdict.not_evaluated:
+        recorded = one.reason.what in ("I/O wait", "CPU utilization", "steps", "loader events")
+        assert not recorded or one.reason.kind is not ReasonKind.NOT_RECORDED
+    assert all("Not recorded" not in in_words(one.evidence) for one in report.verdict.findings)
+
+
+def test_a_mean_of_the_cores_is_that_of_as_many_as_the_results_name(tmp_path: Path) -> None:
+    """Was: 1 core, next to a finding on all of them; core-hours of one."""
+    made = Made.of("data-loading", 5)
+    results = made.results()
+    no_gpus = {rule: one for rule, one in results.items() if rule in ("Dataloader", "MaxInitializationTime")}
+    folder = made.write(tmp_path / "job", "mean")
+    for rule, one in no_gpus.items():
+        (folder / f"{rule}.json").write_text(json.dumps(one))
+    report = make_report(folder, tmp_path / "out", formats=["json"]).report
+
+    assert [node.cores for node in report.job.nodes] == [made.cores]
+    assert report.verdict.use is not None
+    length_h = (report.job.end_us - report.job.start_us) / 3.6e9
+    assert report.verdict.use.hours == pytest.approx(made.cores * length_h, rel=0.01)
+
+
+def test_a_rule_is_answered_by_results_where_the_work_is_too_short(tmp_path: Path) -> None:
+    """Was: 0 of 17 rules triggered, where the results say that one did."""
+    made = Made.of("data-loading", 6)
+    results = made.results()
+    results["LowGPUUtilization"]["Details"] = {
+        made.node: {
+            "gpu0": {"gpu_max": 96, "gpu_95": 66, "gpu_5": 0} | dict.fromkeys(("p25", "p50", "p95"), 1)
+        }
+    }
+    results["LowGPUUtilization"] |= {"RuleTriggered": 3, "Violations": 3, "Datapoints": 1001}
+    first = made.job.panels[0].time_us[0]
+    folder = Made.write(
+        replace(made, job=made.job.within({made.node: (first, first + 300_000_000)})), tmp_path, "gpu"
+    )
+    (folder / "LowGPUUtilization.json").write_text(json.dumps(results["LowGPUUtilization"]))
+    report = make_report(folder, tmp_path / "out", formats=["json"]).report
+    card = report.card("LowGPUUtilization")
+
+    assert card is not None
+    assert card.status == "triggered"
+    assert card.notes[0] == "According to SageMaker Debugger's results."
+    # That of a window is no p95 of the job.
+    assert (
+        card.headline
+        == f"{card.headline.partition(' had')[0]} had low utilization, p95 66.0% in the last window"
+    )
+    assert any("low or fluctuating" in in_words(one.evidence) for one in report.verdict.findings)
