@@ -38,8 +38,8 @@ def lost(fewer: Report, more: Report) -> Iterator[str]:
             yield f"{card.name} is not evaluated"
     nodes = {node.name: node for node in more.job.nodes}
     for node in fewer.job.nodes:
-        now = nodes.get(node.name)
-        if now is None or now.gpus < node.gpus or now.cores < node.cores:
+        same = nodes.get(node.name)
+        if same is None or same.gpus < node.gpus or same.cores < node.cores:
             yield f"devices of {node.name}"
     if more.job.steps < fewer.job.steps:
         yield "steps"

@@ -165,7 +165,7 @@ class CPUBottleneck(BottleneckRule):
         which: str,
         typical_s: float,
         limits: tuple[Note, ...],
-        seen: Inferred | None,
+        source: Inferred | None,
         claimed: Claimed,
     ) -> Finding:
         seen = share(claimed.snapshots / claimed.of_snapshots)
@@ -178,7 +178,7 @@ class CPUBottleneck(BottleneckRule):
             *moments(claimed, result),
             Note(meaning[which]),
             *limits,
-            seen or Inferred("simultaneous samples"),
+            source or Inferred("simultaneous samples"),
             *((HowMuch("Typical length of a stretch", typical_s, "s"),) if typical_s >= LONG_STALL_S else ()),
             key="saturated-process",
             advice=LONG_STALL_ADVICE if typical_s >= LONG_STALL_S else STALL_ADVICE,

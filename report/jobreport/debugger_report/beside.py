@@ -72,7 +72,7 @@ class Beside(Struct, frozen=True, kw_only=True):
                 job,
                 start_us=start_us,
                 end_us=end_us,
-                nodes=tuple(known[name] for name in natural_sorted(known)),
+                nodes=tuple(known[name] for name in natural_sorted({*known})),
                 steps=job.steps or step_events(self.results),
             ),
             utilization=tuple(

@@ -73,7 +73,7 @@ class Made:
             ("DataLoaderIter", "_SingleProcessDataLoaderIter::fetch", float(at), float(at + stall_s))
             for at in begins
         ]
-        of = {"node": node, "start_us": start_us}
+        of: dict[str, Any] = {"node": node, "start_us": start_us}
         of_samples = of | {"interval_s": interval_s}
         known = make_job(
             steps=make_steps([(at + stall_s, at + each_s) for at in begins.tolist()], **of),
