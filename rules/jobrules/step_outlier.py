@@ -425,11 +425,16 @@ def _in_slow_steps(
         extra_us[rank] = extra_us.get(rank, 0.0) + float((lasted_us[over] - np.median(lasted_us)).sum())
     if not slow:
         return None
-    rows = np.concatenate(slow)
+    return longer_steps(steps, np.concatenate(slow), sum(extra_us.values()) / len(extra_us), panel, weight_us)
+
+
+def longer_steps(
+    steps: Steps, rows: IntArray, longer_us: float, panel: Panel, weight_us: FloatArray
+) -> Claim:
+    """Claim the time that is lost in some steps, as far as these are longer than usual."""
     times = union(steps.start_us[rows], steps.end_us[rows])
     covered = times.overlap(*around_us(panel.time_us, weight_us))
     inside = np.minimum(1.0, covered / np.maximum(weight_us, 1.0))
-    longer_us = sum(extra_us.values()) / len(extra_us)
 
     def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
         found = []

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from msgspec.structs import replace
 
 from jobrules.capture_rules.shares import PROFILED_TIME, ProfiledGPU, ShareRule
-from jobrules.model import Note, Reason, ReasonKind, Severity, StepMark
+from jobrules.measures.profiled_steps import profiled_in, profiled_steps
+from jobrules.model import Finding, HowMuch, Note, Reason, ReasonKind, Severity, Where
+from jobrules.model.claims import Cause, Precedence
 from jobrules.rule import number as a_number
 from jobrules.rule import percent
-from jobrules.text import capitalized, join_names, number
+from jobrules.step_outlier import longer_steps
+from jobrules.text import capitalized, join_names, number, took
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from jobrules.model import Fact, Job, RuleResult
+    from jobrules.measures.profiled_steps import ProfiledSteps, Spans
+    from jobrules.model import Fact, FloatArray, Job, Panel, RuleResult
+    from jobrules.model.claims import Claim, Claimed
 
 _NOT_TOLD = Reason(kind=ReasonKind.NOT_RECORDED, what="the profiler's own activity in the trace")
-#: Steps of each kind that a comparison needs.
-_MIN_STEPS = 3
+ADVICE = (
+    "Judge the job by its other steps, and profile fewer steps, without stacks.",
+    "In SageMaker, give `FrameworkProfile` a start step and few steps, or leave it out.",
+)
 #: Settings that take time, and what they record.
 _COSTLY = {"with_stack": "stacks", "record_shapes": "shapes", "profile_memory": "memory"}
 
@@ -45,7 +53,8 @@ class ProfilerOverhead(ShareRule):
     Details
         Info from ``threshold`` on or if Python stacks were recorded, warning from ``warning_threshold`` on or if the
         median step took more than ``max_slowdown`` times as long as without the profiler, critical from twice
-        ``warning_threshold`` on.
+        ``warning_threshold`` on. What profiled steps take longer is a cause of lost time if they are longer by more
+        than half, with or without a trace.
     """
 
     title: ClassVar[str] = "The profiler itself changes what it measures"
@@ -102,8 +111,57 @@ class ProfilerOverhead(ShareRule):
         costly = [what for setting, what in _COSTLY.items() if setting in settings]
         return (Note(f"Recorded in addition: {join_names(costly)}"),) if costly else ()
 
+    def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
+        """The profiler, where its steps are longer than the others by more than half."""
+        del result
+        spans, numbers = profiled_in(job)
+        found = [one for one in job.gathered(profiled_steps, spans, numbers) if one.slowed]
+        if not found:
+            return ()
+        worst = max(found, key=lambda one: one.part)
+        return (
+            Cause(
+                key="profiling",
+                precedence=Precedence.PROFILING,
+                label="Lost: profiled steps are longer",
+                when="while a profiler made steps longer",
+                claim=partial(_in_profiled_steps, spans, numbers),
+                finding=partial(_found, worst),
+                of_loop=worst.part,
+            ),
+        )
+
     def _slows(self, gpus: Sequence[ProfiledGPU]) -> bool:
         return (gpus[0].slowdown or 0.0) > self.max_slowdown
+
+
+def _in_profiled_steps(
+    spans: Spans, numbers: frozenset[int], part: Job, panel: Panel, weight_us: FloatArray
+) -> Claim | None:
+    """Claim the lost time in slowed steps, as far as these take longer than the others."""
+    found = [one for one in profiled_steps(part, spans, numbers) if one.slowed]
+    if not found:
+        return None
+    rows = np.concatenate([one.rows for one in found])
+    return longer_steps(part.steps, rows, max(one.extra_us for one in found), panel, weight_us)
+
+
+def _found(worst: ProfiledSteps, claimed: Claimed) -> Finding:
+    return Finding(
+        key="profiling",
+        severity=Severity.WARNING,
+        title=f"The profiler makes steps longer: {took(worst.during_us)} while it records, {took(worst.usual_us)} otherwise",
+        evidence=(
+            Where(claimed.nodes),
+            HowMuch("Profiled steps", len(worst.rows)),
+            HowMuch("Other steps", worst.others),
+            Note("Other times of profiled steps may be longer, too"),
+        ),
+        advice=ADVICE,
+        rules=(),
+        section="steps",
+        devices=claimed.devices,
+    )
 
 
 def _has_overhead(gpus: Sequence[ProfiledGPU]) -> bool:
@@ -115,28 +173,6 @@ def _has_stacks(gpus: Sequence[ProfiledGPU]) -> bool:
 
 
 def _slowdown(job: Job) -> float | None:
-    """The median over series of steps: their median while traces were recorded, over that of the others."""
-    spans = tuple(span for one in job.captures if (span := one.span_us))
-    numbers = {step.number for one in job.captures if not one.span_us for step in one.step_times}
-    ratios = job.gathered(_ratios, spans, frozenset(numbers))
+    """The median over series of steps: their median while a profiler recorded, over that of the others."""
+    ratios = [one.during_us / one.usual_us for one in job.gathered(profiled_steps, *profiled_in(job))]
     return float(np.median(ratios)) if ratios else None
-
-
-def _ratios(part: Job, spans: tuple[tuple[int, int], ...], numbers: frozenset[int]) -> Iterator[float]:
-    """The ratio of each series with enough steps.
-
-    Steps are profiled as their source says, else if their middle lies in a trace; those of a trace without a clock have
-    its numbers.
-    """
-    steps = part.steps
-    profiled = steps.mark == StepMark.PROFILED
-    if not profiled.any():
-        profiled = np.isin(steps.number, list(numbers))
-        middle_us = (steps.start_us + steps.end_us) // 2
-        for start_us, end_us in spans:
-            profiled |= (middle_us >= start_us) & (middle_us < end_us)
-    for code in range(len(steps.series)):
-        own = (steps.code == code) & (steps.mark != StepMark.CUT)
-        during, usual = (steps.duration_us[own & rows] for rows in (profiled, ~profiled))
-        if min(len(during), len(usual)) >= _MIN_STEPS:
-            yield float(np.median(during) / max(1.0, np.median(usual)))

@@ -37,16 +37,18 @@ class Precedence(IntEnum):
     HEAT = 4
     POWER_LIMIT = 5
     SLOW_CLOCK = 6
+    #: Before what it causes: a profiler's work on the CPU, and the files that it writes.
+    PROFILING = 7
     #: Before CPU_BOUND: many samplers count I/O wait as utilization of the core.
-    IO_BOUND = 7
-    CPU_BOUND = 8
-    DATA_LOADING = 9
-    SLOW_STEPS = 10
-    ONE_PROCESS = 11
+    IO_BOUND = 8
+    CPU_BOUND = 9
+    DATA_LOADING = 10
+    SLOW_STEPS = 11
+    ONE_PROCESS = 12
     #: Causes of a user's own rules, unless they name another place.
-    OTHER = 12
-    UNEVEN_LOAD = 13
-    SMALL_BATCH = 14
+    OTHER = 13
+    UNEVEN_LOAD = 14
+    SMALL_BATCH = 15
 
 
 class Samples(Struct, frozen=True, kw_only=True, eq=False):
