@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from jobreport import document
 from jobreport.comparison.facts import LABELS, NUMBERS
@@ -38,6 +39,8 @@ MAX_BYTES = 64 << 20
 LATEST_US = LATEST_S * SECOND_US
 #: Larger than any count, time, or number of bytes of a job.
 MAX_NUMBER = 1e18
+#: Rounding errors of sums.
+TOLERANCE_S, TOLERANCE_PERCENT = 1e-3, 0.05
 
 
 class Argument(Struct, frozen=True, kw_only=True):
@@ -144,6 +147,7 @@ def _faults(report: Report) -> Iterator[str]:
     rows: dict[str, list[Sequence[float]]] = {
         "utilization": [(row.p50, row.p95, row.n or 0) for row in report.utilization]
     }
+    rows["job"] = [(job.steps,)]
     rows["job.nodes"] = [(node.gpus, node.cores, node.interval_s or 0) for node in job.nodes]
     rows["power"] = [(row.energy_wh or 0,) for row in report.power or ()]
     rows["verdict.use"] = [(use.count,), *((part.hours, part.percent) for part in use.parts)] if use else []
@@ -184,6 +188,49 @@ def _faults(report: Report) -> Iterator[str]:
     for name, found in rows.items():
         if not all(0 <= number < MAX_NUMBER for row in found for number in row):
             yield f"{name} has a number that is below 0 or too large"
+    yield from _faults_of_shares(report)
+    yield from _faults_of_sums(report)
+
+
+def _faults_of_shares(report: Report) -> Iterator[str]:
+    """Shares of more than all, by the names of their fields."""
+    demand, use = report.demand or None, report.verdict.use
+    blocks = report.time_blocks or ()
+    shares = {
+        "utilization": [n for row in report.utilization if row.unit == "%" for n in (row.p50, row.p95)],
+        "verdict.use": [part.percent for part in use.parts] if use else [],
+        "phases": [phase.percent for phase in report.phases.phases],
+        "goodput": [part.percent for part in report.goodput.parts] if report.goodput else [],
+        "time_blocks.mean": [n or 0 for one in blocks if one.metric.unit == "%" for n in one.mean],
+        "time_blocks.histogram": [math.fsum(one.histogram) for one in blocks],
+        "demand": [n or 0 for key, n in asdict(demand).items() if key.endswith("_percent")] if demand else [],
+    }
+    for name, found in shares.items():
+        if max(found, default=0.0) > 100 + TOLERANCE_PERCENT:
+            yield f"{name} has a percentage above 100"
+
+
+def _faults_of_sums(report: Report) -> Iterator[str]:
+    """Parts that are more than their whole, by the names of their fields."""
+    if blocks := report.blocks or None:
+        if not math.fsum(blocks.sum_s):
+            yield "blocks.sum_s holds no time"
+        if sum(blocks.n) > blocks.steps:
+            yield "blocks.n has more steps than blocks.steps"
+        if blocks.outside_s > blocks.loop_s + TOLERANCE_S:
+            yield "blocks.outside_s is longer than blocks.loop_s"
+    goodput = report.goodput or None
+    if goodput and abs(math.fsum(part.seconds for part in goodput.parts) - goodput.seconds) > TOLERANCE_S:
+        yield "goodput.parts do not add up to goodput.seconds"
+    if demand := report.demand or None:
+        nodes = report.job.nodes
+        for name, used, there in (
+            ("used_gpus", demand.used_gpus, demand.all_gpus),
+            ("gpus", demand.gpus, sum(node.gpus for node in nodes)),
+            ("cores", demand.cores, sum(node.cores for node in nodes)),
+        ):
+            if (used or 0) > there + TOLERANCE_PERCENT:
+                yield f"demand.{name} is more than the job has"
 
 
 def _faults_of_capture(capture: Capture, rows: list[Sequence[float]]) -> Iterator[str]:
