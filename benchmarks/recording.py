@@ -237,7 +237,7 @@ def first_sample_ms(interval_s: float, folder: Path) -> float:
 def node_facts(job: Path) -> dict[str, Any]:
     """Facts of the node of a recording."""
     (file,) = (job / facts.FOLDER).glob("*.json")
-    return facts.read(file)
+    return facts.of_node(job, file.stem)
 
 
 def import_ms() -> float:

@@ -52,7 +52,7 @@ def _say(text: str) -> None:
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             # Not by the stream, which fails again at the end for what it could not write.
-            os.write(2, f"record-job: {text}\n".encode("utf-8", "surrogateescape"))
+            os.write(2, f"record-job: {names.shown(text)}\n".encode())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrecord import __version__, names
+from jobrecord.folder import Folder, check
 from jobrecord.settings import SettingError, Settings
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 FOLDER = "jobrecord"
-_END_MARKERS = ("system/training_job_end.ts", "framework/training_job_end.ts")
+_END_MARKED, _END_MARKER = ("system", "framework"), "training_job_end.ts"
 #: What is kept of a recording that a restarted job continues, and of how many: a job may fail at each start.
 _KEPT = ("run", "started_us", "ended_us", "exit_status", "ended_by", "sampler_ended_by", "dropped")
 MAX_EARLIER = 1000
@@ -39,44 +40,72 @@ def path(out: Path, node: str) -> Path:
     return out / FOLDER / f"{node}.json"
 
 
-def hooks_folder(out: Path, node: str) -> Path:
-    """Folder of the facts that training processes of a node leave."""
-    return out / FOLDER / "hooks" / node
+def hooks_folder(node: str) -> str:
+    """Folder of the facts that training processes of a node leave, in that of the recording."""
+    return f"{FOLDER}/hooks/{node}"
 
 
-def write(file: Path, facts: Mapping[str, Any], *, is_last: bool = False, is_synced: bool = True) -> None:
-    """Replace `file` by `facts`. Raises OSError.
+def write(
+    folder: Folder, stem: str, facts: Mapping[str, Any], *, is_last: bool = False, is_synced: bool = True
+) -> None:
+    """Replace the file ``<stem>.json`` by `facts`. Raises OSError.
 
     Room is kept for the next write: a job that ends because of a full disk must not look as if it had been killed.
     Without `is_synced`, the file may be empty after the machine has crashed, and no write waits for the disk.
     """
-    part = _part(file, facts)
+    part = _part(stem, facts)
     # Bytes of the command line that are no text would be no JSON.
     data = json.dumps(facts, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT, 0o644), "wb") as stream:
+    # The command line is for its owner only.
+    mode = 0o600 if "command" in facts else 0o644
+    with os.fdopen(_kept_room(folder, part, mode), "wb") as stream:
         stream.write(data)
         stream.truncate()
         stream.flush()
         if is_synced:
             os.fsync(stream.fileno())
-    part.replace(file)
+    folder.move(part, folder, f"{stem}.json")
     if not is_last:
-        with contextlib.suppress(OSError):
-            part.write_bytes(bytes(file.stat().st_size + _BLOCK))
+        with contextlib.suppress(OSError), os.fdopen(folder.create(part, mode), "wb") as stream:
+            stream.write(bytes(len(data) + _BLOCK))
 
 
-def _part(file: Path, facts: Mapping[str, Any]) -> Path:
+def _part(stem: str, facts: Mapping[str, Any]) -> str:
     """Where the next facts are written: a file of the recording's own, in case another one writes the same facts."""
-    return file.with_name(f"{file.stem}.{facts.get('pid')}.json.tmp")
+    return f"{stem}.{facts.get('pid')}.json.tmp"
 
 
-def read(file: Path) -> dict[str, Any]:
-    """Facts in `file`; empty if there are none."""
+def _kept_room(folder: Folder, part: str, mode: int) -> int:
+    """Open the file that keeps room for facts, if it is this user's, or a new one."""
     try:
-        facts = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
+        file = folder.reopen(part)
+    except OSError:
+        pass
+    else:
+        if os.name == "nt" or os.fstat(file).st_uid == os.geteuid():
+            return file
+        os.close(file)
+    folder.remove(part)
+    return folder.create(part, mode)
+
+
+def read(folder: Folder, name: str) -> dict[str, Any]:
+    """Facts in a file; empty if there are none."""
+    try:
+        facts = json.loads(folder.read(name))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return facts if isinstance(facts, dict) else {}
+    # Facts are written again; no other file is to be.
+    return facts if isinstance(facts, dict) and "pid" in facts else {}
+
+
+def of_node(out: Path, node: str) -> dict[str, Any]:
+    """Facts of a node; empty if there are none."""
+    try:
+        with Folder(out, FOLDER) as folder:
+            return read(folder, f"{node}.json")
+    except OSError:
+        return {}
 
 
 def claim(
@@ -88,23 +117,25 @@ def claim(
     another machine of this name records into the folder. Raises SettingError.
     """
     try:
-        (settings.out / FOLDER).mkdir(parents=True, exist_ok=True)
-        settings, last = _taken_name(settings, environment)
-        facts, file = first_facts(settings, environment), path(settings.out, settings.node)
-        facts["earlier"] = _earlier(file, last)
-        if not _alive(last):
-            _part(file, last).unlink(missing_ok=True)
-        # Those of training processes that the job had before a restart; their sums are in the facts above.
-        for hooks in hooks_folder(settings.out, settings.node).glob("*"):
-            with contextlib.suppress(OSError):
-                hooks.unlink()
-        if no_steps:
-            facts["auto_steps"] = no_steps
-        if settings.record_command:
-            facts["command"] = without_secrets(command)
-        write(file, facts)
-        for name in _END_MARKERS:
-            (settings.out / name).unlink(missing_ok=True)
+        check(settings.out)
+        with Folder(settings.out, FOLDER, make=True) as folder:
+            settings, last = _taken_name(folder, settings, environment)
+            facts, node = first_facts(settings, environment), settings.node
+            facts["earlier"] = _earlier(settings, last)
+            if not _alive(last):
+                folder.remove(_part(node, last))
+            # Those of training processes that the job had before a restart; their sums are in the facts above.
+            with contextlib.suppress(OSError), Folder(settings.out, hooks_folder(node)) as hooks:
+                for name in hooks.names():
+                    hooks.remove(name)
+            if no_steps:
+                facts["auto_steps"] = no_steps
+            if settings.record_command:
+                facts["command"] = without_secrets(command)
+            write(folder, node, facts)
+        for name in _END_MARKED:
+            with contextlib.suppress(FileNotFoundError), Folder(settings.out, name) as folder:
+                folder.remove(_END_MARKER)
     except OSError as error:
         raise SettingError(f"Cannot write to {settings.out}: {error.strerror or error}.") from error
     return settings
@@ -112,15 +143,15 @@ def claim(
 
 def withdraw(settings: Settings, exit_status: int) -> None:
     """Leave the folder as it was before `claim`, since the job could not be started; earlier runs of it are kept."""
-    file = path(settings.out, settings.node)
-    facts = read(file)
+    facts = of_node(settings.out, settings.node)
     if facts.get("earlier"):
         end(settings, "exit", exit_status)
         return
     with contextlib.suppress(OSError):
-        _part(file, facts).unlink(missing_ok=True)
-        file.unlink()
-        file.parent.rmdir()
+        with Folder(settings.out, FOLDER) as folder:
+            folder.remove(_part(settings.node, facts))
+            folder.remove(f"{settings.node}.json")
+        (settings.out / FOLDER).rmdir()
         settings.out.rmdir()
 
 
@@ -132,49 +163,50 @@ def end(
     `ended_by`: ``exit``, ``signal:<number>``, or ``detached`` if the job may go on. `sampler_ended_by`: the same of a
     sampler that ended before the job. Never raises for a full disk.
     """
-    facts = read(path(settings.out, settings.node)) | {
+    facts = of_node(settings.out, settings.node) | {
         "ended_us": time.time_ns() // 1000,
         "exit_status": exit_status,
         "ended_by": ended_by,
         "sampler_ended_by": sampler_ended_by,
     }
     with contextlib.suppress(OSError):
-        write(path(settings.out, settings.node), facts, is_last=True)
+        with Folder(settings.out, FOLDER) as folder:
+            write(folder, settings.node, facts, is_last=True)
         # Of several nodes the first one marks the end.
         if ended_by != "detached" and not facts.get("node_rank"):
-            for name in _END_MARKERS:
-                marker = settings.out / name
-                marker.parent.mkdir(parents=True, exist_ok=True)
-                marker.touch()
+            for name in _END_MARKED:
+                with contextlib.suppress(FileExistsError), Folder(settings.out, name, make=True) as folder:
+                    os.close(folder.create(_END_MARKER))
     return facts
 
 
-def _taken_name(settings: Settings, environment: Mapping[str, str]) -> tuple[Settings, dict[str, Any]]:
+def _taken_name(
+    folder: Folder, settings: Settings, environment: Mapping[str, str]
+) -> tuple[Settings, dict[str, Any]]:
     """The settings with a name that no other machine records under, and what is there of an earlier recording of it."""
     name, number = settings.node, 1
     while True:
-        file = path(settings.out, settings.node)
-        if _create(file, first_facts(settings, environment)):
+        if _create(folder, f"{settings.node}.json", first_facts(settings, environment)):
             return settings, {}
-        last = read(file)
-        if last.get("boot_id", boot_id()) == boot_id() or not _fresh(file, last):
+        last = read(folder, f"{settings.node}.json")
+        if last.get("boot_id", boot_id()) == boot_id() or not _fresh(path(settings.out, settings.node), last):
             _check_earlier(settings, last)
             return settings, last
         number += 1
         settings = replace(settings, node=f"{name}-{number}")
 
 
-def _create(file: Path, facts: Mapping[str, Any]) -> bool:
+def _create(folder: Folder, name: str, facts: Mapping[str, Any]) -> bool:
     """Make the file unless it is there: of processes that start at the same time one does. Raises OSError."""
     try:
-        stream = file.open("x", encoding="utf-8")
+        file = folder.create(name)
     except FileExistsError:
         return False
     try:
-        with stream:
+        with os.fdopen(file, "w", encoding="utf-8") as stream:
             json.dump(facts, stream)
     except OSError:
-        file.unlink()
+        folder.remove(name)
         raise
     return True
 
@@ -195,14 +227,14 @@ def _check_earlier(settings: Settings, earlier: Mapping[str, Any]) -> None:
         )
 
 
-def _earlier(file: Path, last: dict[str, Any]) -> list[dict[str, Any]]:
+def _earlier(settings: Settings, last: dict[str, Any]) -> list[dict[str, Any]]:
     """Recordings of the node that the new one continues, oldest first; the `last` one knows those before."""
     if not last:
         return []
     before = last.get("earlier")
     if last.get("ended_us") is None:
         # Everything was killed: the last sample says when.
-        samples = file.parent.parent.glob(f"system/incremental/*/*.{file.stem}.json*")
+        samples = settings.out.glob(f"system/incremental/*/*.{settings.node}.json*")
         last["ended_us"] = max((one.stat().st_mtime_ns // 1000 for one in samples), default=None)
     earlier = [*before, last] if isinstance(before, list) else [last]
     return [{key: one.get(key) for key in _KEPT} for one in earlier[-MAX_EARLIER:] if isinstance(one, dict)]

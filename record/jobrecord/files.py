@@ -14,6 +14,8 @@ import time
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from jobrecord.folder import Folder
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -46,7 +48,7 @@ class SampleFiles:
         self.reason: str | None = None
         self.since_us: int | None = None
         self.until_us: int | None = None
-        self._folder = out / "system" / "incremental"
+        self._out = out
         self._open: _MinuteFile | None = None
         #: Minute in which nothing more is written.
         self._refused: int | None = None
@@ -63,7 +65,7 @@ class SampleFiles:
             if self._open is None or self._open.minute != minute:
                 self.close()
                 if minute != self._refused:
-                    self._open = _MinuteFile(self._folder, minute, self.node)
+                    self._open = _MinuteFile(self._out, minute, self.node)
             if self._open is None:
                 self._drop(len(lines), len(data))
             elif self.bytes_kept + self._open.size + len(data) > self.max_bytes:
@@ -117,26 +119,24 @@ class _MinuteFile:
     the next second without a file. Raises OSError.
     """
 
-    def __init__(self, folder: Path, minute: int, node: str) -> None:
-        hour = time.strftime("%Y%m%d%H", time.gmtime(minute))
+    def __init__(self, out: Path, minute: int, node: str) -> None:
         self.minute = minute
         self.size = 0
-        (folder / hour).mkdir(parents=True, exist_ok=True)
+        self._place = out, f"system/incremental/{time.strftime('%Y%m%d%H', time.gmtime(minute))}"
         self._packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self._packed: list[bytes] = []
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
-        for second in itertools.count(minute):
-            self.path = folder / hour / f"{second}.{node}.json"
-            self._closed = self.path.with_name(f"{self.path.name}.gz")
-            try:
-                self._file = os.open(self.path, flags, 0o644)
-            except FileExistsError:
-                continue
-            # Whoever had the name gave it up after the closed file was there.
-            if not self._closed.exists():
-                break
-            os.close(self._file)
-            self.path.unlink()
+        with Folder(*self._place, make=True) as folder:
+            for second in itertools.count(minute):
+                self._name = f"{second}.{node}.json"
+                try:
+                    self._file = folder.create(self._name)
+                except FileExistsError:
+                    continue
+                # Whoever had the name gave it up after the closed file was there.
+                if not folder.has(f"{self._name}.gz"):
+                    break
+                os.close(self._file)
+                folder.remove(self._name)
 
     def append(self, data: bytes) -> None:
         """Write all of `data`, or none of it."""
@@ -157,20 +157,22 @@ class _MinuteFile:
             os.fsync(self._file)
         finally:
             os.close(self._file)
-        if not self.size:
-            self.path.unlink(missing_ok=True)
-            return 0
-        self._packed.append(self._packer.flush())
-        data = b"".join(self._packed)
-        part = self._closed.with_name(f"{self._closed.name}.tmp")
-        try:
-            with part.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self._closed)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise
-        self.path.unlink(missing_ok=True)
+        with Folder(*self._place) as folder:
+            if not self.size:
+                folder.remove(self._name)
+                return 0
+            self._packed.append(self._packer.flush())
+            data = b"".join(self._packed)
+            part = f"{self._name}.gz.tmp"
+            file = folder.create(part)
+            try:
+                with os.fdopen(file, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(file)
+                folder.move(part, folder, f"{self._name}.gz")
+            except OSError:
+                folder.remove(part)
+                raise
+            folder.remove(self._name)
         return len(data)

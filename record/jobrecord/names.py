@@ -28,6 +28,11 @@ def node_name(name: str = "") -> str:
     return re.sub(r"[^A-Za-z0-9-]", "-", short)[:64] or "node"
 
 
+def shown(text: str) -> str:
+    """Text on one line of a terminal: what is not printable, such as a control character, is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def folder_name() -> str:
     """Name of a new recording's folder: ``job-<UTC time>``."""
     return time.strftime("job-%Y%m%d-%H%M%S", time.gmtime())

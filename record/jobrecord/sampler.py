@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from jobrecord import facts, settings
 from jobrecord.clocks import read_both
 from jobrecord.files import MINUTE_S, SampleFiles
+from jobrecord.folder import Folder
 from jobrecord.hooks import facts as hook_facts
 from jobrecord.sampler_process import END
 from jobrecord.sensors import Machine, all_sensors
@@ -96,8 +97,7 @@ class Sampler:
         self._due_s = [0.0] * len(sensors)
         #: Duration of the shortest reading of each sensor.
         self._reading_s = [math.inf] * len(sensors)
-        self._facts_file = facts.path(options.out, options.node)
-        self._facts = facts.read(self._facts_file) or facts.first_facts(options, os.environ)
+        self._facts = facts.of_node(options.out, options.node) or facts.first_facts(options, os.environ)
         #: Ticks by their duration in tenths of milliseconds.
         self._durations: Counter[int] = Counter()
         self._late_ticks = 0
@@ -180,7 +180,8 @@ class Sampler:
         }
         hook_facts.add(self._facts, self._options.out)
         try:
-            facts.write(self._facts_file, self._facts)
+            with Folder(self._options.out, facts.FOLDER) as folder:
+                facts.write(folder, self._options.node, self._facts)
         except OSError as error:
             # A full disk: the next minute tries again.
             files.note(error.strerror or str(error))

@@ -12,17 +12,19 @@ import time
 from collections import deque
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrecord import __version__
 from jobrecord.clocks import read_both
+from jobrecord.facts import hooks_folder
 from jobrecord.facts import write as write_facts
-from jobrecord.hooks import facts as hook_facts
+from jobrecord.folder import Folder
+from jobrecord.names import shown
 from jobrecord.open_files import identity, is_open
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 SECOND_NS = 1_000_000_000
 MAX_FILE_BYTES = 10 << 20
@@ -47,7 +49,7 @@ LEVELS = ("everything", "everything, every 10 s", "steps only", "nothing")
 #: Of these changes the facts keep the last ones.
 MAX_CHANGES = 100
 
-_TIMELINE = "pythontimeline"
+_FRAMEWORK, _TIMELINE = "framework", "pythontimeline"
 
 now = time.perf_counter_ns
 #: `json.dumps` would make an encoder for each call.
@@ -82,7 +84,7 @@ class Trace:
         self._file = -1
         #: Device and inode of the file.
         self._identity = 0, 0
-        self._path = Path()
+        self._name = ""
         self._size = self._end_us = self._opened_ns = 0
         self._lanes: dict[str, int] = {}
         self._announced: set[int] = set()
@@ -201,6 +203,7 @@ class Trace:
                 os.ftruncate(self._file, self._size)
         if self._failure["reason"] is None:
             self._failure = {"reason": error.strerror or str(error), "since_us": self.wall_us(at_ns)}
+            warn(f"steps and events are not written: {self._failure['reason']}")
         self._retry_ns = at_ns + RETRY_NS
         # Lanes of the rows that were not written are announced again.
         self._announced.clear()
@@ -208,14 +211,7 @@ class Trace:
 
     def _open_file(self, began: int) -> None:
         self.worker_or_name()
-        framework = self.out / "framework"
-        framework.mkdir(parents=True, exist_ok=True)
-        path = framework / self._file_name()
-        if path.exists() and not (path.is_file() and _finish(path)):
-            # Another process of this rank is writing, such as the parent of a fork.
-            self.worker = str(os.getpid())
-            path = framework / self._file_name()
-        self._path, self._opened_ns, self._end_us = path, began, 0
+        self._opened_ns, self._end_us = began, 0
         self._announced.clear()
         perf, wall = read_both(now, time.time_ns)
         self._clock_steps += abs((wall - perf) - (self._wall_ns - self._perf_ns)) > CLOCK_STEP_NS
@@ -226,14 +222,20 @@ class Trace:
             "pid": self._pid,
         }
         head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        try:
-            self._identity = identity(file)
-            self._size = _write_all(file, head)
-        except OSError:
-            os.close(file)
-            path.unlink()
-            raise
+        with Folder(self.out, _FRAMEWORK, make=True) as folder:
+            if not _is_free(self.out, folder, self._file_name()):
+                # Another process of this rank is writing, such as the parent of a fork.
+                self.worker = str(os.getpid())
+                _is_free(self.out, folder, self._file_name())
+            self._name = self._file_name()
+            file = folder.create(self._name)
+            try:
+                self._identity = identity(file)
+                self._size = _write_all(file, head)
+            except OSError:
+                os.close(file)
+                folder.remove(self._name)
+                raise
         self._file = file
 
     def _file_name(self) -> str:
@@ -255,7 +257,7 @@ class Trace:
             os.close(file)
         # Somebody may have moved the file away.
         with suppress(FileNotFoundError):
-            _rename(self._path, self._end_us or self.wall_us(now()))
+            _rename(self.out, self._name, self._end_us or self.wall_us(now()))
 
     def _row(
         self,
@@ -323,11 +325,9 @@ class Trace:
             "other_lane_events": self._other_lane_events,
             "written": list(self._changes),
         }
-        path = hook_facts.path(self.out, self.node, self.worker)
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError), Folder(self.out, hooks_folder(self.node), make=True) as folder:
             # The sampler adds them to facts of its own.
-            write_facts(path, facts, is_last=is_last, is_synced=False)
+            write_facts(folder, self.worker, facts, is_last=is_last, is_synced=False)
 
 
 @lru_cache(maxsize=4096)
@@ -340,7 +340,7 @@ def quoted(name: str) -> str:
 def warn(text: str) -> None:
     """One line for the user. A warning of Python's could be an error in the training script."""
     with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(f"jobrecord: {text}\n")
+        sys.stderr.write(f"jobrecord: {shown(text)}\n")
 
 
 def _event_count(rows: Sequence[tuple[Any, ...]]) -> int:
@@ -356,9 +356,15 @@ def _write_all(file: int, data: bytes) -> int:
     return len(data)
 
 
-def _finish(path: Path) -> bool:
-    """Close a file whose process is gone. Returns False if the process is alive."""
-    with path.open("rb+") as file:
+def _is_free(out: Path, folder: Folder, name: str) -> bool:
+    """Whether a new trace may have the name; that of a process that is gone is closed. Raises OSError."""
+    if not folder.has(name):
+        return True
+    try:
+        opened = folder.reopen(name)
+    except OSError:  # no file of a recorder
+        return False
+    with os.fdopen(opened, "rb+") as file:
         head = file.read(1000)
         if _is_alive(head):
             return False
@@ -367,7 +373,8 @@ def _finish(path: Path) -> bool:
         file.truncate(max(whole, 0))
         file.seek(0, os.SEEK_END)
         file.write(b"\n]\n" if whole > 0 else b"[]\n")
-    _rename(path, path.stat().st_mtime_ns // 1000)
+        file.flush()
+        _rename(out, name, os.fstat(opened).st_mtime_ns // 1000)
     return True
 
 
@@ -383,12 +390,11 @@ def _is_alive(head: bytes) -> bool:
     return int(pid) != os.getpid()
 
 
-def _rename(path: Path, end_us: int) -> None:
+def _rename(out: Path, name: str, end_us: int) -> None:
     """Move a closed file to where closed files are, named for its last event."""
-    who = path.name.removesuffix(".tmp")
+    who = name.removesuffix(".tmp")
     hour = time.strftime("%Y%m%d%H", time.gmtime(end_us / 1e6))
-    folder = path.parent / "pevents" / hour
-    folder.mkdir(parents=True, exist_ok=True)
-    while (closed := folder / f"{end_us}_{who}.json").exists():
-        end_us += 1
-    path.rename(closed)
+    with Folder(out, _FRAMEWORK) as folder, Folder(out, f"{_FRAMEWORK}/pevents/{hour}", make=True) as closed:
+        while closed.has(f"{end_us}_{who}.json"):
+            end_us += 1
+        folder.move(name, closed, f"{end_us}_{who}.json")

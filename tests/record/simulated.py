@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from jobrecord import facts, sampler
-from jobrecord.hooks import facts as hook_facts
+from jobrecord.folder import Folder
 from jobrecord.sensors import Machine, all_sensors
 from jobrecord.settings import Settings
 from tests.record.fake_nvml import FakeNVML, gpu
@@ -115,17 +115,25 @@ def record(out: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         time.now_s = float(second)
         fill(root, tree(second))
         recorder.tick(second)
-    hooks = {"worker": "0", "steps": 10, "hook_s": 0.01 * SECONDS, "clock_steps": 0, "other_threads": 3}
+    hooks = {
+        "pid": PID,
+        "worker": "0",
+        "steps": 10,
+        "hook_s": 0.01 * SECONDS,
+        "clock_steps": 0,
+        "other_threads": 3,
+    }
     hooks |= {"dropped": {"events": 5, "reason": "Permission denied", "since_us": T0 * 10**6}}
     hooks |= {
         "other_lane_events": 4,
         "written": [{"worker": "0", "at_us": T0 * 10**6, "written": "steps only"}],
     }
-    hook_facts.path(out, NODE, "0").parent.mkdir(parents=True)
-    facts.write(hook_facts.path(out, NODE, "0"), hooks)
+    with Folder(out, facts.hooks_folder(NODE), make=True) as folder:
+        facts.write(folder, "0", hooks)
     recorder.files.close()
     recorder._write_facts()
     known = facts.end(settings, "exit", 1)
     # These are of this machine's clock.
     known |= {"started_us": T0 * 10**6, "ended_us": (T0 + SECONDS) * 10**6}
-    facts.write(facts.path(out, NODE), known)
+    with Folder(out, facts.FOLDER) as folder:
+        facts.write(folder, NODE, known)

@@ -68,6 +68,18 @@ def test_a_command_that_a_signal_kills(command: tuple[str, ...], status: int, tm
     assert facts(tmp_path / "job")["exit_status"] == status
 
 
+def test_a_folder_with_control_characters_is_shown_escaped(tmp_path: Path) -> None:
+    out = tmp_path / os.fsdecode("a\x1b[31m\n\u202eé ".encode() + b"\xff")
+
+    done = record(out, command=["true"])
+    again = record(out, command=["true"])
+
+    shown = f"{tmp_path}/a\\x1b[31m\\n\\u202eé \\udcff"
+    assert done.stderr == f"record-job: next: make-report --job-dir '{shown}'\n"
+    assert (again.returncode, again.stderr.count("\n")) == (2, 1)
+    assert again.stderr.startswith(f"record-job: {shown} already contains a recording of ")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is missing")
 def test_a_log_that_is_full_does_not_change_the_exit_status(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:

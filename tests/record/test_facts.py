@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jobrecord import facts
+from jobrecord.folder import Folder
 from jobrecord.settings import SettingError, Settings
 
 
@@ -19,8 +20,8 @@ def settings(out: Path, **options: Any) -> Settings:
 def earlier(out: Path, **changed: Any) -> Path:
     """Facts of an earlier recording of the node."""
     file = facts.path(out, "n")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    facts.write(file, facts.first_facts(settings(out, run="earlier"), {}) | changed)
+    with Folder(out, facts.FOLDER, make=True) as folder:
+        facts.write(folder, "n", facts.first_facts(settings(out, run="earlier"), {}) | changed)
     return file
 
 
@@ -100,14 +101,14 @@ def test_a_restarted_job_keeps_what_became_of_the_earlier_ones(tmp_path: Path) -
     for number in range(3):
         facts.claim(settings(tmp_path, run=f"{number}", force=True), {})
         assert not (tmp_path / "system/training_job_end.ts").exists()
-        hooks = facts.hooks_folder(tmp_path, "n")
+        hooks = tmp_path / facts.hooks_folder("n")
         hooks.mkdir(parents=True, exist_ok=True)
         (hooks / "0.json").touch()
         facts.end(settings(tmp_path), f"signal:{number}", None, "signal:9" if number else None)
 
     facts.claim(settings(tmp_path, force=True), {})
 
-    found = facts.read(facts.path(tmp_path, "n"))
+    found = facts.of_node(tmp_path, "n")
     assert [(one["run"], one["ended_by"], one["sampler_ended_by"]) for one in found["earlier"]] == [
         ("0", "signal:0", None),
         ("1", "signal:1", "signal:9"),
@@ -127,7 +128,7 @@ def test_a_job_that_could_not_be_started_leaves_what_was_there(tmp_path: Path) -
     facts.end(settings(out), "exit", 1)
     facts.claim(settings(out, force=True), {})
     facts.withdraw(settings(out), 127)
-    found = facts.read(facts.path(out, "n"))
+    found = facts.of_node(out, "n")
     assert (found["exit_status"], [one["exit_status"] for one in found["earlier"]]) == (127, [1])
 
 
@@ -136,7 +137,7 @@ def test_a_job_that_restarts_forever_keeps_the_last_recordings(tmp_path: Path) -
 
     facts.claim(settings(tmp_path, force=True), {})
 
-    kept = [one["run"] for one in facts.read(facts.path(tmp_path, "n"))["earlier"]]
+    kept = [one["run"] for one in facts.of_node(tmp_path, "n")["earlier"]]
     assert kept == [*map(str, range(1, facts.MAX_EARLIER)), "last"]
 
 
@@ -146,7 +147,7 @@ def test_damaged_facts_of_earlier_recordings(before: object, tmp_path: Path) -> 
 
     facts.claim(settings(tmp_path, force=True), {})
 
-    assert [one["run"] for one in facts.read(facts.path(tmp_path, "n"))["earlier"]] == ["last"]
+    assert [one["run"] for one in facts.of_node(tmp_path, "n")["earlier"]] == ["last"]
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "{", "null"])
@@ -207,9 +208,10 @@ def test_facts_are_on_the_disk_before_they_are_in_place(
 ) -> None:
     calls = []
     monkeypatch.setattr(os, "fsync", lambda _: calls.append("fsync"))
-    monkeypatch.setattr(Path, "replace", lambda *_: calls.append("replace"))
+    monkeypatch.setattr(os, "replace", lambda *_, **__: calls.append("replace"))
 
-    facts.write(tmp_path / "n.json", {"pid": 1}, is_last=True)
+    with Folder(tmp_path) as folder:
+        facts.write(folder, "n", {"pid": 1}, is_last=True)
 
     assert calls == ["fsync", "replace"]
 
@@ -218,18 +220,19 @@ def test_recorders_of_one_node_do_not_share_the_file_that_they_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one writes while the first is about to put its facts in place."""
-    replace, file = Path.replace, tmp_path / "n.json"
+    replace = os.replace
 
-    def replace_after_another(part: Path, to: Path) -> Path:
-        monkeypatch.setattr(Path, "replace", replace)
-        facts.write(file, {"pid": 2}, is_last=True)
-        return replace(part, to)
+    def replace_after_another(part: str, to: str, **folders: int) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        facts.write(folder, "n", {"pid": 2}, is_last=True)
+        replace(part, to, **folders)
 
-    monkeypatch.setattr(Path, "replace", replace_after_another)
-    facts.write(file, {"pid": 1}, is_last=True)
+    monkeypatch.setattr(os, "replace", replace_after_another)
+    with Folder(tmp_path) as folder:
+        facts.write(folder, "n", {"pid": 1}, is_last=True)
 
-    assert facts.read(file) == {"pid": 1}
-    assert list(tmp_path.iterdir()) == [file]
+        assert facts.read(folder, "n.json") == {"pid": 1}
+        assert folder.names() == ["n.json"]
 
 
 def test_what_a_killed_recorder_left_is_removed(tmp_path: Path) -> None:
@@ -257,5 +260,5 @@ def test_a_recording_that_was_killed_ended_with_its_last_sample(tmp_path: Path) 
 
     facts.claim(settings(tmp_path, force=True), {})
 
-    (found,) = facts.read(facts.path(tmp_path, "n"))["earlier"]
+    (found,) = facts.of_node(tmp_path, "n")["earlier"]
     assert (found["ended_us"], found["ended_by"]) == (4_000_000, None)

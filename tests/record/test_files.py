@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -68,14 +69,14 @@ def test_recorders_that_close_a_minute_at_the_same_time_lose_nothing(
     first.write(MINUTE, [ROW])
     second.write(MINUTE + 1, [ROW])
     first.write(MINUTE + 2, [ROW])
-    replace = Path.replace
+    replace = os.replace
 
-    def late(path: Path, target: Path) -> Path:
+    def late(path: str, target: str, **folders: int) -> None:
         monkeypatch.undo()
         second.close()
-        return replace(path, target)
+        replace(path, target, **folders)
 
-    monkeypatch.setattr(Path, "replace", late)
+    monkeypatch.setattr(os, "replace", late)
     first.close()
 
     assert {row["Timestamp"] - MINUTE for row in rows(tmp_path)} == {0, 1, 2}
@@ -134,13 +135,11 @@ def test_a_file_that_cannot_grow_ends_with_a_whole_line(tmp_path: Path) -> None:
 
 def test_a_full_disk_costs_rows_until_it_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = SampleFiles(tmp_path, "n", 1 << 30)
-    real = os.open
 
-    def full(path: str, *options: int) -> int:
-        os.close(real(path, *options))
-        return real("/dev/full", os.O_RDWR)
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "open", full)
+    monkeypatch.setattr(os, "write", full)
     files.write(MINUTE, [ROW])
     monkeypatch.undo()
 
@@ -158,7 +157,7 @@ def test_a_folder_that_is_gone_costs_rows(tmp_path: Path) -> None:
 
     files.write(MINUTE, [ROW, ROW])
 
-    assert (files.dropped_rows, files.reason) == (2, "Not a directory")
+    assert (files.dropped_rows, files.reason) == (2, "system is not a folder")
 
 
 def test_max_bytes(tmp_path: Path) -> None:

@@ -32,12 +32,12 @@ from pathlib import Path
 from jobrecord import files, sampler
 where, mark = sys.argv.pop(1), Path(sys.argv.pop(1))
 def pausing(function):
-    def paused(*arguments):
+    def paused(*arguments, **options):
         # Facts are replaced as well as closed minutes.
         if not mark.exists() and not str(arguments[0]).endswith(".json.tmp"):
             mark.touch()
             time.sleep(1)
-        return function(*arguments)
+        return function(*arguments, **options)
     return paused
 if where == "tick":
     files.SampleFiles.write = pausing(files.SampleFiles.write)
@@ -46,7 +46,7 @@ if where == "minute":
     files._MinuteFile.close = pausing(files._MinuteFile.close)
 if where == "gzip":
     files.MINUTE_S = 1
-    Path.replace = pausing(Path.replace)
+    os.replace = pausing(os.replace)
 sampler.main()
 """
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobrecord import facts
+from jobrecord.folder import Folder
 
 if TYPE_CHECKING:
     from pathlib import Path
-
 
 #: What is added up.
 _FIELDS = {
@@ -23,16 +23,15 @@ _FIELDS = {
 }
 
 
-def path(out: Path, node: str, worker: str) -> Path:
-    """File of the facts of one training process."""
-    return facts.hooks_folder(out, node) / f"{worker}.json"
-
-
 def add(node_facts: dict[str, Any], out: Path) -> None:
     """Add those of all training processes of a node to the facts of the node."""
-    files = sorted(facts.hooks_folder(out, node_facts["node"]).glob("*.json"))
+    try:
+        with Folder(out, facts.hooks_folder(node_facts["node"])) as folder:
+            read = [facts.read(folder, name) for name in sorted(folder.names()) if name.endswith(".json")]
+    except OSError:
+        return
     # A file may be damaged, or of another version of jobrecord in the training image.
-    found = [one for one in map(facts.read, files) if one and one.keys() >= _FIELDS]
+    found = [one for one in read if one.keys() >= _FIELDS]
     if not found:
         return
     node_facts["overhead"] |= {"hook_s": round(sum(one["hook_s"] for one in found), 6)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import fnmatch
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from jobrecord.folder import Folder
 from jobrecord.traces import now
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 FETCH_LANE, SETUP_LANE, WORKER_LANE = "DataLoaderIter", "DataLoaderIterInitialize", "DataLoaderWorker"
 #: Readers find the loader by the text in front of the first ``::``.
 FETCH_SUFFIX = "::DataLoaderIter::GetNext"
+
+_NOTES = "jobrecord/workers"
 
 _numbers = itertools.count()
 
@@ -123,15 +127,16 @@ def settings(loader: Any) -> dict[str, Any]:
 class NotedWorker:
     """``worker_init_fn`` that notes the loader process, then calls the user's own."""
 
-    def __init__(self, folder: Path, name: str, own: Callable[[int], object] | None) -> None:
-        self.folder, self.name, self.own = folder, name, own
+    def __init__(self, out: Path, name: str, own: Callable[[int], object] | None) -> None:
+        self.out, self.name, self.own = out, name, own
 
     def __call__(self, worker_id: int) -> None:
         """Note this process, which is loader process `worker_id`."""
         note = {"worker_id": worker_id, "pid": os.getpid(), "start_us": time.time_ns() // 1000}
-        with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / f"{self.name}-{os.getpid()}.json").write_text(json.dumps(note))
+        with suppress(OSError), Folder(self.out, _NOTES, make=True) as folder:
+            file = folder.create(f"{self.name}-{os.getpid()}.json")
+            with os.fdopen(file, "w") as stream:
+                json.dump(note, stream)
         if self.own is not None:
             self.own(worker_id)
 
@@ -140,12 +145,12 @@ def _note_workers(recording: Recording, loader: Any) -> str:
     """Let the loader's processes note when they start. Returns what their notes are named for."""
     own = getattr(loader, "worker_init_fn", None)
     if isinstance(own, NotedWorker):
-        if own.folder == recording.notes:
+        if own.out == recording.trace.out:
             return own.name
         own = own.own
     name = f"{notes_prefix(recording.trace.node)}-{next(_numbers)}"
     try:
-        loader.worker_init_fn = NotedWorker(recording.notes, name, own)
+        loader.worker_init_fn = NotedWorker(recording.trace.out, name, own)
     except (AttributeError, ValueError):
         return ""
     return name
@@ -158,10 +163,11 @@ def notes_prefix(node: str) -> str:
 
 def write_workers(recording: Recording, name: str, end_ns: int) -> None:
     """A row for each loader process with a note named for `name`; the notes are removed."""
-    for note in recording.notes.glob(f"{name}-*.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            worker = json.loads(note.read_text())
-            start_ns = recording.trace.perf_ns(worker["start_us"])
-            args = {"pid": worker["pid"], "worker_id": worker["worker_id"]}
-            recording.trace.add(WORKER_LANE, WORKER_LANE, start_ns, end_ns, args=args)
-            note.unlink()
+    with suppress(OSError), Folder(recording.trace.out, _NOTES) as folder:
+        for note in fnmatch.filter(folder.names(), f"{name}-*.json"):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                worker = json.loads(folder.read(note))
+                start_ns = recording.trace.perf_ns(worker["start_us"])
+                args = {"pid": worker["pid"], "worker_id": worker["worker_id"]}
+                recording.trace.add(WORKER_LANE, WORKER_LANE, start_ns, end_ns, args=args)
+                folder.remove(note)

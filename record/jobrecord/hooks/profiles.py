@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import marshal
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from jobrecord.folder import Folder
 from jobrecord.traces import RECORDER_LANE, now, warn
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jobrecord.traces import Trace
 
 CLOCK = "jobreport clock"
@@ -134,12 +135,11 @@ class PythonProfile:
         running, self._running = self._running, None
         end_us = self._trace.wall_us(now())
         (running.disable if self._profiler == "cprofile" else running.stop)()
-        folder = self._folder(end_us)
-        folder.mkdir(parents=True, exist_ok=True)
-        if self._profiler == "cprofile":
-            running.dump_stats(str(folder / "python_stats"))
-        else:
-            (folder / "python_stats.json").write_text(_as_json(running))
+        is_binary = self._profiler == "cprofile"
+        with Folder(self._trace.out, self._folder(end_us), make=True) as folder:
+            file = folder.create("python_stats" if is_binary else "python_stats.json")
+        with os.fdopen(file, "wb") as stream:
+            stream.write(_as_marshal(running) if is_binary else _as_json(running).encode())
 
     def _start(self, step: int) -> None:
         try:
@@ -153,11 +153,11 @@ class PythonProfile:
             return
         self._running = running
 
-    def _folder(self, end_us: int) -> Path:
+    def _folder(self, end_us: int) -> str:
         who = f"{self._trace.worker_or_name()}-{self._trace.node}"
         begin = f"train-{self._step}-stepstart-{self._begin_us}.0"
         end = f"train-{self._step}-stepend-{end_us}.0"
-        return self._trace.out / "framework" / "pytorch" / self._profiler / who / f"{begin}_{end}"
+        return f"framework/pytorch/{self._profiler}/{who}/{begin}_{end}"
 
 
 def _profiler(name: str) -> Any:
@@ -168,6 +168,12 @@ def _profiler(name: str) -> Any:
     from pyinstrument import Profiler  # noqa: PLC0415
 
     return Profiler(async_mode="disabled")
+
+
+def _as_marshal(profiler: Any) -> bytes:
+    """What its `dump_stats` writes."""
+    profiler.create_stats()
+    return marshal.dumps(profiler.stats)
 
 
 def _as_json(profiler: Any) -> str:

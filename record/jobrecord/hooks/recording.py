@@ -48,7 +48,6 @@ class Recording:
     def __init__(self, settings: Settings, *, device_time: bool = False, begins: bool = True) -> None:
         self.is_open = True
         self.trace = Trace(settings.out, settings.node)
-        self.notes = settings.out / "jobrecord" / "workers"
         self.steps = Steps(self.trace, now() if begins else None, self._step_ended)
         self._blocks: list[_Block] = []
         self._counts: dict[str, int] = {}

@@ -192,16 +192,19 @@ def test_full_disk_drops_events_and_the_next_minute_tries_again(
     assert (dropped["events"], dropped["reason"]) == (2, "No space left on device")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is missing")
 def test_disk_that_is_full_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A row of the recorder itself comes with each write, and is none that the job misses.
     monkeypatch.setattr(traces, "SLOW_WRITE_NS", 0)
     trace = make_trace(tmp_path)
-    (tmp_path / "framework").mkdir()
-    (tmp_path / "framework" / f"{os.getpid()}-node-1_pythontimeline.tmp").symlink_to("/dev/full")
-    for name in ("lost", "lost"):
-        trace.add("Forward", name, now(), now())
-        trace.flush()
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", full)
+        for name in ("lost", "lost"):
+            trace.add("Forward", name, now(), now())
+            trace.flush()
     monkeypatch.setattr(traces, "now", lambda: now() + 61 * SECOND_NS)
     trace.add("Forward", "after", now(), now())
     trace.close()
