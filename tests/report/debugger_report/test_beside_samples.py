@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,13 @@ from jobreport.output.summary import terminal
 from jobreport.pipeline import make_report
 from jobreport.sections.head import hardware
 from jobreport.sections.head import head as head_section
-from jobrules.model import ReasonKind, in_words
+from jobrules.model import SECOND_US, ReasonKind, in_words
+from tests.copies import replace
 from tests.more_sources import NAMED_PERCENT, causes, lost
 from tests.report.debugger_report.made_results import CAUSES, Made
 from tests.report.sections.html import read
 from tests.report.sections.test_sections import CALLS
+from tests.verdicts import found
 
 
 def all_sections(report: Report) -> str:
@@ -132,3 +133,43 @@ def test_a_rule_is_answered_by_results_where_the_work_is_too_short(tmp_path: Pat
         == f"{card.headline.partition(' had')[0]} had low utilization, p95 66.0% in the last window"
     )
     assert any("low or fluctuating" in in_words(one.evidence) for one in report.verdict.findings)
+
+
+def test_listed_stalls_name_their_source(tmp_path: Path) -> None:
+    report = report_of(Made.of("saturated-process", 7), tmp_path, "results", "gpu")
+    words = in_words(found(report.verdict, "saturated-process").evidence)
+
+    assert "Inferred from SageMaker Debugger's results: entries of CPUBottleneck." in words
+    assert "while GPUs were active, too, is not recorded" in words
+
+
+@pytest.mark.parametrize("seed", [8, 9])
+def test_fetches_that_fill_the_time_between_steps_are_waits(tmp_path: Path, seed: int) -> None:
+    """Was: no cause found, with a fetch of 7.4 s and 47 steps, of which the results keep no times."""
+    made = Made.of("data-loading", seed)
+    folder = made.write(tmp_path / "job", "gpu")
+    for rule in ("Dataloader", "MaxInitializationTime"):
+        (folder / f"{rule}.json").write_text(json.dumps(made.results()[rule]))
+    report = make_report(folder, tmp_path / "out", formats=["json"], strict=True).report
+
+    waited = found(report.verdict, "data-loading")
+    assert waited is report.verdict.main_finding
+    loop = len(made.job.steps) * made.each_s * SECOND_US / (report.job.end_us - report.job.start_us)
+    assert waited.share == pytest.approx(loop * made.fetch_s / made.each_s, abs=0.05)
+
+
+def test_nodes_without_samples_are_those_of_the_results(tmp_path: Path) -> None:
+    """Was: the nodes without samples were not there."""
+    made = Made.of("cpu-bottleneck", 10)
+    others = [replace(panel, node="other-1") for panel in made.job.panels]
+    both = replace(made, job=replace(made.job, panels=(*made.job.panels, *others)))
+    folder = made.write(tmp_path / "job", "gpu", "cpu", "io")
+    both.write(folder, "results")
+    report = make_report(folder, tmp_path / "out", formats=["json"], strict=True).report
+    gpus = len(made.job.panels[0].devices)
+
+    assert [(node.name, node.gpus) for node in report.job.nodes] == [(made.node, gpus), ("other-1", gpus)]
+    assert report.verdict.use is not None
+    assert report.verdict.use.count == 2 * gpus
+    assert "according to samples and SageMaker Debugger" in terminal(report)[0]
+    assert causes(report.verdict)["cpu-bottleneck"] > NAMED_PERCENT
