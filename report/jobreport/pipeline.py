@@ -274,8 +274,7 @@ def _from_job(
     report = build_report(
         job, quality, chosen.rules, results, command, in_work=in_work, added=added, strict=strict
     )
-    silent = {result.rule for result in results if result.reason}
-    cards = [answer.card for rule, answer in added.answers.items() if rule in silent]
+    cards = [answer.card for answer in added.answers.values()]
     contents |= documents(cards, debugger)
     return report, _rule_files(contents, for_readers | _evaluated(cards))
 
@@ -394,9 +393,10 @@ class _Evaluated(Struct, frozen=True, kw_only=True):
         return framework(result.details, self.job)
 
     def bottlenecks(self) -> tuple[Bottlenecks, ...]:
-        """CPU and I/O bottlenecks, as far as they were recorded."""
+        """CPU and I/O bottlenecks, as far as they were recorded; not where a mean stands for the cores that results list."""
         rules = (self.rule(CPUBottleneck), self.rule(IOBottleneck))
-        return tuple(found for rule in rules if (found := bottlenecks(self.job, rule, self.columns)))
+        shown = (rule for rule in rules if rule.stalls(self.job) is None)
+        return tuple(found for rule in shown if (found := bottlenecks(self.job, rule, self.columns)))
 
 
 #: Fields of the report that are made last; one that fails costs its section. They count as steps of the progress.

@@ -100,7 +100,7 @@ def beside(
 ) -> Beside:
     """What the results add to a job whose rules have these results during its work."""
     results = _on_only_node(found, job)
-    answers = answers_of(results, rules, own, strict=strict)
+    answers = answers_of(results, job, rules, own, strict=strict)
     checks = [
         (rule, answers[rule.name].result if rule.name in answers else result)
         for rule, result in zip(rules, own, strict=True)

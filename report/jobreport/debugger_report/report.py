@@ -25,6 +25,7 @@ from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
+from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.dataloader import Dataloader
 from jobrules.model import Inferred, Metric, ReasonKind, RuleResult, Status, natural_key, natural_sorted
 from jobrules.rule import NO_GPU, Documentation, parameter_fields
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from jobreport.readers.debugger_results.details import GpuUse
     from jobreport.readers.debugger_results.rule_results import RuleDocument, RuleResults
     from jobreport.remarks import Quality
-    from jobrules.model import Finding
+    from jobrules.model import Finding, Job
     from jobrules.rule import Rule
     from jobrules.verdict.story import Account
 
@@ -133,16 +134,19 @@ def _waits(results: RuleResults, rules: Sequence[Rule]) -> list[Finding]:
 
 
 def answers_of(
-    results: RuleResults, rules: Sequence[Rule], own: Sequence[RuleResult], *, strict: bool
+    results: RuleResults, job: Job, rules: Sequence[Rule], own: Sequence[RuleResult], *, strict: bool
 ) -> dict[str, Answer]:
     """Answers to rules for which the job's own records lack something, or have too little, by the rule's name."""
     found = {}
     for rule, result in zip(rules, own, strict=True):
-        if rule.name not in NAMES or result.reason is None or result.status is Status.ERROR:
+        # The mean of the cores shows no single one.
+        listed = isinstance(rule, BottleneckRule) and rule.stalls(job) is not None
+        reason = result.reason
+        if rule.name not in NAMES or not (reason or listed) or result.status is Status.ERROR:
             continue
         evaluation = evaluate(rule.name, results, strict)
         # How much is missing, or that nothing is, says more than that the job itself recorded nothing.
-        lacks = result.reason == NO_GPU or result.reason.kind is ReasonKind.NOT_RECORDED
+        lacks = reason is not None and (reason == NO_GPU or reason.kind is ReasonKind.NOT_RECORDED)
         if evaluation.reason is None or (lacks and evaluation.reason.kind in _TELLING):
             card = _card(rule.name, evaluation, results[rule.name])
             card = replace(card, notes=(f"According to {SOURCE}.", *card.notes))
