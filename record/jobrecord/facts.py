@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobrecord import __version__, names
+from jobrecord.command_line import without_secrets
 from jobrecord.folder import Folder, check
 from jobrecord.settings import SettingError, Settings
 
@@ -32,7 +32,6 @@ MAX_EARLIER = 1000
 _BLOCK = 4096
 #: A recorder on another machine rewrites its facts each minute.
 FRESH_S = 180.0
-_SECRET = re.compile(r"key|token|secret|password|passwd|credential", re.IGNORECASE)
 
 
 def path(out: Path, node: str) -> Path:
@@ -277,20 +276,6 @@ def first_facts(settings: Settings, environment: Mapping[str, str]) -> dict[str,
         "labels": dict(settings.labels),
         "scheduler": _scheduler(environment),
     }
-
-
-def without_secrets(command: Sequence[str]) -> list[str]:
-    """The command line with ``***`` for values of options whose names look secret."""
-    shown, hide = [], False
-    for text in command:
-        name, equals, _ = text.partition("=")
-        secret = _SECRET.search(name) is not None
-        if hide and not text.startswith("-"):
-            shown.append("***")
-        else:
-            shown.append(f"{name}=***" if secret and equals else text)
-        hide = secret and not equals and text.startswith("-")
-    return shown
 
 
 def boot_id() -> str:

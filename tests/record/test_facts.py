@@ -181,26 +181,19 @@ def test_the_first_node_marks_the_end(rank: int | None, ended_by: str, marked: b
     assert (tmp_path / "framework/training_job_end.ts").exists() == marked
 
 
-def test_a_command_line_without_secrets() -> None:
-    shown = facts.without_secrets(
-        [
-            "train",
-            "--api-key",
-            "abc",
-            "--token=xyz",
-            "--lr",
-            "1e-3",
-            "WANDB_API_KEY=q",
-            "--secret",
-            "--flag",
-            "--Password",
-            "p",
-        ]
-    )
+@pytest.mark.parametrize(("command", "mode"), [(True, 0o600), (False, 0o644)])
+def test_facts_with_a_command_line_are_for_their_owner(command: bool, mode: int, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        facts.claim(settings(tmp_path, record_command=command), {}, ["python", "train.py"])
+        claimed = {path.stat().st_mode & 0o777 for path in (tmp_path / "jobrecord").iterdir()}
+        facts.end(settings(tmp_path), "exit", 0)
+    finally:
+        os.umask(before)
 
-    assert shown == [
-        "train", "--api-key", "***", "--token=***", "--lr", "1e-3", "WANDB_API_KEY=***", "--secret", "--flag", "--Password", "***"
-    ]  # fmt: skip
+    assert claimed == {mode}
+    assert facts.path(tmp_path, "n").stat().st_mode & 0o777 == mode
+    assert facts.of_node(tmp_path, "n").get("command") == (["python", "train.py"] if command else None)
 
 
 def test_facts_are_on_the_disk_before_they_are_in_place(
