@@ -79,7 +79,7 @@ bench: $(VENV)/installed-bench $(VENV)/monitors/bin/python $(VENV)/hta/bin/pytho
 	$(BIN)/python -m benchmarks --store
 	$(BIN)/python benchmarks/static_figures.py
 	$(BIN)/python -m benchmarks.recording --python $(VENV)/monitors/bin/python --store
-	$(BIN)/python benchmarks/false_alarms.py
+	$(BIN)/python -m benchmarks.false_alarms --store
 
 # The short ones of these run in make test. FUZZ is how long each reader is fuzzed, in seconds; JOBS, KILLS how many;
 # SECONDS how long a job is recorded while it is killed, restarted, and its disk is full.

@@ -1,116 +1,333 @@
-"""How often tests find a difference between equal runs, and between runs that differ: the table of docs/comparison.md.
+"""How often compare-reports finds a difference between equal runs, and how often one that exists.
 
-    python benchmarks/false_alarms.py [--pairs 400] [--seed 20260101]
+    python -m benchmarks.false_alarms [--pairs 50] [--seed 20261128] [--store]
 
-Pairs of runs of 1,000 log-normal steps with a standard deviation of 15% and a correlation of neighboring steps. Three
-tests at 95%: Mann-Whitney U on all steps, a bootstrap of 20 blocks, and that of compare-reports without the noise that it
-assumes between runs.
+Twelve shapes of step times, runs of one code that differ by a known standard deviation, and 1, 2, or 3 runs of each
+variant. Reports are filled in without system samples, which a test compares with those of whole jobs; the comparison is
+that of the command. ``--store`` writes the tables into docs/comparison.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-from itertools import pairwise
+import re
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import asdict, replace
 
-from jobreport.comparison.real_difference import Sample, difference
-from jobrules.analyses.blocks import block_edges
+from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.document import Word
+from jobreport.comparison.facts import RunOf, facts_of
+from jobreport.pipeline import build_report
+from jobreport.remarks import Quality
+from jobrules import RULES
+from jobrules.analyses.blocks import WARM_UP_STEPS, StepBlocks, blocks_of
+from jobrules.model import SECOND_US, JobInMemory, Metric, Panel, Steps
+from jobrules.rule import run_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
+    from jobreport.comparison.document import Comparison
+    from jobreport.document import Report
+
     Floats = npt.NDArray[np.float64]
+    Shape = Callable[[np.random.Generator], Floats]
 
-STEPS, SPREAD = 1000, 0.15
-CORRELATIONS = (0.0, 0.5, 0.9, 0.98)
-CHANGES = (0.0, 0.05, 0.10)
-RESAMPLES = 400
-
-
-def run(generator: np.random.Generator, correlation: float, steps: int = STEPS) -> Floats:
-    """Log-normal steps whose logarithms are an autoregressive process of the first order."""
-    noise = generator.normal(0, 1, steps)
-    values = np.empty(steps)
-    values[0] = noise[0]
-    scale = math.sqrt(1 - correlation**2)
-    for i in range(1, steps):
-        values[i] = correlation * values[i - 1] + scale * noise[i]
-    return np.exp(SPREAD * values)
-
-
-def mann_whitney(a: Floats, b: Floats, _: np.random.Generator) -> bool:
-    """The U test with the normal approximation; steps have no ties."""
-    ranks = np.empty(len(a) + len(b))
-    ranks[np.argsort(np.concatenate((a, b)))] = np.arange(1, len(ranks) + 1)
-    u = ranks[: len(a)].sum() - len(a) * (len(a) + 1) / 2
-    deviation = math.sqrt(len(a) * len(b) * (len(ranks) + 1) / 12)
-    return bool(abs(u - len(a) * len(b) / 2) > 1.96 * deviation)
+PAGE = Path(__file__).parents[1] / "docs" / "comparison.md"
+MARKS = "<!-- made by python -m benchmarks.false_alarms --store -->", "<!-- end -->"
+RUNS = (1, 2, 3)
+SPREADS = (0, 1, 3, 6, 10, 20)
+CHANGES = (5, 10, 20)
+#: Variants of which none is better, and the spread of runs in percent where only one is tried.
+VARIANTS, USUAL = 12, 3
+#: So many times the pairs, where there is one shape only.
+MORE = 4
+#: Jobs begin and end with so many seconds without steps.
+EDGE_S = 10.0
+#: Part of a step that waits for data, and how much measures without a test within a run differ between runs.
+FETCH, SCATTER = 0.05, 0.03
+_COST = re.compile(r"costs [\d.,]+(%| times)[^(]*\([^()]*\)")
+_HEDGED = re.compile(r"not tested|not resolved|\bto\b")
 
 
-def block_means(values: Floats) -> list[float]:
-    """Means of 20 blocks of neighbors."""
-    return [float(values[a:b].mean()) for a, b in pairwise(block_edges(len(values)))]
+def noise(generator: np.random.Generator, sd: float, steps: int = 400) -> Floats:
+    """Log-normal steps."""
+    return np.exp(generator.normal(0, sd, steps))
 
 
-def bootstrap(a: Floats, b: Floats, generator: np.random.Generator) -> bool:
-    """The percentile interval of the ratio of means of resampled blocks."""
-    means = []
-    for values in (a, b):
-        blocks = np.array(block_means(values))
-        rows = generator.integers(0, len(blocks), (RESAMPLES, len(blocks)))
-        means.append(np.log(blocks[rows].mean(axis=1)))
-    low, high = np.quantile(means[1] - means[0], (0.025, 0.975))
-    return bool(low > 0 or high < 0)
+def correlated(generator: np.random.Generator) -> Floats:
+    """Steps whose logarithms are an autoregressive process of the first order."""
+    values = generator.normal(0, 1, 400)
+    for i in range(1, len(values)):
+        values[i] = 0.9 * values[i - 1] + values[i] * (1 - 0.9**2) ** 0.5
+    return np.exp(0.15 * values)
 
 
-def blocks(a: Floats, b: Floats, _: np.random.Generator) -> bool:
-    """The test of compare-reports."""
-    samples = [Sample.of_blocks([math.log(mean) for mean in block_means(values)]) for values in (a, b)]
-    found = difference(*samples)
-    return abs(found.d) > found.half_width
+def stalls(share: float, factor: float) -> Shape:
+    """A few steps of 600 last very long."""
+    return lambda generator: noise(generator, 0.05, 600) * np.where(generator.random(600) < share, factor, 1)
 
 
-TESTS: dict[str, Callable[[Floats, Floats, np.random.Generator], bool]] = {
-    "Mann-Whitney U on steps": mann_whitney,
-    "bootstrap of 20 blocks": bootstrap,
-    "compare-reports": blocks,
+def at(steps: int = 400) -> Floats:
+    """Place of each step in the run."""
+    return np.arange(steps) / steps
+
+
+STALLS: dict[str, Shape] = {
+    "0.2% of steps × 100": stalls(0.002, 100),
+    "0.1% of steps × 200": stalls(0.001, 200),
+}
+SHAPES: dict[str, Shape] = {
+    "steady": lambda g: noise(g, 0.02),
+    "noisy": lambda g: noise(g, 0.25),
+    "heavy tail": lambda g: noise(g, 1.0),
+    "periodic evaluation": lambda g: noise(g, 0.05) * np.where(np.arange(400) % 50 == 49, 8, 1),
+    **STALLS,
+    "drift after a warm-up": lambda g: noise(g, 0.05) * (1 + 0.2 * at() + np.exp(-20 * at())),
+    "bimodal": lambda g: noise(g, 0.05) * np.where(g.random(400) < 0.3, 1.6, 1),
+    "correlated": correlated,
+    "other numbers of steps": lambda g: noise(g, 0.1, int(g.integers(200, 800))),
+    "slowest of 8 ranks": lambda g: np.exp(g.normal(0, 0.15, (400, 8))).max(axis=1),
+    "few steps": lambda g: noise(g, 0.1, 120),
 }
 
 
-def shares(pairs: int, seed: int, correlation: float, change: float) -> list[float]:
-    """Share of the pairs that each test calls different, in percent."""
-    generator = np.random.default_rng([seed, round(1000 * correlation), round(1000 * change)])
-    found = np.zeros(len(TESTS))
-    for _ in range(pairs):
-        a, b = run(generator, correlation), (1 + change) * run(generator, correlation)
-        found += [test(a, b, generator) for test in TESTS.values()]
-    return [100 * n / pairs for n in found.tolist()]
+@cache
+def template() -> Report:
+    """The report of a short job on a GPU, whose numbers are replaced."""
+    return whole_report(np.full(200, 0.5))
 
 
-def table(pairs: int, seed: int, changes: Sequence[float] = CHANGES) -> str:
-    """Markdown."""
-    lines = [f"| Change | Correlation | {' | '.join(TESTS)} |", f"|---|---|{'---|' * len(TESTS)}"]
-    for change in changes:
-        for correlation in CORRELATIONS:
-            cells = " | ".join(f"{share:.1f}%" for share in shares(pairs, seed, correlation, change))
-            lines.append(f"| {f'+{100 * change:g}%' if change else 'none'} | {correlation:g} | {cells} |")
-    return "\n".join(lines)
+def whole_report(lasts_s: Floats, node: str = "node", rank: str = "0") -> Report:
+    """The report of a job of such steps, the slow way: with samples, rules, and verdict."""
+    edges_us = np.round(SECOND_US * (EDGE_S + np.append(0, np.cumsum(lasts_s)))).astype(np.int64)
+    ticks = np.arange(0, edges_us[-1] + EDGE_S * SECOND_US, SECOND_US, dtype=np.int64)
+    panels = tuple(
+        Panel(
+            node=node,
+            metric=metric,
+            devices=(f"{prefix}0",),
+            time_us=ticks,
+            snapshot=np.arange(len(ticks)),
+            values=np.where((ticks >= edges_us[0]) & (ticks <= edges_us[-1]), 50.0, 0.0)[:, None],
+            last_us=int(ticks[-1]),
+        )
+        for metric, prefix in ((Metric.GPU_UTILIZATION, "gpu"), (Metric.CPU_UTILIZATION, "cpu"))
+    )
+    steps = Steps.of(
+        [(node, rank, "TRAIN")],
+        np.zeros(len(lasts_s), np.int32),
+        number=np.arange(len(lasts_s), dtype=np.int64),
+        start_us=edges_us[:-1],
+        end_us=edges_us[1:],
+    )
+    job = JobInMemory(name="job", panels=panels, steps=steps, finished=True)
+    rules = [rule() for rule in RULES]
+    return build_report(job, Quality(), rules, run_rules(rules, job), "make-report", strict=True)
+
+
+def blocks(lasts_s: Floats, generator: np.random.Generator | None = None) -> StepBlocks:
+    """Of such steps; with a generator, parts of them wait for data."""
+    waits_s = lasts_s * FETCH * noise(generator, 0.2, len(lasts_s)) if generator else None
+    kept = slice(WARM_UP_STEPS, None)
+    return blocks_of(
+        lasts_s[kept],
+        waits_s[kept] if waits_s is not None else None,
+        steps=len(lasts_s),
+        loop_s=float(lasts_s.sum()),
+        outside_s=0.0,
+    )
+
+
+def slower(found: StepBlocks, factor: float) -> StepBlocks:
+    """All times times a factor."""
+    times = {key: value for key, value in asdict(found).items() if key.endswith("_s")}
+    scaled = {
+        key: tuple(factor * one for one in value) if isinstance(value, tuple) else factor * value
+        for key, value in times.items()
+    }
+    return replace(found, **scaled)
+
+
+def report(found: StepBlocks, generator: np.random.Generator | None = None) -> Report:
+    """The same as a whole report by filling in what is compared; with a generator, use varies."""
+    whole = template()
+    use = whole.verdict.use
+    longer = (found.loop_s + 2 * EDGE_S) * SECOND_US / whole.job.end_us
+    times_us = [
+        round(SECOND_US * end) for end in (0, EDGE_S, EDGE_S + found.loop_s, 2 * EDGE_S + found.loop_s)
+    ]
+
+    def vary(value: float) -> float:
+        return value * float(1 + SCATTER * generator.normal()) if generator else value
+
+    return replace(
+        whole,
+        blocks=found,
+        job=replace(whole.job, end_us=times_us[-1]),
+        verdict=replace(
+            whole.verdict,
+            use=use
+            and replace(use, roles=tuple(replace(one, hours=vary(one.hours * longer)) for one in use.roles)),
+        ),
+        goodput=None,
+        phases=replace(
+            whole.phases,
+            phases=tuple(
+                replace(phase, start_us=a, end_us=b, percent=100 * (b - a) / times_us[-1])
+                for phase, a, b in zip(whole.phases.phases, times_us, times_us[1:], strict=False)
+            ),
+        ),
+        utilization=tuple(replace(row, p50=vary(row.p50), p95=vary(row.p95)) for row in whole.utilization),
+        time_blocks=tuple(
+            replace(one, mean=tuple(mean and vary(mean) for mean in one.mean))
+            for one in whole.time_blocks or ()
+        ),
+    )
+
+
+def run_of(label: str, made: Report) -> RunOf:
+    """With a batch size and a price."""
+    given: dict[str, str | float] = {"batch_size": 64.0, "price_per_node_hour": 3.0}
+    return RunOf(label=label, name=label, report=made, facts=facts_of(made, given), page="")
+
+
+class Code:
+    """Runs of one code: variants of so many runs each, equal but for chance."""
+
+    def __init__(self, seed: Sequence[int], shape: Shape, runs: int, labels: Sequence[str] = "AB") -> None:
+        self.generator = np.random.default_rng([*seed, runs])
+        self.found = [
+            (label, blocks(0.5 * shape(self.generator), self.generator))
+            for label in labels
+            for _ in range(runs)
+        ]
+
+    def compared(self, spread: float, change: float = 0.0) -> Comparison:
+        """With a standard deviation between runs, and the last variant slower by a change, in percent."""
+        last = self.found[-1][0]
+        made = []
+        for label, found in self.found:
+            factor = float(noise(self.generator, spread / 100, 1)[0]) * (1 + change / 100 * (label == last))
+            made.append(run_of(label, report(slower(found, factor), self.generator)))
+        return compare(made, Settings(), "")
+
+
+def found_in(comparison: Comparison, *, others: bool = False) -> bool:
+    """Whether the headline is better or worse in any variant; or any measure."""
+    return any(
+        change.word in (Word.BETTER, Word.WORSE)
+        for measure in comparison.measures
+        if others or measure.key == comparison.headline
+        for change in measure.against.values()
+    )
+
+
+def unhedged(sentence: str) -> bool:
+    """Whether a sentence has a change of the cost, and nothing on how sure it is."""
+    found = _COST.search(sentence)
+    return bool(found and not _HEDGED.search(found[0]))
+
+
+def tables(pairs: int, seed: int) -> str:
+    """Markdown: all tables, in percent."""
+    of = Counter[tuple[str, int, int | str]]()
+    for n in RUNS:
+        for number, (name, shape) in enumerate(SHAPES.items()):
+            say(f"{n} against {n}: {name}")
+            for pair in range(pairs):
+                code = Code((seed, number, pair), shape, n)
+                for spread in SPREADS:
+                    one = code.compared(spread)
+                    of["alarm", n, spread] += found_in(one)
+                    of["cost", n, 0] += unhedged(one.verdict)
+                    if spread == USUAL:
+                        of["any", n, 0] += found_in(one, others=True)
+                for change in CHANGES:
+                    of["power", n, change] += found_in(code.compared(USUAL, change))
+        labels = [f"v{i}" for i in range(VARIANTS)]
+        for pair in range(MORE * pairs):
+            one = Code((seed, len(SHAPES), pair), SHAPES["noisy"], n, labels).compared(USUAL)
+            of["winner", n, 0] += found_in(one)
+            for name, shape in STALLS.items():
+                of["stall", n, name] += found_in(Code((seed, len(SHAPES), pair), shape, n).compared(0))
+    each = pairs * len(SHAPES)
+
+    def row(title: str, cells: Sequence[str]) -> str:
+        return f"| {title} | {' | '.join(cells)} |"
+
+    def shares(kind: str, keys: Sequence[int | str], whole: int) -> list[str]:
+        return [row(str(n), [f"{100 * of[kind, n, key] / whole:.1f}%" for key in keys]) for n in RUNS]
+
+    heads = [f"{n} against {n}" for n in RUNS]
+    return "\n".join(
+        [
+            f"Pairs of equal code that are called better or worse, by the standard deviation between runs ({each:,} pairs each):",
+            "",
+            row("Runs of each variant", [f"{spread}%" for spread in SPREADS]),
+            row("---", ["---"] * len(SPREADS)).replace(" ", ""),
+            *shares("alarm", SPREADS, each),
+            "",
+            f"Other false alarms, with {USUAL}% between runs if nothing else is said, and changes that are found:",
+            "",
+            row("Of all pairs", heads),
+            row("---", ["---"] * len(RUNS)).replace(" ", ""),
+            *(
+                row(
+                    f"Rare long stalls, {name}, 0% between runs",
+                    [f"{100 * of['stall', n, name] / MORE / pairs:.1f}%" for n in RUNS],
+                )
+                for name in STALLS
+            ),
+            row("Any measure better or worse", [f"{100 * of['any', n, 0] / each:.1f}%" for n in RUNS]),
+            row(
+                f"Any of {VARIANTS - 1} equal variants better or worse",
+                [f"{100 * of['winner', n, 0] / MORE / pairs:.1f}%" for n in RUNS],
+            ),
+            row(
+                f"A change of the cost without its test, {len(SPREADS) * each:,} pairs",
+                [str(of["cost", n, 0]) for n in RUNS],
+            ),
+            *(
+                row(f"{change}% slower: found", [f"{100 * of['power', n, change] / each:.0f}%" for n in RUNS])
+                for change in CHANGES
+            ),
+        ]
+    )
+
+
+def say(line: str) -> None:
+    """Progress goes to standard error."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def stored() -> str:
+    """The tables in the document."""
+    return PAGE.read_text("utf-8").partition(MARKS[0])[2].partition(MARKS[1])[0].strip()
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables, or store them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pairs", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=20260101)
+    parser.add_argument("--pairs", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=20261128)
+    parser.add_argument("--store", action="store_true")
     options = parser.parse_args()
-    print(table(options.pairs, options.seed))
+    found = tables(options.pairs, options.seed)
+    if options.store:
+        text = PAGE.read_text("utf-8")
+        PAGE.write_text(text.replace(stored(), found), "utf-8")
+    print(found)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import captures, document, false_alarms
@@ -267,11 +268,26 @@ def test_a_process_that_fails_says_so() -> None:
     assert said == ["failed with exit status 1", "no such job"]
 
 
-def test_steps_as_experiments_find_differences_between_equal_runs_and_blocks_do_not() -> None:
-    """The table of docs/comparison.md in small: correlated steps, equal in truth, then 10% slower."""
-    u_test, _, ours = false_alarms.shares(60, 7, 0.9, 0.0)
-    *_, power = false_alarms.shares(60, 7, 0.5, 0.1)
+def test_pairs_that_are_filled_in_are_compared_like_whole_jobs() -> None:
+    generator = np.random.default_rng(11)
+    shapes = [false_alarms.SHAPES[name] for name in ("noisy", "other numbers of steps", "heavy tail")]
+    lasts_s = [0.5 * shape(generator) for shape in shapes]
+    whole, quick = (
+        false_alarms.compare(
+            [false_alarms.run_of(f"v{i}", report(one)) for i, one in enumerate(lasts_s)],
+            false_alarms.Settings(),
+            "",
+        )
+        for report in (false_alarms.whole_report, lambda one: false_alarms.report(false_alarms.blocks(one)))
+    )
 
-    assert u_test > 40
-    assert ours < 15
-    assert power > 95
+    assert whole.headline == quick.headline == "samples_per_s"
+    for measure in quick.measures:
+        slow = whole.measure(measure.key)
+        exact = not any(measure.key.startswith(key) for key in ("cost", "duration", "gpu_hours", "winddown"))
+        # Times of jobs are whole microseconds, and samples end up to a second after the steps.
+        near = pytest.approx(measure.values, rel=1e-5) if exact else pytest.approx(measure.values, rel=0.15)
+        assert slow.values == (near if "percent" not in measure.key else pytest.approx(measure.values, abs=1))
+        assert {label: one.word for label, one in slow.against.items()} == {
+            label: one.word for label, one in measure.against.items()
+        }

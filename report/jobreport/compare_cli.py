@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     "min_effects",
     multiple=True,
     metavar="PERCENT|MEASURE=AMOUNT",
-    help="Smaller changes are the same.  [default: 2%, cost 1%, percentages 1 point]",
+    help="Smaller changes are the same.  [default: 2%, percentages 1 point]",
 )
 @click.option(
     "--run-noise",

@@ -85,7 +85,7 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
     )
     key = headline(measures)
     judged = budgets.judged(settings.limits, measures, labels[1:])
-    goodput = curves.goodput(variants)
+    goodput, steps = curves.goodput(variants), curves.steps(variants)
     in_traces = profiled(variants)
     differing = differences(facts)
     candidates = {}
@@ -98,7 +98,7 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         version=__version__,
         command=command,
         base=labels[0],
-        verdict=verdict(shown, measures, known, goodput, in_traces, differing),
+        verdict=verdict(shown, measures, known, goodput, in_traces, differing, steps),
         next=next_step(variants, measures, key, in_traces),
         variants=shown,
         differences=tuple(differing),
@@ -107,7 +107,7 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         cost=known,
         goodput=goodput,
         device_time=curves.device_time(variants),
-        steps=curves.steps(variants),
+        steps=steps,
         use=curves.use(variants),
         rules=tuple(rules(variants)),
         candidates=candidates,

@@ -16,7 +16,7 @@ from jobreport.comparison.real_difference import (
     Difference,
     Sample,
     difference,
-    with_run_noise,
+    not_by_chance,
 )
 from jobrules.text import join_names
 from jobrules.verdict.observations import CROWDED
@@ -26,10 +26,19 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.facts import RunOf
 
-#: Changes that count, in percent or points; of money half of it, because no clock disturbs it.
-MIN_EFFECT, MIN_EFFECT_POINTS, MIN_EFFECT_MONEY = 2.0, 1.0, 1.0
+#: Changes that count, in percent or points.
+MIN_EFFECT, MIN_EFFECT_POINTS = 2.0, 1.0
 #: Standard deviation between runs of the same code, in percent; of percentages in points for each percent.
 RUN_NOISE, POINTS_PER_PERCENT = 3.0, 1 / 3
+#: Measures of how fast steps are.
+SPEEDS = ("samples_per_s", "tokens_per_s", "steps_per_s", "step_s")
+#: Measures of the sentence, other than throughput.
+OF_SENTENCE = ("duration_s", "cost")
+#: Words of a change whose interval excludes 0.
+FOUND = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.SMALL)
+OF_MANY = "of so many measures, one can differ as much by chance"
+#: Digits of a chance, so that rounding makes no two of one.
+PRECISION = 9
 #: Runs whose steps, or samples, differ by more did not do the same work.
 SAME_WORK = 0.02
 #: Measures that start and end of the job decide, apart from its totals.
@@ -47,10 +56,8 @@ class Options(Struct, frozen=True, kw_only=True):
 
     def least(self, kind: Kind) -> float:
         """Smallest change of a measure that counts."""
-        default = (
-            MIN_EFFECT_POINTS if kind.in_points else MIN_EFFECT_MONEY if kind.unit == "money" else MIN_EFFECT
-        )
-        return self.min_effect.get(kind.key, default if kind.in_points else self.min_effect.get("", default))
+        default = MIN_EFFECT_POINTS if kind.in_points else self.min_effect.get("", MIN_EFFECT)
+        return self.min_effect.get(kind.key, default)
 
 
 def same_work(one: Sequence[RunOf], other: Sequence[RunOf]) -> bool | None:
@@ -84,9 +91,12 @@ def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
     batches = {run.number("batch_size") for run in runs}
     if kind.of_step and len(batches) > 1:
         return "the batch size is not known of all" if None in batches else "the batch sizes differ"
-    if (kind.of_step or kind.of_whole_job) and batches == {None} and _other_steps(runs):
-        return "the numbers of steps differ, and the batch sizes are not known"
-    return ""
+    other = "steps" if (kind.of_step or kind.of_whole_job) and _other_steps(runs) else ""
+    # The batch of a step is most often that of a GPU times their number.
+    if kind.of_step and not other and len({run.number("gpus") for run in runs} - {None}) > 1:
+        other = "GPUs"
+    unknown = batches == {None} and other
+    return f"the numbers of {other} differ, and the batch sizes are not known" if unknown else ""
 
 
 def stopped(runs: Sequence[RunOf]) -> list[str]:
@@ -140,7 +150,7 @@ def compared(
         }
         if any(one.value is not None for row in rows.values() for one in row):
             found.append(_measure(kind, variants, rows, options))
-    return _shares_with_throughput(found)
+    return _shares_with_throughput(_not_by_chance(found))
 
 
 def _measure(
@@ -184,25 +194,27 @@ def change_of(kind: Kind, base: Sequence[Measured], other: Sequence[Measured], o
         reason = next((one.reason for one in (*base, *other) if one.value is None), "")
         return Change(word=Word.NOT_MEASURED, reason=reason)
     if kind.in_points:
-        moved: float | None = b - a
         change = Change(word=Word.NOT_TESTED, points=b - a)
     else:
-        moved = math.log(b / a) if a > 0 and b > 0 else None
-        ratio = 100 * (b / a - 1) if a else None
-        change = Change(word=Word.NOT_TESTED, change=0.0 if a == b else ratio)
-        if moved is None:
+        change = Change(word=Word.NOT_TESTED, change=0.0 if a == b else 100 * (b / a - 1) if a else None)
+        if not (a > 0 and b > 0):
             return replace(change, reason="both are 0" if a == b else "there is no ratio to 0")
     one, two = _sample(kind, base), _sample(kind, other)
-    if moved is None or isinstance(one, str) or isinstance(two, str):
-        reason = one if isinstance(one, str) else two if isinstance(two, str) else ""
-        return replace(change, reason=reason)
-    test = difference(one, two)
+    if isinstance(one, str) or isinstance(two, str):
+        return replace(change, reason=one if isinstance(one, str) else str(two))
     single = (len(base) == 1) + (len(other) == 1)
-    noise = options.run_noise * POINTS_PER_PERCENT if kind.in_points else options.run_noise / 100
-    half = with_run_noise(test.half_width, noise, single)
-    tested = _with_test(change, kind, moved, half, test, (one, two))
-    word = _word(kind, moved, half, options.least(kind))
-    return replace(tested, word=word, run_noise=options.run_noise if single else None)
+    noise = options.run_noise * (POINTS_PER_PERCENT if kind.in_points else 1 / 100)
+    as_wide = (one, two)
+    if single == len(as_wide):
+        # Runs of equal code have equal spread, but one without a stall does not know of them.
+        widest = max(as_wide, key=lambda sample: sample.variance)
+        as_wide = tuple(replace(widest, mean=sample.mean) for sample in as_wide)
+    test = difference(*as_wide, spread=math.sqrt(single) * noise)
+    return replace(
+        _with_test(change, kind, test, (one, two)),
+        word=_word(kind, test, options.least(kind)),
+        run_noise=options.run_noise if single else None,
+    )
 
 
 def _sample(kind: Kind, row: Sequence[Measured]) -> Sample | str:
@@ -210,45 +222,82 @@ def _sample(kind: Kind, row: Sequence[Measured]) -> Sample | str:
     if len(row) == 1:
         return row[0].sample or row[0].reason
     values = [one.value for one in row if one.value is not None]
-    if kind.in_points:
-        return Sample.of_runs(values)
-    if not all(value > 0 for value in values):
+    if not kind.in_points and not all(value > 0 for value in values):
         return "there is no ratio to 0"
-    return Sample.of_runs([math.log(value) for value in values])
+    return Sample.of_values(values, in_logarithms=not kind.in_points)
 
 
-def _with_test(
-    change: Change, kind: Kind, moved: float, half: float, test: Difference, samples: tuple[Sample, Sample]
-) -> Change:
-    """The interval around the plain change, so that it is that of the two numbers next to it; blocks give its width."""
-
+def _with_test(change: Change, kind: Kind, test: Difference, samples: tuple[Sample, Sample]) -> Change:
     def shown(place: float) -> float:
         return place if kind.in_points else 100 * math.expm1(place)
 
     return replace(
         change,
-        low=shown(moved - half),
-        high=shown(moved + half),
-        own_low=shown(moved - test.half_width),
-        own_high=shown(moved + test.half_width),
+        low=shown(test.d - test.half),
+        high=shown(test.d + test.half),
+        own_low=shown(test.d - test.own_half),
+        own_high=shown(test.d + test.own_half),
         d=test.d,
         se=test.se,
         df=test.df,
         r=tuple(sample.correlation for sample in samples),
         k_eff=tuple(sample.effective for sample in samples),
+        p=test.p,
     )
 
 
-def _word(kind: Kind, moved: float, half: float, least: float) -> Word:
+def _word(kind: Kind, test: Difference, least: float) -> Word:
     """Of ratios the limits are those of the logarithm, so that the order of the two does not matter."""
     limit = least if kind.in_points else math.log1p(least / 100)
-    if moved - half >= -limit and moved + half <= limit:
+    if abs(test.d) + test.half <= limit:
         return Word.SAME
-    if abs(moved) <= half or abs(moved) < limit:
+    if abs(test.d) <= test.half:
         return Word.NOT_RESOLVED
+    if abs(test.d) < limit:
+        return Word.SMALL
     if kind.direction == "none":
-        return Word.HIGHER if moved > 0 else Word.LOWER
-    return Word.BETTER if (moved > 0) is (kind.direction == "higher") else Word.WORSE
+        return Word.HIGHER if test.d > 0 else Word.LOWER
+    return Word.BETTER if (test.d > 0) is (kind.direction == "higher") else Word.WORSE
+
+
+def _not_by_chance(measures: Sequence[Measure]) -> list[Measure]:
+    """Of many measures and variants, some differ by chance; Holm's correction keeps that below 5%.
+
+    It is made for what the sentence is about, chosen before anything is tested: the headline's measure of all variants,
+    and their durations and costs; and for all other measures together. Measures with one chance are one: those of speed,
+    and a duration and its cost.
+    """
+    tested = {
+        (one.key, label): round(change.p, PRECISION)
+        for one in measures
+        for label, change in one.against.items()
+        if change.p is not None and change.word is not Word.REFUSED
+    }
+    judged = {(headline(measures, label), label) for label in {label for _, label in tested}} & tested.keys()
+    # Means of rates are not those of times: one question has one answer.
+    tested |= {
+        (speed, label): tested[key, label]
+        for key, label in judged
+        for speed in SPEEDS
+        if key in SPEEDS and (speed, label) in tested
+    }
+    left, kept = set(tested.values()), set()
+    for family in (judged, {place for place in tested if place[0] in OF_SENTENCE}, tested):
+        chances = {tested[place] for place in family} & left
+        kept |= not_by_chance(chances)
+        left -= chances
+
+    def checked(key: str, label: str, change: Change) -> Change:
+        if change.word not in FOUND or tested[key, label] in kept:
+            return change
+        return replace(change, word=Word.NOT_RESOLVED, reason=OF_MANY)
+
+    return [
+        replace(
+            one, against={label: checked(one.key, label, change) for label, change in one.against.items()}
+        )
+        for one in measures
+    ]
 
 
 def _shares_with_throughput(measures: Sequence[Measure]) -> list[Measure]:

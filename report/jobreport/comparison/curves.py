@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -108,6 +109,10 @@ def steps(variants: Variants) -> dict[str, Steps]:
         found[label] = Steps(
             quantiles_s=_means([one.quantiles_s for one in known]),
             means_s=_means(blocks) if same else (),
+            timed=sum(one.timed for one in known),
+            timed_s=math.fsum(second for one in known for second in one.sum_s),
+            stalls=None if None in (own := [one.stalls for one in known]) else sum(filter(None, own)),
+            stalled_s=math.fsum(one.stalled_s for one in known),
         )
     return found
 

@@ -22,6 +22,8 @@ class Word(StrEnum):
     HIGHER = "higher"
     LOWER = "lower"
     SAME = "the same"
+    #: Not by chance, but below what counts.
+    SMALL = "real, but small"
     NOT_RESOLVED = "not resolved"
     NOT_TESTED = "not tested"
     NOT_MEASURED = "not measured"
@@ -73,7 +75,7 @@ class Change(Struct, frozen=True, kw_only=True):
     high: float | None = None
     own_low: float | None = None
     own_high: float | None = None
-    #: The test: difference of the means of logarithms (or of points), its standard error, degrees of freedom, and for
+    #: The test: difference of the logarithms (or of the points), its standard error, degrees of freedom, and for
     #: both samples, the base first, correlation of neighboring blocks and effective number of values.
     d: float | None = None
     se: float | None = None
@@ -82,6 +84,8 @@ class Change(Struct, frozen=True, kw_only=True):
     k_eff: tuple[float, ...] = ()
     #: Standard deviation between runs that was assumed; None for repeats.
     run_noise: float | None = None
+    #: Chance of a change that is at least as large between equal runs.
+    p: float | None = None
 
 
 class Measure(Struct, frozen=True, kw_only=True):
@@ -198,6 +202,11 @@ class Steps(Struct, frozen=True, kw_only=True):
     #: 0th to 100th percentile, and means of the blocks, in seconds.
     quantiles_s: tuple[float, ...]
     means_s: tuple[float, ...]
+    #: Of all runs: steps, their time, those that stalled, and how much longer than the median these took.
+    timed: int = 0
+    timed_s: float = 0.0
+    stalls: int | None = None
+    stalled_s: float = 0.0
 
 
 class Use(Struct, frozen=True, kw_only=True):

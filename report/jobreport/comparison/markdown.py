@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 10_000
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 #: Words that stand in the table; the others are counted.
-SHOWN = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.NOT_RESOLVED, Word.SAME)
+SHOWN = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.SMALL, Word.NOT_RESOLVED, Word.SAME)
 
 
 def escape(text: str) -> str:

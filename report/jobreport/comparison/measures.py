@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport.comparison.facts import is_older
 from jobreport.comparison.profiled import has_only_traces, profile_of
 from jobreport.comparison.real_difference import Sample
-from jobrules.analyses.blocks import MIN_STEPS, block_edges
+from jobrules.analyses.blocks import BLOCKS, MIN_STEPS, block_edges
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -159,20 +161,16 @@ def _profiled(run: RunOf, profile: Profile | None) -> dict[str, Measured]:
     steps = profile.steps()
     times = sorted(seconds for own in steps.values() for seconds in own)
     if times:
-        mean = math.fsum(times) / len(times)
         # A step of all ranks is one step: ranks wait for one another.
         row = [math.fsum(own) / len(own) for own in steps.values()]
-        blocks = _logarithms(_block_means(row)) if len(row) >= MIN_STEPS else []
+        edges = list(pairwise(block_edges(len(row), BLOCKS if len(row) >= MIN_STEPS else 1)))
+        step = _mean_of([sum(row[a:b]) for a, b in edges], [b - a for a, b in edges], FEW_PROFILED)
         size = run.number("batch_size")
         found = {
-            "profiled_step_s": _tested(mean, blocks, FEW_PROFILED),
+            "profiled_step_s": step,
             "profiled_step_p50_s": Measured(value=float(np.percentile(times, 50)), reason=ONE_NUMBER),
             "profiled_step_p95_s": Measured(value=float(np.percentile(times, 95)), reason=ONE_NUMBER),
-            "profiled_samples_per_s": _tested(
-                size / mean, [math.log(size) - one for one in blocks], FEW_PROFILED
-            )
-            if size and mean
-            else Measured(reason=NO_BATCH),
+            "profiled_samples_per_s": _rate(step, size) if size and step.value else Measured(reason=NO_BATCH),
         }
     if launched := profile.device_steps():
         events = sum(step.events for step in launched) / len(launched)
@@ -181,11 +179,6 @@ def _profiled(run: RunOf, profile: Profile | None) -> dict[str, Measured]:
         f"profiled_{key}_percent": Measured(value=share, reason=ONE_NUMBER)
         for key, share in profile.percents().items()
     }
-
-
-def _block_means(values: Sequence[float]) -> list[float]:
-    """Means of blocks of neighbors."""
-    return [float(block.mean()) for block in np.split(np.array(values), block_edges(len(values))[1:-1])]
 
 
 def _phases(report: Report) -> dict[str, Measured]:
@@ -246,28 +239,19 @@ def _steps(run: RunOf, older: str) -> dict[str, Measured]:
             "outside_percent",
         )
         return {key: Measured(reason=older or NO_STEPS) for key in keys}
-    means = [total / n for total, n in zip(blocks.sum_s, blocks.n, strict=True)]
-    # Over the blocks, so that the ratio of two runs is that of what was tested.
-    mean = math.fsum(blocks.sum_s) / sum(blocks.n)
+    step = _mean_of(blocks.sum_s, blocks.n, FEW_STEPS)
     found = {
-        "step_s": _tested(mean, _logarithms(means), FEW_STEPS),
-        "step_p50_s": _tested(blocks.quantiles_s[50], _logarithms(blocks.p50_s), FEW_FOR_QUANTILES),
-        "step_p95_s": _tested(blocks.quantiles_s[95], _logarithms(blocks.p95_s), FEW_FOR_QUANTILES),
+        "step_s": step,
+        "step_p50_s": _quantile(blocks.quantiles_s[50], blocks.p50_s),
+        "step_p95_s": _quantile(blocks.quantiles_s[95], blocks.p95_s),
+        "steps_per_s": _rate(step, 1.0),
     }
-    speeds = [-value for value in _logarithms(means)]
-    found["steps_per_s"] = _tested(1 / mean if mean else None, speeds, FEW_STEPS)
     for key, size in rates.items():
-        rate = size / mean if size and mean else None
-        moved = [value + math.log(size) for value in speeds] if size else []
-        found[key] = _tested(rate, moved, FEW_STEPS) if rate else Measured(reason=NO_BATCH)
+        found[key] = _rate(step, size) if size and step.value else Measured(reason=NO_BATCH)
     if not rates["tokens_per_s"]:
         del found["tokens_per_s"]
     if blocks.fetch_s:
-        shares = [
-            100 * part / whole for part, whole in zip(blocks.fetch_s, blocks.sum_s, strict=True) if whole
-        ]
-        whole = math.fsum(blocks.sum_s)
-        found["data_wait_percent"] = _tested(100 * math.fsum(blocks.fetch_s) / whole, shares, FEW_STEPS)
+        found["data_wait_percent"] = _share([100 * part for part in blocks.fetch_s], blocks.sum_s, FEW_STEPS)
     else:
         found["data_wait_percent"] = Measured(reason="batch fetches were not recorded")
     if blocks.loop_s:
@@ -275,15 +259,34 @@ def _steps(run: RunOf, older: str) -> dict[str, Measured]:
     return found
 
 
-def _logarithms(values: Sequence[float]) -> list[float]:
-    """Empty if a value is 0, as of a clock that is too coarse."""
-    return [math.log(value) for value in values] if all(value > 0 for value in values) else []
+def _mean_of(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measured:
+    """A positive mean by its blocks, tested by its logarithm."""
+    value = math.fsum(totals) / math.fsum(sizes)
+    if len(sizes) < MIN_TIME_BLOCKS or value <= 0:
+        return Measured(value=value, reason=few)
+    return Measured(value=value, sample=Sample.of_ratio(totals, sizes, in_logarithms=True))
 
 
-def _tested(value: float | None, blocks: Sequence[float], too_few: str) -> Measured:
-    if len(blocks) < MIN_TIME_BLOCKS:
-        return Measured(value=value, reason=too_few)
-    return Measured(value=value, sample=Sample.of_blocks(blocks))
+def _rate(step: Measured, size: float) -> Measured:
+    """So much in each step."""
+    value = size / step.value if step.value else None
+    sample = step.sample and replace(step.sample, mean=math.log(size) - step.sample.mean)
+    return Measured(value=value, sample=sample, reason=step.reason)
+
+
+def _share(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measured:
+    """In percent, by its blocks."""
+    if len(sizes) < MIN_TIME_BLOCKS:
+        return Measured(value=math.fsum(totals) / math.fsum(sizes), reason=few)
+    sample = Sample.of_ratio(totals, sizes, in_logarithms=False)
+    return Measured(value=sample.mean, sample=sample)
+
+
+def _quantile(value: float, blocks: Sequence[float]) -> Measured:
+    """Of the run, around which those of its blocks scatter."""
+    if not blocks or min(blocks) <= 0:
+        return Measured(value=value, reason=FEW_FOR_QUANTILES)
+    return Measured(value=value, sample=Sample.of_blocks(list(map(math.log, blocks)), math.log(value)))
 
 
 def stretches(report: Report, metric: Metric) -> TimeBlocks | None:
@@ -297,8 +300,9 @@ def _use(report: Report, older: str) -> Measured:
     blocks = stretches(report, Metric.GPU_UTILIZATION)
     if blocks is None:
         return Measured(reason=older or "GPU utilization was not recorded")
-    known = [mean for mean in blocks.mean if mean is not None]
-    return _tested(mean_over(blocks), known, "less than half of the training loop was sampled")
+    pairs = [(m * s, s) for m, s in zip(blocks.mean, blocks.covered_s, strict=True) if m is not None]
+    totals, sizes = zip(*pairs, strict=True)
+    return _share(totals, sizes, "less than half of the training loop was sampled")
 
 
 def mean_over(blocks: TimeBlocks) -> float:

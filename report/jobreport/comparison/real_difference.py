@@ -1,10 +1,12 @@
 """When a difference of two runs is real.
 
 The steps of a run are correlated: clocks, neighbors, the order of the data. A test that takes each step as a fresh
-experiment (Mann-Whitney on steps, a bootstrap of steps) finds differences between equal runs, in up to four of five
-pairs (``benchmarks/false_alarms.py``). So a run is cut into 20 blocks of neighboring values; their means are nearly
+experiment (Mann-Whitney on steps, a bootstrap of steps) finds differences between equal runs. So a run is cut into 20 blocks of neighboring values; their means are nearly
 independent, and what correlation is left is corrected by that of neighboring blocks. All is in closed form: equal
 input gives equal bytes.
+
+What is tested is what is shown: the difference of two values, or of their logarithms. The blocks of a run scatter around
+its value, so a few long steps widen its interval and never move it.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ import math
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from jobreport.comparison.student import t_quantile
+from jobreport.comparison.student import t_quantile, tail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 #: The correlation of neighboring blocks is corrected up to this one.
 MAX_CORRELATION = 0.9
@@ -28,12 +31,14 @@ CHANGED_CORRELATION = 0.7
 MIN_EFFECTIVE = 2.0
 #: Values that differ by less, relative to the largest, are equal but for rounding.
 ROUNDING = 1e-12
-#: Standard deviations that hold 95% of a normal distribution.
-NORMAL_95 = 1.96
+#: Degrees of freedom of a variance that is known: t is normal.
+MANY = 1e6
+#: Chance of a difference between equal runs.
+ALPHA = 0.05
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """A mean of blocks or of runs, and how well it is known."""
+    """A value of a run or of several, or its logarithm, and how well it is known."""
 
     mean: float
     #: Correlation of neighboring blocks, and how many independent values they are worth.
@@ -41,17 +46,20 @@ class Sample(Struct, frozen=True, kw_only=True):
     effective: float
     #: Of the mean.
     variance: float
+    #: True if its spread is that between runs.
+    of_runs: bool = False
 
     @classmethod
-    def of_blocks(cls, values: Sequence[float]) -> Sample:
-        """Of the values of blocks in their order, at least 2.
+    def of_blocks(cls, values: Sequence[float], mean: float | None = None) -> Sample:
+        """Of the values of blocks in their order, at least 2, that scatter around their mean, or around that of the run.
 
         The correlation is estimated as that of neighbors plus 1/k, which corrects its bias (Marriott and Pope, 1954),
         and k values of an autoregressive process of that correlation r are worth k (1 - r) / (1 + r) independent ones
         (Bayley and Hammersley, 1946).
         """
         k = len(values)
-        mean, squares = _mean_and_squares(values)
+        mean = math.fsum(values) / k if mean is None else mean
+        squares = _squares(values, mean)
         between = sum((a - mean) * (b - mean) for a, b in itertools.pairwise(values))
         raw = between / squares if squares else 0.0
         correlation = min(MAX_CORRELATION, max(0.0, raw + 1 / k))
@@ -60,23 +68,38 @@ class Sample(Struct, frozen=True, kw_only=True):
         return cls(mean=mean, correlation=correlation, effective=effective, variance=variance)
 
     @classmethod
-    def of_runs(cls, values: Sequence[float]) -> Sample:
-        """Of one value of each run, at least 2: runs are independent."""
-        mean, squares = _mean_and_squares(values)
+    def of_ratio(cls, totals: Sequence[float], sizes: Sequence[float], *, in_logarithms: bool) -> Sample:
+        """Of the sum of totals over that of sizes, by blocks; in logarithms, neither sum may be 0.
+
+        How far each block is from the ratio, by the size of a mean block (the delta method).
+        """
+        ratio = math.fsum(totals) / math.fsum(sizes)
+        unit = math.fsum(sizes) / len(sizes) * (ratio if in_logarithms else 1.0)
+        sample = cls.of_blocks([(t - ratio * n) / unit for t, n in zip(totals, sizes, strict=True)])
+        return replace(sample, mean=math.log(ratio) if in_logarithms else ratio)
+
+    @classmethod
+    def of_values(cls, values: Sequence[float], *, in_logarithms: bool) -> Sample:
+        """Of one value of each run, at least 2: runs are independent. In logarithms, the mean may not be 0."""
+        mean = math.fsum(values) / len(values)
+        unit = mean if in_logarithms else 1.0
         return cls(
-            mean=mean,
+            mean=math.log(mean) if in_logarithms else mean,
             correlation=0.0,
             effective=float(len(values)),
-            variance=squares / (len(values) - 1) / len(values),
+            variance=_squares([value / unit for value in values], mean / unit)
+            / (len(values) - 1)
+            / len(values),
+            of_runs=True,
         )
 
 
-def _mean_and_squares(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and sum of squares of the distances from it; 0 if they are of rounding only."""
-    mean = math.fsum(values) / len(values)
-    if max(values) - min(values) <= ROUNDING * max(1.0, *(abs(value) for value in values)):
-        return mean, 0.0
-    return mean, math.fsum((value - mean) ** 2 for value in values)
+def _squares(values: Sequence[float], mean: float) -> float:
+    """Sum of squares of the distances from a mean; 0 if they are of rounding only."""
+    largest = max(1.0, *(abs(value) for value in values))
+    if all(abs(value - mean) <= ROUNDING * largest for value in values):
+        return 0.0
+    return math.fsum((value - mean) ** 2 for value in values)
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -87,23 +110,43 @@ class Difference(Struct, frozen=True, kw_only=True):
     se: float
     #: Degrees of freedom; None if nothing varies.
     df: float | None
-    #: Half the width of the 95% interval around d.
-    half_width: float
+    #: Half the width of the 95% interval around d, by the samples alone, and with the spread between runs.
+    own_half: float
+    half: float
+    #: Chance of a d that is at least as far from 0 between equal runs.
+    p: float
 
 
-def difference(one: Sample, other: Sample) -> Difference:
-    """Welch's interval for two means of unequal variance, with the degrees of freedom of Welch and Satterthwaite."""
-    variance = one.variance + other.variance
-    se = math.sqrt(variance)
-    if not variance:
-        return Difference(d=other.mean - one.mean, se=0.0, df=None, half_width=0.0)
-    df = variance**2 / (one.variance**2 / (one.effective - 1) + other.variance**2 / (other.effective - 1))
-    return Difference(d=other.mean - one.mean, se=se, df=df, half_width=t_quantile(df) * se)
+def difference(one: Sample, other: Sample, spread: float = 0.0) -> Difference:
+    """Welch's interval for two means of unequal variance, with the degrees of freedom of Welch and Satterthwaite.
 
-
-def with_run_noise(half_width: float, noise: float, single_runs: int) -> float:
-    """The half-width with the spread between runs of the same code, once for each of the two that is a single run.
-
-    Blocks show the spread within a run only. ``noise`` is the standard deviation between runs.
+    ``spread`` is the standard deviation of d that single runs do not show: blocks show the spread within a run only.
+    Between runs, degrees of freedom are rounded down, as for tables of t: of few runs, they are too many.
     """
-    return math.sqrt(half_width**2 + single_runs * (NORMAL_95 * noise) ** 2)
+    variance = one.variance + other.variance
+    squares = one.variance**2 / (one.effective - 1) + other.variance**2 / (other.effective - 1)
+    d, few = other.mean - one.mean, one.of_runs or other.of_runs
+
+    def half(whole: float) -> tuple[float, float]:
+        """Degrees of freedom, and half the width."""
+        df = min(MANY, whole**2 / squares) if squares else MANY
+        df = math.floor(df + ROUNDING) if few else df
+        return df, t_quantile(df) * math.sqrt(whole)
+
+    df, own_half = half(variance) if variance else (None, 0.0)
+    if not (whole := variance + spread**2):
+        return Difference(d=d, se=0.0, df=None, own_half=0.0, half=0.0, p=float(not d))
+    wide_df, wide = half(whole)
+    p = tail(abs(d) / math.sqrt(whole), wide_df)
+    return Difference(d=d, se=math.sqrt(variance), df=df, own_half=own_half, half=wide, p=p)
+
+
+def not_by_chance(chances: Iterable[float]) -> set[float]:
+    """Those of several chances that stay below 5% if all are looked at (Holm, 1979)."""
+    kept: set[float] = set()
+    ordered = sorted(set(chances))
+    for rank, p in enumerate(ordered):
+        if p > ALPHA / (len(ordered) - rank):
+            break
+        kept.add(p)
+    return kept

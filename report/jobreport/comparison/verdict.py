@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import profiled_verdict, words
@@ -16,7 +17,17 @@ from jobrules.text import count, escape_name, join_names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.document import Change, Cost, Fact, Measure, Profiled, TimePart, Variant
+    from jobreport.comparison.document import (
+        Change,
+        Cost,
+        Fact,
+        Factors,
+        Measure,
+        Profiled,
+        Steps,
+        TimePart,
+        Variant,
+    )
     from jobreport.comparison.facts import RunOf
 
 #: From this change on, a ratio says more than percent.
@@ -53,6 +64,7 @@ def verdict(
     goodput: Mapping[str, Sequence[TimePart]],
     traces: Profiled | None,
     differences: Sequence[Fact],
+    steps: Mapping[str, Steps],
 ) -> str:
     """A sentence on each variant; of many, on the best one."""
     base, *others = (variant.label for variant in variants)
@@ -66,11 +78,18 @@ def verdict(
         if found := _on_traces(by_key.get(key), traces, differences, base, label):
             sentences.append(f"{escape_name(label, 40)} {found}.")
             continue
-        amount = _costs(base, label, cost, by_key) or _gpu_hours(variants, base, label, by_key)
+        facts = [one.facts for one in variants if one.label in (base, label)]
+        rate = by_key.get(key) if key in RATES else None
+        amount = _costs(base, label, cost, by_key, rate) or _gpu_hours(variants, base, label, by_key)
         # The base is named once.
-        pace = _pace(by_key, key, base, label, than="" if amount else f"{NBSP}{base}")
+        than = "" if amount else f"{NBSP}{base}"
+        unknown = rate is None and any(own.get("batch_size") is None for own in facts)
+        lead = _if_the_same_step(by_key, label, than=than) if unknown else ""
+        pace = f"{lead}{_pace(by_key, rate, base, label, than='' if lead else than)}"
         joined = f"{amount} {'' if pace.startswith('in ') else 'and '}{pace}" if amount else pace
-        reason = _reason(base, label, cost, by_key, goodput)
+        resolved = rate is not None and rate.against[label].word in (Word.BETTER, Word.WORSE)
+        stalls = _stalls(by_key.get("step_s"), steps, base, label)
+        reason = _reason(base, label, cost, by_key, goodput, stalls, of_steps=resolved)
         sentences.append(f"{escape_name(label, 40)} {joined}{f'; main reason: {reason}' if reason else ''}.")
     return " ".join(sentences)
 
@@ -122,8 +141,13 @@ def _is_compared(measure: Measure | None, label: str) -> bool:
     return measure is not None and measure.against[label].word not in _NOT_COMPARED
 
 
-def _costs(base: str, label: str, cost: Cost | None, measures: Mapping[str, Measure]) -> str:
-    """What a variant costs against the base: the run, otherwise so much work; empty if neither can be compared."""
+def _costs(
+    base: str, label: str, cost: Cost | None, measures: Mapping[str, Measure], rate: Measure | None
+) -> str:
+    """What a variant costs against the base: the run, otherwise so much work; empty if neither can be compared.
+
+    A change is said where it is more than that of the time, or where the time is shown to have changed.
+    """
     if cost is None:
         return ""
     key = next((one for one in ("cost", *PER_WORK) if _is_compared(measures.get(one), label)), None)
@@ -131,13 +155,27 @@ def _costs(base: str, label: str, cost: Cost | None, measures: Mapping[str, Meas
         return ""
     one, two = (measures[key].values[name] or 0.0 for name in (label, base))
     per = f" per {PER_WORK[key]}" if key in PER_WORK else ""
-    against = f"({words.money(one, cost.currency)} against {words.money(two, cost.currency)})"
+    amounts = words.money(one, cost.currency), words.money(two, cost.currency)
     more = one / two - 1
     if round(abs(more), 3) == 0:
-        return f"costs as much{per} as {base} {against}"
+        return f"costs as much{per} as {base} ({' against '.join(amounts)})"
+    change, by_price = measures[key].against[label], _by_price(cost.factors[label], more)
+    shown = words.interval(change)
+    if change.word not in (Word.BETTER, Word.WORSE):
+        slower = rate is not None and rate.against[label].word is (Word.WORSE if more > 0 else Word.BETTER)
+        if change.word is not Word.NOT_TESTED or not (by_price or slower):
+            tested = f"{shown}, {change.word}" if shown else change.word
+            return f"cost {amounts[0]}{per} against {amounts[1]} of {base} ({tested})"
+        shown = "" if by_price else str(change.word)
+    against = f"({', '.join(filter(None, (' against '.join(amounts), shown)))})"
     if more >= MANY_TIMES:
         return f"costs {_times(1 + more)} as much{per} as {base} {against}"
     return f"costs {abs(100 * more):.1f}% {'more' if more > 0 else 'less'}{per} than {base} {against}"
+
+
+def _by_price(factors: Factors, more: float) -> bool:
+    """True if the number of GPUs and their price explain most of a change of the cost, not the time."""
+    return math.log(factors.count * factors.price) / (math.log1p(more) or 1.0) >= MIN_EXPLAINED
 
 
 def _gpu_hours(variants: Sequence[Variant], base: str, label: str, measures: Mapping[str, Measure]) -> str:
@@ -150,22 +188,34 @@ def _gpu_hours(variants: Sequence[Variant], base: str, label: str, measures: Map
     return f"took {shown[label]} against {shown[base]} of {base}"
 
 
-def _pace(measures: Mapping[str, Measure], headline: str, base: str, label: str, *, than: str) -> str:
+def _pace(measures: Mapping[str, Measure], rate: Measure | None, base: str, label: str, *, than: str) -> str:
     """How fast a variant is if that is resolved; otherwise how long it took, and what is open."""
-    rate = measures.get(headline) if headline in RATES else None
-    change = rate.against[label] if rate else None
-    if rate is None or change is None or change.word in _NOT_COMPARED:
+    if rate is None:
         return _duration(measures["duration_s"], base, label, than=than, alone=True)
-    unit, amount = RATES[headline], _more_or_fewer(change)
+    change = rate.against[label]
+    unit, amount = RATES[rate.key], _more_or_fewer(change)
     if change.word in (Word.BETTER, Word.WORSE):
         faster = "faster" if change.word is Word.BETTER else "slower"
         than = f" than{than}" if than else ""
-        return f"is {faster}{than}: {amount} {unit} ({words.interval(change)})"
+        return f"is {faster}{than}: {amount} {unit} ({words.tested(change)})"
     if change.word is Word.SAME:
         return f"is as fast as {base} within {rate.min_effect:g}% ({words.interval(change)} {unit})"
     open_rate = f"{unit}: {words.interval(change) or words.change(change)}, {change.word}"
     why = f" ({change.reason})" if change.reason else ""
     return f"{_duration(measures['duration_s'], base, label, than=than, alone=False)}; {open_rate}{why}"
+
+
+def _if_the_same_step(measures: Mapping[str, Measure], label: str, *, than: str) -> str:
+    """How much faster steps were of which nobody knows whether they did the same work; empty if not shown to be."""
+    steps = measures.get("steps_per_s")
+    change = steps.against[label] if steps else None
+    if steps is None or change is None or change.low is None or change.high is None:
+        return ""
+    if change.low <= 0 <= change.high or abs(change.change or 0.0) < steps.min_effect:
+        return ""
+    faster = "faster" if change.low > 0 else "slower"
+    than = f" than{than}" if than else ""
+    return f"did {_more_or_fewer(change)} steps per second{than} ({words.tested(change)}), {faster} if a step did the same work; "
 
 
 def _more_or_fewer(change: Change) -> str:
@@ -205,16 +255,52 @@ def _reason(
     cost: Cost | None,
     measures: Mapping[str, Measure],
     goodput: Mapping[str, Sequence[TimePart]],
+    stalls: str,
+    *,
+    of_steps: bool,
 ) -> str:
-    """The largest factor of the cost, or part of the time, if it explains most of the change."""
-    compared = cost and _is_compared(measures.get("cost"), label)
-    if cost and compared and (key := main_factor(cost.factors[label])) in ("count", "price"):
-        return _factor(cost, base, label, key)
+    """The largest factor of the cost, or part of a step or of the time, if it explains most of the change."""
+    if (
+        cost
+        and _is_compared(measures.get("cost"), label)
+        and _by_price(cost.factors[label], -cost.saving[label])
+    ):
+        key = main_factor(cost.factors[label])
+        if key in ("count", "price"):
+            return _factor(cost, base, label, key)
+    if stalls:
+        return stalls
+    if of_steps:
+        return _part_of_step(measures, base, label)
     duration = measures["duration_s"]
     before, after = duration.values[base] or 0.0, duration.values[label] or 0.0
     if not _is_compared(duration, label) or abs(after - before) <= ABOUT_SAME * before:
         return ""
     return _part_of_time(goodput.get(base, ()), goodput.get(label, ()), after - before)
+
+
+def _stalls(step: Measure | None, steps: Mapping[str, Steps], base: str, label: str) -> str:
+    """How few steps carry a change that counts."""
+    if (
+        step is None
+        or not _is_compared(step, label)
+        or abs(step.against[label].change or 0.0) < step.min_effect
+    ):
+        return ""
+    return words.of_stalls(steps.get(base), steps.get(label))
+
+
+def _part_of_step(measures: Mapping[str, Measure], base: str, label: str) -> str:
+    """What changed of a step: its wait for data, or the rest; empty if the one or the other is not known."""
+    step, wait = (measures.get(key) for key in ("step_s", "data_wait_percent"))
+    if wait is None or not _is_compared(step, label) or not _is_compared(wait, label):
+        return ""
+    new, old = (step.values[name] or 0.0 for name in (label, base))
+    waits = [lasted * (wait.values[name] or 0.0) / 100 for lasted, name in ((new, label), (old, base))]
+    if (waits[0] - waits[1]) / (new - old) >= MIN_EXPLAINED:
+        return f"a step waited {' for data instead of '.join(words.times(*waits))}"
+    rest = words.times(new - waits[0], old - waits[1])
+    return f"without its wait for data, a step took {' instead of '.join(rest)}"
 
 
 def _part_of_time(base: Sequence[TimePart], other: Sequence[TimePart], longer_s: float) -> str:
@@ -263,49 +349,48 @@ def next_step(
         return (
             f"Make the report of {join_names(older)} again: an older version kept nothing that can be tested."
         )
-    single = all(len(own) == 1 for own in variants.values())
+    fewest = min(len(own) for own in variants.values())
     if BY_KEY[headline].is_profiled:
-        return _to_test_traces(headline, open_words, single=single)
+        return _to_test_traces(headline, open_words, fewest)
     if headline not in RATES:
-        return _to_judge_throughput(variants, single=single)
-    return _to_test_throughput(runs, open_words, single=single)
+        return _to_judge_throughput(variants, fewest)
+    return _to_test_throughput(runs, open_words, fewest)
 
 
-def _to_test_throughput(runs: Sequence[RunOf], open_words: set[Word], *, single: bool) -> str:
-    if single and crowded(runs):
+def _to_test_throughput(runs: Sequence[RunOf], open_words: set[Word], fewest: int) -> str:
+    if fewest == 1 and crowded(runs):
         return "Run each variant three times, in turn, on cores that no other process uses."
     if Word.NOT_TESTED in open_words and Word.NOT_RESOLVED not in open_words:
         if cut := stopped(runs):
             return f"Let each run do at least 110 steps, which are tested within a run: {were_stopped(cut)} before."
         return "Record at least 100 steps of each run after the first 10, or run each variant three times."
-    return _to_resolve(open_words, single=single)
+    return _to_resolve(open_words, fewest)
 
 
-def _to_resolve(open_words: set[Word], *, single: bool) -> str:
+def _to_resolve(open_words: set[Word], fewest: int) -> str:
     if Word.NOT_RESOLVED not in open_words:
         return ""
-    return (
-        "Run each variant three times, in turn: one run cannot show how much runs differ."
-        if single
-        else "Run each variant more often, in turn."
-    )
+    few = {1: "one run cannot show how much runs differ", 2: "two runs find less than one"}
+    if fewest in few:
+        return f"Run each variant three times, in turn: {few[fewest]}."
+    return "Run each variant more often, in turn."
 
 
-def _to_test_traces(headline: str, open_words: set[Word], *, single: bool) -> str:
+def _to_test_traces(headline: str, open_words: set[Word], fewest: int) -> str:
     if Word.NOT_TESTED not in open_words:
-        return _to_resolve(open_words, single=single)
+        return _to_resolve(open_words, fewest)
     if headline == "profiled_compute_percent":
         return "Call profiler.step() after each step, to compare step times."
     return "Profile three runs of each variant, in turn: the few steps of one trace cannot be tested."
 
 
-def _to_judge_throughput(variants: Mapping[str, Sequence[RunOf]], *, single: bool) -> str:
+def _to_judge_throughput(variants: Mapping[str, Sequence[RunOf]], fewest: int) -> str:
     if all(run.report.blocks for own in variants.values() for run in own):
         given = " ".join(f"--set {label}.batch_size=N" for label in variants)
         return f"Give the batch sizes, to compare throughput: {given}."
     how = "Record steps (record-job finds those of PyTorch; others call jobrecord.step())"
     if cut := stopped([run for own in variants.values() for run in own]):
         return f"{how}: throughput can be compared of runs that were stopped. Or let {join_names(cut)} run to the end."
-    if single:
+    if fewest == 1:
         return f"{how}: throughput is tested within a run. Durations are tested only of repeats: run each variant three times."
     return ""

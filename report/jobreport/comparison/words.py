@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from jobreport import formats
@@ -12,7 +13,7 @@ from jobrules.text import duration, join_names
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.comparison.document import Change, Measure, WorkTime
+    from jobreport.comparison.document import Change, Measure, Steps, WorkTime
     from jobreport.cost import JobCost
 
 #: Signs of currencies that stand in front of an amount.
@@ -20,6 +21,8 @@ SIGNS = {"USD": "$", "EUR": "€", "GBP": "£"}
 MINUS = "\u2212"
 #: From here on, a ratio says more than percent.
 MANY_PERCENT = 200.0
+#: Share of a difference that most of it is.
+MOST = 0.5
 
 
 def money(amount: float, currency: str, whole: float | None = None) -> str:
@@ -208,6 +211,27 @@ def interval(found: Change) -> str:
         return f"×{NBSP}{1 + found.low / 100:,.3g} to {1 + found.high / 100:,.3g}"
     unit = f"{NBSP}points" if found.points is not None else "%"
     return f"{signed(found.low)} to {signed(found.high, unit)}"
+
+
+def tested(found: Change) -> str:
+    """The interval with what it assumes: ``−23.6 to −9.7%, if runs of one code differ by no more than 3%``."""
+    noise = found.run_noise if found.points is None else None
+    assumed = f", if runs of one code differ by no more than {noise:g}%" if noise else ""
+    return f"{interval(found)}{assumed}"
+
+
+def of_stalls(base: Steps | None, other: Steps | None) -> str:
+    """How few steps carry most of the difference of two mean step times; empty if they do not."""
+    if not base or not other or base.stalls is None or other.stalls is None:
+        return ""
+    moved = other.timed_s / other.timed - base.timed_s / base.timed
+    part = (other.stalled_s / other.timed - base.stalled_s / base.timed) / (moved or math.inf)
+    if part < MOST:
+        return ""
+    return (
+        f"{other.stalls:,} of {other.timed:,} steps that stalled, against {base.stalls:,} of {base.timed:,}, "
+        f"carry {'all' if part >= 1 else formats.percent(100 * part)} of the difference"
+    )
 
 
 def outcome(measure: Measure, found: Change) -> str:

@@ -29,6 +29,11 @@ WARM_UP_STEPS = 10
 #: Bins of a histogram of utilization, 2% each.
 BINS = 50
 
+#: A step stalls above the larger of the median plus so many standard deviations, estimated from the median absolute
+#: deviation, and so many medians.
+STALL_DEVIATIONS, STALL_MEDIANS = 5.0, 1.5
+#: Standard deviation of a normal distribution with a median absolute deviation of 1.
+DEVIATION_OF_MAD = 1.4826
 #: Fetches that were recorded during less of the steps say nothing about all of them.
 RECORDED_PART = 0.8
 
@@ -61,6 +66,9 @@ class StepBlocks(Struct, frozen=True, kw_only=True):
     #: From the first start to the last end, and how much of that is in no step of any process and mode.
     loop_s: float
     outside_s: float
+    #: Steps that stalled, and how much longer than the median they took in all; None in reports of older versions.
+    stalls: int | None = None
+    stalled_s: float = 0.0
 
 
 class TimeBlocks(Struct, frozen=True, kw_only=True):
@@ -95,27 +103,50 @@ def step_blocks(job: Job) -> StepBlocks | None:
     start_us, end_us = start_us[held_us == 0], end_us[held_us == 0]
     if not len(start_us):
         return None
-    lasted_s = (end_us - start_us) / SECOND_US
-    edges = block_edges(len(lasted_s), BLOCKS if len(lasted_s) >= MIN_STEPS else 1)
     fetch_us = fetched_us(job, clocks, start_us, end_us)
+    loop_us = int(steps.every.end[-1] - steps.every.start[0])
+    return blocks_of(
+        (end_us - start_us) / SECOND_US,
+        fetch_us / SECOND_US if fetch_us is not None else None,
+        steps=len(steps),
+        loop_s=loop_us / SECOND_US,
+        outside_s=(loop_us - steps.every.total) / SECOND_US,
+    )
+
+
+def blocks_of(
+    lasted_s: FloatArray, fetch_s: FloatArray | None, *, steps: int, loop_s: float, outside_s: float
+) -> StepBlocks:
+    """Of the times of steps that are not left out, in their order, and of the batch fetches in them."""
+    edges = block_edges(len(lasted_s), BLOCKS if len(lasted_s) >= MIN_STEPS else 1)
     blocks = min(BLOCKS, 10 * (len(lasted_s) // (10 * MIN_STEPS_OF_QUANTILE)))
     cuts = block_edges(len(lasted_s), blocks)[1:-1] if blocks else []
     of_blocks = np.split(lasted_s, cuts) if blocks else []
     quantiles = [np.quantile(one, (0.5, 0.95)) for one in of_blocks]
-    loop_us = int(steps.every.end[-1] - steps.every.start[0])
+    median, limit = stall_limit(lasted_s)
+    stalled = lasted_s[lasted_s > limit]
     return StepBlocks(
         phase=TRAIN,
-        steps=len(steps),
+        steps=steps,
         timed=len(lasted_s),
         quantiles_s=_rounded(np.quantile(lasted_s, np.linspace(0, 1, 101))),
         n=tuple(np.diff(edges).tolist()),
         sum_s=_sums(lasted_s, edges),
-        fetch_s=_sums(fetch_us / SECOND_US, edges) if fetch_us is not None else (),
+        fetch_s=_sums(fetch_s, edges) if fetch_s is not None else (),
         p50_s=_rounded(np.array([p50 for p50, _ in quantiles])),
         p95_s=_rounded(np.array([p95 for _, p95 in quantiles])),
-        loop_s=loop_us / SECOND_US,
-        outside_s=(loop_us - steps.every.total) / SECOND_US,
+        loop_s=loop_s,
+        outside_s=outside_s,
+        stalls=len(stalled),
+        stalled_s=round(float((stalled - median).sum()), 6),
     )
+
+
+def stall_limit(lasted: FloatArray) -> tuple[float, float]:
+    """The median, and from where on a step is a stall."""
+    median = float(np.median(lasted))
+    deviation = DEVIATION_OF_MAD * float(np.median(np.abs(lasted - median)))
+    return median, max(median + STALL_DEVIATIONS * deviation, STALL_MEDIANS * median)
 
 
 def _sums(values: FloatArray, edges: list[int]) -> tuple[float, ...]:

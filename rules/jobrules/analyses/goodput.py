@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from jobrules.analyses.blocks import checkpoints, fetched_us
+from jobrules.analyses.blocks import checkpoints, fetched_us, stall_limit
 from jobrules.analyses.job_steps import JobSteps
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.intervals import Intervals, joined, outside, union
@@ -35,11 +35,6 @@ PARTS = {
     "wind_down": "Time after the last step",
     "other": "Other",
 }
-#: A step stalls above the larger of the median plus so many standard deviations, estimated from the median absolute
-#: deviation, and so many medians.
-STALL_DEVIATIONS, STALL_MEDIANS = 5.0, 1.5
-#: Standard deviation of a normal distribution with a median absolute deviation of 1.
-DEVIATION_OF_MAD = 1.4826
 
 
 class GoodputPart(Struct, frozen=True, kw_only=True):
@@ -149,9 +144,7 @@ def _in_steps(lasted_us: IntArray, fetches_us: IntArray | None, first: BoolArray
     """Time of the parts within training steps that were kept."""
     lasted = lasted_us.astype(np.float64)
     usual = lasted[~first] if (~first).any() else lasted
-    median = float(np.median(usual))
-    deviation = DEVIATION_OF_MAD * float(np.median(np.abs(usual - median)))
-    limit = max(median + STALL_DEVIATIONS * deviation, STALL_MEDIANS * median)
+    median, limit = stall_limit(usual)
     warm_up = np.where(first, np.maximum(0.0, lasted - median), 0.0)
     rest = lasted - warm_up
     wait: FloatArray = np.zeros(len(rest)) if fetches_us is None else np.minimum(fetches_us, rest)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.comparing import Options, change_of
+from jobreport.comparison.comparing import OF_MANY, Options, change_of
 from jobreport.comparison.document import Change, Comparison, Word, from_json, to_json
 from jobreport.comparison.facts import RunOf
 from jobreport.comparison.measures import BY_KEY, Measured
@@ -119,8 +119,10 @@ def test_a_change_of_course_is_noted() -> None:
         (-0.10, 0.0, Word.BETTER),
         (0.10, 0.2, Word.NOT_RESOLVED),
         (0.015, 0.001, Word.SAME),
-        # The interval excludes 0, but the change does not count, and may.
-        (0.015, 0.010, Word.NOT_RESOLVED),
+        # The interval excludes 0, but the change does not count.
+        (0.015, 0.010, Word.SMALL),
+        (-0.015, 0.010, Word.SMALL),
+        (0.015, 0.020, Word.NOT_RESOLVED),
         (0.0, 0.0, Word.SAME),
     ],
 )
@@ -138,8 +140,62 @@ def test_the_interval_and_the_smallest_effect_decide(moved: float, half: float, 
         BY_KEY["step_s"], [one], [other], Options(run_noise=0.0, min_effect={"": 50.0})
     ).word in (
         Word.SAME,
+        Word.SMALL,
         Word.NOT_RESOLVED,
     )
+
+
+def equal_pair(seed: int) -> Comparison:
+    """Three runs each of one code, whose time and use differ between runs by 3%, independently."""
+    generator = np.random.default_rng(seed)
+    whole = steady()
+
+    def one(label: str, i: int) -> RunOf:
+        use = whole.verdict.use
+        assert use
+        jitter = lambda value: value * (1 + 0.03 * generator.normal())  # noqa: E731
+        return run(
+            label,
+            replace(
+                steady(1 + 0.03 * generator.normal(), int(generator.integers(10**6)), 120, 1000.0 * i),
+                utilization=tuple(
+                    replace(row, p50=jitter(row.p50), p95=jitter(row.p95)) for row in whole.utilization
+                ),
+                verdict=replace(
+                    whole.verdict,
+                    use=replace(use, roles=tuple(replace(r, hours=jitter(r.hours)) for r in use.roles)),
+                ),
+            ),
+            price_per_node_hour=3.0,
+        )
+
+    return compared(*(one(label, i) for i in range(3) for label in "AB"))
+
+
+def test_of_many_measures_none_differs_by_chance() -> None:
+    """Holm's correction: one of six pairs of equal code has an interval that excludes 0, and no measure is said to differ."""
+    pairs = [equal_pair(seed) for seed in range(12)]
+    changes = [m.against["B"] for one in pairs for m in one.measures if m.key != one.headline]
+    apart = [one for one in changes if one.low is not None and not one.low <= 0 <= (one.high or 0)]
+
+    assert apart
+    assert {one.word for one in apart} <= {Word.NOT_RESOLVED, Word.SAME, Word.SMALL}
+    assert {one.reason for one in apart if one.word is Word.NOT_RESOLVED} == {OF_MANY}
+    steps = [(one.measure("steps_per_s"), one.measure("step_s")) for one in pairs]
+    assert all(
+        (a.against["B"].word is Word.NOT_RESOLVED) == (b.against["B"].word is Word.NOT_RESOLVED)
+        for a, b in steps
+    )
+
+
+def test_of_many_equal_variants_none_wins() -> None:
+    """The headline of each is tested against all: the largest of 11 is often beyond its own interval."""
+    scales = [1.0, 1.03, 0.99, 1.02, 1.1, 1.0, 0.97, 1.04, 0.98, 1.01, 1.05, 0.96]
+    found = compared(*(run(f"v{i}", steady(scale, i)) for i, scale in enumerate(scales)))
+    changes = found.measure(found.headline).against.values()
+
+    assert any(not (one.low or 0) <= 0 <= (one.high or 0) for one in changes)
+    assert {one.word for one in changes} == {Word.NOT_RESOLVED}
 
 
 # --- refusals
@@ -189,6 +245,17 @@ def test_other_numbers_of_steps_may_be_those_of_other_batches() -> None:
         assert change(found, key).word is Word.REFUSED
         assert "the batch sizes are not known" in change(found, key).reason
     assert [note.kind for note in found.notes if "batch" in note.text] == ["work"]
+
+
+def test_steps_of_other_numbers_of_gpus_may_be_those_of_other_batches() -> None:
+    a, b = run("A", steady(), gpus_per_node=2), run("B", steady(1.2, 2), gpus_per_node=1)
+    found = compared(a, b)
+
+    for key in ("steps_per_s", "step_s"):
+        assert change(found, key).word is Word.REFUSED
+        assert "numbers of GPUs differ" in change(found, key).reason
+    known = compared(*(run(one.label, one.report, **one.facts | {"batch_size": 64}) for one in (a, b)))
+    assert change(known, "samples_per_s").word is Word.WORSE
 
 
 def test_single_runs_on_shared_cores_are_not_resolved() -> None:

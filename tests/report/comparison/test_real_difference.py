@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from jobreport.comparison.real_difference import Sample, difference, with_run_noise
+from jobreport.comparison.real_difference import Sample, difference, not_by_chance
 from jobreport.comparison.student import incomplete_beta, t_quantile
 from jobrules.analyses.blocks import block_edges
 
@@ -105,8 +106,8 @@ def test_pairs_that_were_computed_by_hand(name: str) -> None:
         f"{other.effective:.3f}",
         "–" if found.df is None else f"{found.df:.3f}",
         percent(found.d),
-        percent(found.d - found.half_width),
-        percent(found.d + found.half_width),
+        percent(found.d - found.half),
+        percent(found.d + found.half),
     )
 
 
@@ -115,20 +116,47 @@ VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=20)
 
 @given(VALUES, VALUES)
 def test_swapping_a_pair_changes_the_sign_and_nothing_else(a: list[float], b: list[float]) -> None:
-    one, other = Sample.of_blocks(a), Sample.of_runs(b)
-    there, back = difference(one, other), difference(other, one)
+    one, other = Sample.of_blocks(a), Sample.of_values(b, in_logarithms=False)
+    there, back = difference(one, other, 0.1), difference(other, one, 0.1)
 
-    assert (there.d, there.se, there.df, there.half_width) == (-back.d, back.se, back.df, back.half_width)
+    assert replace(there, d=-there.d) == back
 
 
 @given(VALUES, st.floats(-3, 3))
 def test_what_is_added_to_all_values_is_the_difference(a: list[float], added: float) -> None:
-    moved = [value + added for value in a]
+    one, other = (Sample.of_values([v + by for v in a], in_logarithms=False) for by in (0.0, added))
 
-    assert difference(Sample.of_runs(a), Sample.of_runs(moved)).d == pytest.approx(added, abs=1e-12)
+    assert difference(one, other).d == pytest.approx(added, abs=1e-12)
 
 
-def test_noise_between_runs_counts_for_each_single_run() -> None:
-    assert with_run_noise(0.0, 0.03, 2) == pytest.approx(math.log(1.0867), abs=1e-4)
-    assert with_run_noise(0.03, 0.0, 2) == 0.03
-    assert with_run_noise(0.03, 0.04, 0) == 0.03
+def test_the_spread_between_runs_widens_the_interval_and_nothing_else() -> None:
+    """3% of each of two single runs; their variance is known, so it takes no degrees of freedom."""
+    still = Sample(mean=0.0, correlation=0.0, effective=20.0, variance=0.0)
+    spread = 0.03 * math.sqrt(2)
+
+    assert difference(still, still, spread).half == pytest.approx(math.log(1.0867), abs=1e-4)
+    for variance in (1e-4, 1e-2):
+        rough = replace(still, variance=variance)
+        alone, wide = difference(rough, rough), difference(rough, rough, spread)
+        assert (wide.own_half, wide.se, wide.df) == (alone.half, alone.se, alone.df)
+        assert alone.half < wide.half < math.hypot(alone.half, difference(still, still, spread).half) * 1.001
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=20, max_size=20), st.floats(0.1, 10))
+def test_what_is_tested_is_the_ratio_that_is_shown(totals: list[float], factor: float) -> None:
+    sizes = [20.0 + i % 2 for i in range(20)]
+    one, other = (
+        Sample.of_ratio([factor_of * t for t in totals], sizes, in_logarithms=True)
+        for factor_of in (1.0, factor)
+    )
+
+    assert math.exp(one.mean) == pytest.approx(sum(totals) / sum(sizes))
+    assert difference(one, other).d == pytest.approx(math.log(factor), abs=1e-9)
+    assert one.variance == pytest.approx(other.variance, abs=1e-9)
+
+
+def test_of_many_chances_the_smallest_have_to_be_smaller() -> None:
+    assert not_by_chance([0.04]) == {0.04}
+    assert not_by_chance([0.04, 0.5, 0.9]) == set()
+    assert not_by_chance([0.001, 0.02, 0.9]) == {0.001, 0.02}
+    assert not_by_chance([0.03, 0.02, 0.9]) == set()

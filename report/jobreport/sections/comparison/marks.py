@@ -25,6 +25,7 @@ _SHAPES = {
     Word.HIGHER: ("solid", "M-4-4H4V4H-4z"),
     Word.LOWER: ("solid", "M-4-4H4V4H-4z"),
     Word.SAME: ("stick", "M-5-2.5H5M-5 2.5H5"),
+    Word.SMALL: ("stick", "M-5-2.5H5M-5 2.5H5"),
     Word.NOT_RESOLVED: ("hollow", "M0-4A4 4 0 1 1 0 4A4 4 0 1 1 0-4z"),
     Word.NOT_TESTED: ("stick", "M0-5V5"),
     Word.NOT_MEASURED: ("stick", "M-3.5-3.5L3.5 3.5M3.5-3.5L-3.5 3.5"),

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from jobreport.comparison import words
 from jobreport.comparison.document import Word
+from jobreport.comparison.markdown import SHOWN
 from jobreport.comparison.measures import BY_KEY
 from jobreport.sections.comparison import marks
 from jobreport.sections.comparison.outline import heading, headings_of, section
@@ -26,7 +27,11 @@ _SAME = "The same"
 GROUPS = (
     ("Judged", "the verdict rests on this"),
     ("Also changed", "largest change first"),
-    ("Not resolved", "better and worse are both possible"),
+    ("Real, but small", "the interval excludes 0, the change does not count"),
+    (
+        "Not resolved",
+        "better and worse are both possible, or of so many measures one can differ as much by chance",
+    ),
     (_SAME, "the whole interval is within what counts"),
 )
 
@@ -94,6 +99,8 @@ def _group(comparison: Comparison, measure: Measure) -> str:
         return "Judged"
     if any(_has(measure, word) for word in (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER)):
         return "Also changed"
+    if _has(measure, Word.SMALL):
+        return "Real, but small"
     return "Not resolved" if _has(measure, Word.NOT_RESOLVED) else _SAME
 
 
@@ -126,11 +133,7 @@ def _finding(tested: Sequence[Measure]) -> str:
     changes = [change for one in tested for change in one.against.values()]
     variants = len(changes) // len(tested)
     counts = {word: sum(one.word is word for one in changes) for word in Word}
-    named = [
-        f"{counts[word]} {word}"
-        for word in (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.NOT_RESOLVED, Word.SAME)
-        if counts[word]
-    ]
+    named = [f"{counts[word]} {word}" for word in SHOWN if counts[word]]
     several = f" in {count(variants, 'variant')}" if variants > 1 else ""
     return f"{capitalized(count(len(tested), 'measure'))} tested{several}: {', '.join(named)}."
 

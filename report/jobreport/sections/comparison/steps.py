@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.comparison import words
 from jobreport.comparison.comparing import changed_course
 from jobreport.figures import comparison as figures
 from jobreport.figures.comparison import Blocks, Line
@@ -68,7 +69,7 @@ def steps(comparison: Comparison) -> Fragment:
         ],
         left_out=len(shown) - len(lines),
         typical=_typical(shown, scale),
-        course=_course(comparison),
+        course=" ".join([_course(comparison), *_stalls(comparison)]),
         basis=_basis(comparison),
         rows=rows_class(len(with_blocks)),
         table=_quantiles(shown, scale),
@@ -110,6 +111,13 @@ def _typical(shown: Mapping[str, Steps], scale: TimeScale) -> str:
 def _course(comparison: Comparison) -> str:
     changed = changed_course(comparison.measures)
     return f"{join_names(changed) if changed else 'No variant'} changed its course."
+
+
+def _stalls(comparison: Comparison) -> list[str]:
+    """Of each variant, how few steps carry its difference from the base."""
+    base = comparison.steps.get(comparison.base)
+    clauses = {label: words.of_stalls(base, comparison.steps.get(label)) for label in comparison.others}
+    return [f"{label}: {clause}." for label, clause in clauses.items() if clause]
 
 
 def _basis(comparison: Comparison) -> str:
