@@ -5,7 +5,11 @@ What a worker reads stays in its memory. If a worker is lost, another one reads 
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from collections import defaultdict
+from concurrent.futures import wait
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
     from jobreport.tables.engine import Call, Handle, Made, Task
 
 _CONNECT_S = 30
+_LOST = "The scheduler or all workers of the Dask cluster are gone. No report was written."
+_CLOSE_S = 2
+#: Seconds between two looks for workers while results are awaited.
+_CHECK_S = 1.0
 
 
 class DaskEngine:
@@ -40,6 +48,9 @@ class DaskEngine:
             )
         except ImportError as error:
             raise UsageError("--dask needs the extra: pip install 'jobreport[dask]'.") from error
+        # What is lost is said in one sentence, not in the tracebacks of their tasks.
+        for name in ("asyncio", "distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         connect: Any = distributed.Client
         try:
             # A client that finds this out by itself waits a minute when it is deleted, and complains.
@@ -52,7 +63,7 @@ class DaskEngine:
         try:
             self._check()
         except BaseException:
-            self._client.close()
+            self._client.close(timeout=_CLOSE_S)
             raise
 
     def __enter__(self) -> Self:
@@ -61,7 +72,7 @@ class DaskEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
+        self._client.close(timeout=_CLOSE_S)
 
     def keep(
         self,
@@ -106,18 +117,36 @@ class DaskEngine:
         load = dict.fromkeys(threads, 0.0)
         place: dict[str, str | None] = {"": None}
         for machine in sorted(sizes.keys() - place, key=lambda one: (-sizes[one], one)):
+            if not load:
+                break  # lost by now; ``_results`` waits for new ones
             worker = min(load, key=lambda one: (load[one] + sizes[machine]) / threads[one])
             load[worker] += sizes[machine]
             place[machine] = worker
-        return [place[task.machine] for task in tasks]
+        return [place.get(task.machine) for task in tasks]
 
     def _results(self, futures: Sequence[Any]) -> list[Any]:
-        from distributed.scheduler import KilledWorker  # noqa: PLC0415 - as above
+        from distributed.client import FutureCancelledError  # noqa: PLC0415 - as above
+        from distributed.comm import CommClosedError  # noqa: PLC0415
+        from distributed.scheduler import KilledWorker  # noqa: PLC0415
 
+        gathering = asyncio.run_coroutine_threadsafe(
+            self._client.gather(futures, asynchronous=True), self._client.loop.asyncio_loop
+        )
+        last_seen = time.monotonic()
         try:
-            return list(self._client.gather(futures))
+            while not wait([gathering], _CHECK_S).done:
+                # Without workers, a scheduler waits for new ones without end.
+                if self._client.nthreads():
+                    last_seen = time.monotonic()
+                elif time.monotonic() - last_seen > _CONNECT_S / 2:
+                    raise JobReportError(_LOST)
+            return list(gathering.result())
         except KilledWorker as error:
             raise JobReportError(f"The cluster lost its workers several times: {error}") from error
+        except (FutureCancelledError, CommClosedError) as error:
+            raise JobReportError(_LOST) from error
+        finally:
+            gathering.cancel()
 
     def _check(self) -> None:
         try:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +20,7 @@ from generator.scenarios import SCENARIOS
 from generator.writer import write_job
 from msgspec.structs import replace
 
-from jobreport.errors import UsageError
+from jobreport.errors import JobReportError, UsageError
 from jobreport.pipeline import make_report
 from jobreport.progress import Progress
 from jobreport.readers.grouping import Group, read_groups
@@ -23,6 +29,7 @@ from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
 from jobreport.tables.cluster import DaskEngine
+from jobreport.tables.engine import Task
 
 distributed: Any = pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
@@ -147,3 +154,43 @@ def test_a_cluster_gives_the_same_bytes_also_when_workers_are_killed(
         killing_after(engine, "ask", kill)
         assert report(job, tmp_path / "2", engine) == expected
     assert killed == pids
+
+
+def _lasting(tables: list[Any], seconds: float) -> tuple[list[Any], int]:
+    time.sleep(seconds)
+    return [tables], 0
+
+
+@pytest.mark.parametrize("lost", ["workers", "scheduler"])
+def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(
+    lost: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    dask = [sys.executable, "-m", "dask"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    port = address.rpartition(":")[2]
+    local = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
+    commands = [["scheduler", "--port", port, *local], *[["worker", address, "--no-nanny", *local]] * 2]
+    scheduler, *workers = [subprocess.Popen(dask + one, **quiet) for one in commands]  # type: ignore[call-overload]
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), 1):
+                break
+            time.sleep(1)
+        with DaskEngine(address) as engine:
+            monkeypatch.setattr("jobreport.tables.cluster._CONNECT_S", 6)
+            tasks = [Task(args=(60.0,), memory=1, machine=machine) for machine in "abc"]
+            killing = [process.kill for process in (workers if lost == "workers" else [scheduler])]
+            timer = threading.Timer(2, lambda: [kill() for kill in killing])
+            timer.start()
+            begin = time.monotonic()
+            with pytest.raises(JobReportError, match="of the Dask cluster are gone"):
+                engine.keep(_lasting, tasks, lambda _: None)
+            assert time.monotonic() - begin < 30
+    finally:
+        for process in (scheduler, *workers):
+            process.kill()
+            process.wait()
+    assert "Traceback" not in capfd.readouterr().err
