@@ -176,14 +176,14 @@ class Dataloader(Rule):
         fetch_s, step_s = facts.fetch_s or 0.0, facts.step_s
         step = f", a step {took(SECOND_US * step_s)}" if step_s else ""
         waited = (
-            "training waited for batches, by the times of fetches and steps,"
+            "By the times of fetches and steps, training waited for batches"
             if facts.outside is None or facts.waited != facts.outside
-            else "training was outside of steps"
+            else "Training was outside of steps"
         )
         evidence: list[Fact] = [
             Where(claimed.nodes),
             HowMuch("Recorded fetches", facts.fetches),
-            Note(f"According to {facts.source}, {waited} for {share(facts.waited)} of the recorded time"),
+            Note(f"{waited} for {share(facts.waited)} of the recorded time"),
         ]
         if facts.of_first_fetches:
             first = "Only the first fetch of each training process was recorded"
@@ -194,6 +194,7 @@ class Dataloader(Rule):
             f"Training waits for data: a batch fetch takes {took(SECOND_US * fetch_s)}{step}",
             *evidence,
             *_workers(facts.num_workers),
+            Inferred(facts.source),
             key="data-loading",
             advice=advice,
             devices=claimed.devices,

@@ -12,7 +12,7 @@ from jobreport.debugger_report.findings import findings, has_gpus
 from jobreport.debugger_report.report import answers_of, boxes, nodes, phases, usage
 from jobreport.readers.debugger_results.loop import loop_facts, nodes_of, step_events
 from jobrules.model import Metric, Reason, ReasonKind, natural_sorted
-from jobrules.rule import NO_GPU
+from jobrules.rule import NO_GPU, ONLY_TRACES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class Beside(Struct, frozen=True, kw_only=True):
         """The result of a rule; of one on GPUs that were not sampled, what is missing."""
         if result.rule in self.answers:
             return self.answers[result.rule].result
-        if result.reason == NO_GPU and has_gpus(self.results):
+        if result.reason in (NO_GPU, ONLY_TRACES) and has_gpus(self.results):
             return replace(result, reason=_NO_SAMPLES, headline=f"Not evaluated: {_NO_SAMPLES}")
         return result
 

@@ -28,7 +28,7 @@ from jobrules.analyses.utilization import UsageRow
 from jobrules.bottleneck_rule import BottleneckRule
 from jobrules.dataloader import Dataloader
 from jobrules.model import Inferred, Metric, ReasonKind, RuleResult, Status, natural_key, natural_sorted
-from jobrules.rule import NO_GPU, Documentation, parameter_fields
+from jobrules.rule import NO_GPU, ONLY_TRACES, Documentation, parameter_fields
 from jobrules.text import apportion
 from jobrules.verdict.findings import in_loop, sorted_verdict, verdict_of
 from jobrules.verdict.phases import JobPhases, Phase
@@ -146,7 +146,9 @@ def answers_of(
             continue
         evaluation = evaluate(rule.name, results, strict)
         # How much is missing, or that nothing is, says more than that the job itself recorded nothing.
-        lacks = reason is not None and (reason == NO_GPU or reason.kind is ReasonKind.NOT_RECORDED)
+        lacks = reason is not None and (
+            reason in (NO_GPU, ONLY_TRACES) or reason.kind is ReasonKind.NOT_RECORDED
+        )
         if evaluation.reason is None or (lacks and evaluation.reason.kind in _TELLING):
             card = _card(rule.name, evaluation, results[rule.name])
             card = replace(card, notes=(f"According to {SOURCE}.", *card.notes))

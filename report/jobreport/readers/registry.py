@@ -147,7 +147,7 @@ def read_directory(
         remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
         raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))
     facts = None
-    if nodes and results:
+    if results and (nodes or captures):
         facts = loop_facts(results)
         sources.append(_used_in_addition(results))
     scripts = {one.fields["name"] for of in sources for one in of.remarks if one.code == "nvidia_smi.script"}

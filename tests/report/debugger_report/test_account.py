@@ -360,7 +360,7 @@ def test_c_results_name_the_loader_that_the_batch_size_waits_for(tmp_path: Path)
     assert parts(report.verdict)["data-loading"] == pytest.approx(80, abs=0.2)
     evidence = in_words(main.evidence)
     assert "``num_workers`` is 0" in evidence
-    assert "According to SageMaker Debugger's results" in evidence
+    assert "Inferred from SageMaker Debugger's results" in evidence
     assert main.advice[0].startswith("Set ``num_workers`` above 0 (8 to start with")
     said = read(findings_section(report)).text + summary.markdown(report)
     assert "batch size" not in said.lower()

@@ -14,6 +14,7 @@ from jobreport.pipeline import make_report
 from jobreport.sections.head import hardware
 from jobreport.sections.head import head as head_section
 from jobrules.model import SECOND_US, ReasonKind, in_words
+from tests.captured_jobs import training
 from tests.copies import replace
 from tests.more_sources import NAMED_PERCENT, causes, lost
 from tests.report.debugger_report.made_results import CAUSES, Made
@@ -185,3 +186,17 @@ def test_a_mean_of_the_cores_does_not_stand_against_listed_ones(tmp_path: Path) 
     assert card.violations == made.results()["CPUBottleneck"]["Violations"] > 0
     assert card.notes[0] == "According to SageMaker Debugger's results."
     assert not [one for one in report.bottlenecks if one.key == "cpu"]
+
+
+def test_results_beside_traces_speak_of_the_job(tmp_path: Path) -> None:
+    """Was: nothing is known of the rest of the job."""
+    made = Made.of("data-loading", 12)
+    folder = made.write(tmp_path / "job", "results")
+    (folder / "rank0.pt.trace.json").write_bytes(training("data loading", 0.3).text())
+    report = make_report(folder, tmp_path / "out", formats=["json"], strict=True).report
+    alone = report_of(made, tmp_path, "results")
+
+    assert [*lost(alone, report)] == []
+    assert report.verdict.profiled
+    assert "according to SageMaker Debugger" in terminal(report)[0]
+    assert "only PyTorch traces were recorded" not in all_sections(report)

@@ -244,7 +244,7 @@ def test_g_results_beside_samples_say_what_the_gpu_waited_for(tmp_path: Path) ->
     assert waited is verdict.main_finding
     # Half of the 30 minutes of work, of 40.
     assert waited.share == pytest.approx(0.375, abs=0.002)
-    assert "According to SageMaker Debugger's results" in in_words(waited.evidence)
+    assert "Inferred from SageMaker Debugger's results" in in_words(waited.evidence)
     assert waited.advice[0] == (
         "Set ``num_workers`` above 0 (8 to start with: cores divided by training processes)."
     )
