@@ -52,6 +52,13 @@ def path(_context: click.Context, option: click.Parameter, value: str | None) ->
     return None if value is None else Path(value)
 
 
+def _once(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> Path | None:
+    """Read a path of an option of which click would take the last."""
+    if len(value) > 1:
+        raise click.BadParameter("it is given twice.", param=option)
+    return path(context, option, value[0] if value else None)
+
+
 def _paths(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(found for one in value if (found := path(context, option, one)))
 
@@ -73,9 +80,7 @@ def _run(_context: click.Context, _option: click.Parameter, value: str | None) -
 
 
 #: Facts of a job that ``--set`` takes, for its help.
-FACTS = (
-    "instance_type, region, spot, nodes, gpus_per_node, price_per_node_hour, cost, batch_size, parallelism"
-)
+FACTS = "instance_type, region, spot, nodes, gpus_per_node, price_per_node_hour, price_per_gpu_hour, cost, batch_size, parallelism"
 
 
 def price_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -93,7 +98,8 @@ def price_options(command: Callable[..., int]) -> Callable[..., int]:
         ),
         click.option(
             "--prices",
-            callback=path,
+            multiple=True,
+            callback=_once,
             metavar="FILE",
             help="Prices of machines: TOML, or CSV in the columns of SkyPilot's catalog.",
         ),
@@ -106,10 +112,10 @@ def price_list(prices: Path | None, date: str | None, *, redact: bool) -> Prices
     """The list of ``--prices``; its source is a name, which ``redact`` replaces."""
     from msgspec.structs import replace  # noqa: PLC0415 - not needed for --help
 
-    from jobreport.comparison.prices import read_prices  # noqa: PLC0415
+    from jobreport.comparison.prices import ANY_PRICES, read_prices  # noqa: PLC0415
 
     found = read_prices(prices, date) if prices else None
-    return replace(found, source="a list of prices") if found and redact else found
+    return replace(found, source=ANY_PRICES) if found and redact else found
 
 
 def price_words(prices: Path | None, date: str | None, billing: str, *, redact: bool) -> list[str]:

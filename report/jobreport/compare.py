@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from jobreport import pipeline
 from jobreport.comparison import document, markdown, reading
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.facts import RunOf, facts_of
+from jobreport.comparison.facts import PUBLIC, RunOf, facts_of
+from jobreport.comparison.prices import ANY_PRICES
 from jobreport.errors import NothingReadableError
 from jobreport.output import publish
 from jobreport.output.files import COMPARISON, FILES
@@ -70,13 +71,19 @@ def compare_reports(
 ) -> Outcome:
     """Compare runs, each ``[LABEL=]PATH`` of a report folder, a report.json, or a job, and write the comparison.
 
-    ``out`` defaults to ``comparison`` in the working directory. ``given`` are facts by label, as of ``--set``. A job
+    ``out`` defaults to ``comparison`` in the working directory. ``given`` are facts by label, as of ``--set``; those of all runs under the empty one. A job
     without a report gets one in memory, with the same thresholds for all. The other arguments are those of
     ``pipeline.make_report``.
 
     Raises ``UsageError`` for runs or facts that cannot be, and ``NothingReadableError`` for a path without a report.
     """
     progress = progress or Progress()
+    known = given or {}
+    if redact:  # others may name anything
+        known = {
+            label: {key: value for key, value in facts.items() if key in PUBLIC}
+            for label, facts in known.items()
+        }
     arguments = reading.arguments(runs)
     folder = Path(os.path.abspath(out or "comparison"))  # noqa: PTH100 - Path.absolute keeps ".."
     names = {COMPARISON.files[one] for one in ("json", *formats)}
@@ -87,14 +94,15 @@ def compare_reports(
         jobs = [f"run-{i}" if redact else report.job.name for i, report in enumerate(reports, start=1)]
         labels = reading.labels([one.label for one in arguments], jobs)
         reading.check_runs(arguments, labels, reports, force=force)
-        reading.check_facts(given or {}, labels)
+        reading.check_facts(known, labels)
+        of_all = known.get("", {})
         found = [
             RunOf(
                 label=label,
                 name=name,
                 report=report,
                 page="" if redact else _page(argument, real),
-                facts=facts_of(report, (given or {}).get(label, {})),
+                facts=facts_of(report, {**of_all, **known.get(label, {})}),
             )
             for label, name, report, argument in zip(labels, jobs, reports, arguments, strict=True)
         ]
@@ -141,7 +149,8 @@ def without_names(report: Report) -> Report:
     captures = report.captures and renamed(
         report.captures, lambda kind, name: name if is_common(name) else f"{kind}-1"
     )
-    return replace(report, captures=captures, quality=Pseudonyms(names={}).quality(report.quality))
+    cost = report.cost and replace(report.cost, source=report.cost.source and ANY_PRICES)
+    return replace(report, captures=captures, cost=cost, quality=Pseudonyms(names={}).quality(report.quality))
 
 
 def _page(argument: Argument, out: Path) -> str:

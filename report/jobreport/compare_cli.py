@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     options_metavar="[OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 comparison written; 1 something failed, comparison written as far as possible; "
-    "2 usage error or a run that cannot be read; 3 a budget of level error is broken.",
+    "2 usage error or a run that cannot be read; 3 a budget of level error is broken, or its measure was not measured.",
 )
 @click.argument("runs", nargs=-1, metavar="[LABEL=]BASE [LABEL=]RUN...")
 @click.option("--out", callback=cli.path, metavar="DIR", help="Output directory.  [default: ./comparison]")
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     "--set",
     "assignments",
     multiple=True,
-    metavar="LABEL.KEY=VALUE",
-    help=f"Give a fact of the runs of a label: {cli.FACTS}, steps, tokens_per_step, finished, or any other. Stands over what was "
+    metavar="[LABEL.]KEY=VALUE",
+    help=f"Give a fact of the runs of a label, or of all: {cli.FACTS}, steps, tokens_per_step, finished, or any other. Stands over what was "
     "recorded. Repeatable.",
 )
 @click.option(
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     "budgets",
     multiple=True,
     metavar="FILE.toml|MEASURE<=LIMIT",
-    help="Check limits; a broken one of level error gives exit status 3. Repeatable.",
+    help="Check limits: of a value (step_s<=0.5), or of the change from the base (step_s<=+5%); a broken one of level error gives exit status 3. Repeatable.",
 )
 @click.option(
     "--inconclusive",
@@ -179,7 +179,9 @@ def command(
     if outcome.failure:
         raise outcome.failure
     states = {"broken", "inconclusive"} if inconclusive == "error" else {"broken"}
-    return 3 if any(one.state in states and one.level == "error" for one in outcome.comparison.budgets) else 0
+    judged = [one for one in outcome.comparison.budgets if one.level == "error"]
+    # Without a value, nothing was checked.
+    return 3 if any(one.state in states or one.value is None for one in judged) else 0
 
 
 def _limits(budgets: Sequence[str]) -> list[Limit]:
@@ -230,7 +232,8 @@ def _again(
     redact: bool,
 ) -> str:
     """The command that makes the comparison again, with the last part of each path; without paths if redacted."""
-    from jobreport.comparison.reading import argument  # noqa: PLC0415 - as above
+    from jobreport.comparison.facts import PUBLIC  # noqa: PLC0415 - as above
+    from jobreport.comparison.reading import argument  # noqa: PLC0415
 
     def short(text: str) -> str:
         run = argument(text)
@@ -241,7 +244,9 @@ def _again(
         return "BUDGETS" if redact and _is_file(text) else Path(text).name
 
     words = ["compare-reports", *map(short, runs)]
-    words += [word for one in assignments for word in ("--set", one)]
+    # With --redact, as the facts themselves.
+    kept = [one for one in assignments if not redact or one.partition("=")[0].rpartition(".")[2] in PUBLIC]
+    words += [word for one in kept for word in ("--set", one)]
     words += price_words
     words += [word for one in budgets for word in ("--budget", limit(one))]
     words += [word for one in min_effects for word in ("--min-effect", one)]

@@ -105,3 +105,5 @@ class Recording(Struct, frozen=True, kw_only=True):
     #: Why ``--steps auto`` recorded none.
     no_steps: str
     labels: tuple[Label, ...]
+    #: Of the job, if record-job was asked to keep it (``--record-command``).
+    command: str = ""

@@ -14,14 +14,17 @@ import pytest
 
 from jobreport import compare_cli, document
 from jobreport.comparison import document as comparison
+from jobreport.comparison.one_job import job_cost
+from jobreport.comparison.prices import Pricing
 from jobreport.pipeline import make_report
 from jobreport.remarks import Quality, Remark, SourceQuality
 from jobreport.sections.comparison.head import head
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.paths import SAMPLES
-from tests.report.comparison.runs import of_traces, steady
+from tests.report.comparison.runs import PUBLISHED, of_traces, steady
 from tests.report.comparison.test_facts import labeled
+from tests.report.sections.test_recordings import recording
 
 
 def compare(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -137,6 +140,91 @@ def test_a_broken_budget_of_level_error_gives_status_3(runs: Path) -> None:
     assert status("--budget", "warn.toml") == 0
     assert status("--budget", "open.toml") == 0
     assert status("--budget", "open.toml", "--inconclusive", "error") == 3
+    # Against the base; b takes 20% longer.
+    assert status("--budget", "step_s<=+5%") == 3
+    assert status("--budget", "step_s<=+45%") == 0
+    assert status("--budget", "steps_per_s>=-3%") == 3
+
+
+def test_a_limit_of_what_was_not_measured_does_not_pass(runs: Path) -> None:
+    (runs / "warn.toml").write_text('[[budget]]\nmeasure = "energy_kwh"\nmax = 10\nlevel = "warn"\n')
+
+    for budget, status in (("energy_kwh<=10", 3), ("warn.toml", 0)):
+        done = compare("a", "b", *FAST, "--force", "--budget", budget, cwd=runs)
+        assert done.returncode == status
+        assert "1 budget is inconclusive: energy_kwh of job-b (not measured)." in done.stderr.replace(
+            "\u00a0", " "
+        )
+
+
+def test_a_fact_without_a_label_is_one_of_all_runs(runs: Path) -> None:
+    compare("a", "b", *FAST, "--quiet", "--set", "batch_size=64", "--set", "job-b.batch_size=32", cwd=runs)
+
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert [one.facts["batch_size"] for one in found.variants] == [64, 32]
+
+
+def test_a_price_of_a_gpu_hour_is_a_price(runs: Path) -> None:
+    facts = ("price_per_gpu_hour=2", "job-b.nodes=3", "job-b.gpus_per_node=4")
+    compare("a", "b", *FAST, "--quiet", *(word for one in facts for word in ("--set", one)), cwd=runs)
+
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert found.cost
+    assert [row.per_hour for row in found.cost.rows] == [2, 8]
+
+
+def test_the_prices_of_reports_are_used_unless_others_are_given(runs: Path) -> None:
+    for name, facts in (("a", {"instance_type": "p3.8xlarge"}), ("b", {"instance_type": "p3.2xlarge"})):
+        path = runs / name / "report.json"
+        report = document.load(path)
+        paid = job_cost(report, Pricing(prices=PUBLISHED, facts={**facts}))
+        path.write_bytes(document.to_json(replace(report, cost=paid)))
+
+    assert compare("a", "b", *FAST, "--quiet", cwd=runs).returncode == 0
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert found.cost
+    assert [row.per_hour for row in found.cost.rows] == pytest.approx([14.688, 3.825])
+    assert (found.cost.currency, found.cost.source, found.cost.as_of) == ("USD", "published", "2021-02-01")
+    text = (runs / "comparison" / "comparison.md").read_text("utf-8")
+    assert "| Price of a node-hour | Cost | Change |" in text
+    assert re.search(r"\\\$3\.825 \| \\\$0\.\d+ \| −6\d\.\d%", text), text
+    compare("a", "b", *FAST, "--quiet", "--force", "--redact", cwd=runs)
+    hidden = (runs / "comparison" / "comparison.json").read_text()
+    assert "a list of prices" in hidden
+    assert "published" not in hidden
+    compare("a", "b", *FAST, "--quiet", "--force", "--set", "price_per_node_hour=7", cwd=runs)
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert found.cost
+    assert [row.per_hour for row in found.cost.rows] == [7, 7]
+
+
+def test_redaction_leaves_out_facts_that_may_name_somebody(runs: Path) -> None:
+    facts = ("job-a.owner=acme", "site=acme", "command=acme", "batch_size=64")
+    options = [word for one in facts for word in ("--set", one.replace("job-a", "run-1"))]
+    done = compare("a", "b", *FAST, "--redact", *options, cwd=runs)
+
+    assert done.returncode == 0
+    for path in (runs / "comparison").iterdir():
+        assert not re.search("acme|owner|site=", path.read_text("utf-8"))
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    assert found.variants[0].facts["batch_size"] == 64
+    assert found.command.endswith("--set batch_size=64")
+
+
+def test_the_command_of_a_recording_is_a_fact(runs: Path) -> None:
+    for name, lr in (("a", "0.1"), ("b", "0.01")):
+        path = runs / name / "report.json"
+        one = recording("n0", command=f"python train.py --lr {lr}")
+        source = SourceQuality(source="record-job", files=1, rows=1, recordings=(one,))
+        path.write_bytes(document.to_json(replace(document.load(path), quality=Quality(sources=(source,)))))
+
+    compare("a", "b", *FAST, "--quiet", cwd=runs)
+    found = comparison.from_json((runs / "comparison" / "comparison.json").read_bytes())
+    fact = next(one for one in found.differences if one.key == "command")
+    assert fact.kind == "different"
+    assert fact.values["job-b"] == "python train.py --lr 0.01"
+    compare("a", "b", *FAST, "--quiet", "--redact", "--force", cwd=runs)
+    assert "train.py" not in (runs / "comparison" / "comparison.json").read_text()
 
 
 def test_prices_and_facts_are_those_of_the_command_line(runs: Path) -> None:
@@ -176,7 +264,15 @@ def test_prices_and_facts_are_those_of_the_command_line(runs: Path) -> None:
         (("a", "turned.json"), "end of job is before its start"),
         (("a", "b", "--set", "c.nodes=2"), "no run of that label"),
         (("a", "b", "--set", "job-a.nodes=none"), "expected a number"),
-        (("a", "b", "--set", "nodes=2"), "expected LABEL.KEY=VALUE"),
+        (("a", "b", "--set", "Nodes=2"), "expected LABEL.KEY=VALUE, .* or KEY=VALUE for all runs"),
+        (("a", "b", "--set", "node=2"), "unknown fact node. Did you mean nodes?"),
+        (("a", "b", "--prices", "p.toml", "--prices", "q.toml"), "it is given twice"),
+        (("a", "b/report.html"), "report.html is a page. Name its folder, or the report.json next to it"),
+        (("a", "empty"), "empty is an empty folder"),
+        (("a", "comparison.json"), "comparison.json is a comparison. Name the reports that it compares"),
+        (("a", "new[1]=b"), r"new\[1\] is no label: 1 to 40 letters, digits, and . _ - are"),
+        (("a", "b", "--budget", "step_s<=5%"), r"a change is <=\+5%, against the base"),
+        (("a", "b", "--budget", "step_s>=+5%"), "a change is >=-5%, against the base"),
         (("a", "b", "--set", "job-a.nodes=2.5"), "expected a whole number"),
         (("a", "b", "--set", "job-a.gpus=8"), "gpus follows from nodes and gpus_per_node"),
         (("a", "b", "--set", "job-a.batchsize=8"), "unknown fact batchsize. Did you mean batch_size?"),
@@ -194,6 +290,9 @@ def test_wrong_input_is_one_sentence_and_status_2(
     arguments: tuple[str, ...], message: str, runs: Path
 ) -> None:
     (runs / "c.txt").write_text("no report")
+    (runs / "empty").mkdir()
+    (runs / "comparison.json").write_text("{}")
+    (runs / "b" / "report.html").write_text("page")
     (runs / "bad.json").write_text('{"schema_version": 2}')
     report = steady()
     turned = replace(report, job=replace(report.job, start_us=report.job.end_us + 1))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("error", "warn")
 _KEYS = {"measure", "max", "min", "max_increase", "max_decrease", "level", "runs"}
-_SHORT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*([-+0-9.eE]+)\s*")
+_SHORT = re.compile(r"\s*([A-Za-z0-9_]+)\s*(<=|>=)\s*([-+0-9.eE]+)(%?)\s*")
 MET, BROKEN, INCONCLUSIVE = "met", "broken", "inconclusive"
 
 
@@ -72,14 +72,19 @@ def read_budgets(path: Path) -> list[Limit]:
 
 
 def limit_of(text: str) -> Limit:
-    """``cost<=5`` of the command line. Raises ``UsageError``."""
+    """``cost<=5`` of the command line, or ``step_s<=+5%`` against the base. Raises ``UsageError``."""
     found = _SHORT.fullmatch(text)
     if found is None:
         raise UsageError(f"--budget {escape_name(text)}: neither a file nor MEASURE<=LIMIT.")
-    name, sign, amount = found.groups()
-    return _limits(
-        "--budget", {"measure": name, "max" if sign == "<=" else "min": _number("--budget", amount)}
-    )[0]
+    name, sign, amount, percent = found.groups()
+    kind, of_change, change = ("max", "max_increase", "+") if sign == "<=" else ("min", "max_decrease", "-")
+    if percent:
+        if not amount.startswith(change):
+            raise UsageError(f"--budget {escape_name(text)}: a change is {sign}{change}5%, against the base.")
+        kind, amount = of_change, f"{amount[1:]}%"
+    else:
+        _number("--budget", amount)
+    return _limits("--budget", {"measure": name, kind: amount})[0]
 
 
 def _limits(place: str, row: dict[str, Any]) -> list[Limit]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jobreport import __version__
 from jobreport.comparison import budgets, curves, sizes
 from jobreport.comparison.comparing import Options, compared, headline, same_work, stopped
-from jobreport.comparison.cost import cost, cost_of, has_own_price
+from jobreport.comparison.cost import cost, cost_of, has_own_price, of_reports
 from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Run, Variant, Word
 from jobreport.comparison.facts import common_facts, differences
 from jobreport.comparison.measures import measured
@@ -45,6 +45,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparison:
     """The comparison of all variants with that of the first run."""
+    settings = replace(settings, prices=settings.prices or of_reports(runs))
     labels = list(dict.fromkeys(run.label for run in runs))
     variants = {label: [run for run in runs if run.label == label] for label in labels}
     costs = {

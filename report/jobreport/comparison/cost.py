@@ -7,6 +7,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobreport.comparison.document import Cost, CostRow, Factors
+from jobreport.comparison.facts import PRICES
+from jobreport.comparison.prices import Prices
 from jobreport.comparison.profiled import has_only_traces
 from jobreport.cost import RunCost
 from jobrules.text import count, escape_name
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from jobreport.comparison.facts import RunOf
-    from jobreport.comparison.prices import Machine, Prices
+    from jobreport.comparison.prices import Machine
 
 #: Seconds that a duration is rounded up to before it is billed.
 BILLING = {"1s": 1, "1min": 60, "1h": 3600}
@@ -40,7 +42,7 @@ def is_spot(run: RunOf) -> bool:
 
 def has_own_price(run: RunOf) -> bool:
     """Whether the cost is not by the list: it was given for the run, with ``--set`` or a label."""
-    return bool(run.number("cost") or run.number("price_per_node_hour"))
+    return any(run.number(key) for key in PRICES)
 
 
 def listed_price(machine: Machine, *, spot: bool) -> float | None:
@@ -53,6 +55,8 @@ def missing(run: RunOf, prices: Prices | None) -> str:
     if not run.seconds or has_only_traces(run.report):
         return "duration"
     machine = machine_of(run, prices)
+    if run.number("price_per_gpu_hour") and run.number("nodes") and not _own_price(run):
+        return "gpus"
     if has_own_price(run) or (machine and listed_price(machine, spot=is_spot(run))):
         return "nodes"
     if prices is None:
@@ -74,7 +78,7 @@ def cost_of(run: RunOf, prices: Prices | None, billing: str) -> RunCost | None:
     given = run.number("cost")
     if not nodes or not hours or has_only_traces(run.report):
         return None
-    per_hour = given / nodes / hours if given else run.number("price_per_node_hour") or listed
+    per_hour = given / nodes / hours if given else _own_price(run) or listed or _of_report(run, prices)
     if not per_hour:
         return None
     return RunCost(
@@ -86,6 +90,30 @@ def cost_of(run: RunOf, prices: Prices | None, billing: str) -> RunCost | None:
         cost=given or nodes * hours * per_hour,
         gpus=_paid_gpus(run, machine),
     )
+
+
+def _own_price(run: RunOf) -> float | None:
+    """Of a node-hour, as it was given for the run; None also for a price of a GPU-hour of an unknown number of GPUs."""
+    of_gpu, gpus, nodes = (run.number(key) for key in ("price_per_gpu_hour", "gpus", "nodes"))
+    return run.number("price_per_node_hour") or (of_gpu * gpus / nodes if of_gpu and gpus and nodes else None)
+
+
+def _of_report(run: RunOf, prices: Prices | None) -> float | None:
+    """Price of a node-hour with which the report was made, if ``prices`` are ``of_reports``."""
+    found = run.report.cost.run if run.report.cost else None
+    return found.per_hour if found and prices and not prices.machines else None
+
+
+def of_reports(runs: Sequence[RunOf]) -> Prices | None:
+    """Where the prices are from with which the reports were made; None for none, and for several currencies."""
+    costs = [run.report.cost for run in runs if run.report.cost and run.report.cost.run]
+    if len({one.currency for one in costs}) != 1:
+        return None
+    source, as_of = (
+        " / ".join(dict.fromkeys(filter(None, texts)))
+        for texts in zip(*((one.source, one.as_of) for one in costs), strict=True)
+    )
+    return Prices(currency=costs[0].currency, source=source, as_of=as_of, machines=())
 
 
 def _paid_gpus(run: RunOf, machine: Machine | None) -> float:

@@ -42,6 +42,9 @@ LABELS = {
     "region": "Region",
     "spot": "Spot",
     "price_per_node_hour": "Price of a node hour",
+    "price_per_gpu_hour": "Price of a GPU hour",
+    "cost": "Cost",
+    "command": "Command",
     "profiled_ranks": "Profiled ranks",
     "profiled_steps": "Profiled steps of a trace",
     "profiled_gpus": "Profiled GPUs",
@@ -71,11 +74,16 @@ NUMBERS = frozenset(
         "world_size",
         "tokens_per_step",
         "price_per_node_hour",
+        "price_per_gpu_hour",
         "cost",
     }
 )
 #: How a reason ends that says what of a job's time is not known.
 NOT_RECORDED = "not recorded"
+#: Facts that are a price, or that of which it follows; one stands over those behind it.
+PRICES = ("cost", "price_per_node_hour", "price_per_gpu_hour")
+#: Facts of ``--set`` that name nobody, whatever they are.
+PUBLIC = LABELS.keys() - {"command"}
 GIB = 1024.0**3
 #: What ``--redact`` leaves of a label that is no word of a framework.
 HIDDEN = "…"
@@ -145,6 +153,7 @@ def facts_of(report: Report, given: Mapping[str, str | float]) -> dict[str, str 
         "steps": blocks.steps - lost if blocks else None,
         # Samplers are late by milliseconds.
         "interval_s": min((round(node.interval_s, 2) for node in nodes if node.interval_s), default=None),
+        "command": _joined(one.command for one in recordings if one.command != HIDDEN),
         "finished": _finished(report, sampled=sampled),
         "sources": ", ".join(report.job.sources),
         "version": report.version,
@@ -153,8 +162,10 @@ def facts_of(report: Report, given: Mapping[str, str | float]) -> dict[str, str 
         found |= {key: value for key, value in _of_traces(report, profile).items() if value is not None}
     for key, value in _labels(recordings).items():
         found[key if found.get(key) is None else f"label {key}"] = value
-    if "price_per_node_hour" in given:
-        found["cost"] = None  # that of a label
+    # What is given stands over a label, and over what follows from another one.
+    for i, key in enumerate(PRICES):
+        if key in given:
+            found |= dict.fromkeys(PRICES[:i])
     found |= given
     gpus = _product(found["gpus_per_node"], found["nodes"])
     return found | {

@@ -21,6 +21,7 @@ OF_ONE_JOB = frozenset(
         "instance_type",
         "nodes",
         "parallelism",
+        "price_per_gpu_hour",
         "price_per_node_hour",
         "region",
         "spot",

@@ -139,17 +139,21 @@ def _cost(comparison: Comparison) -> str:
     cost = comparison.cost
     if cost is None:
         return escape(comparison.no_cost)
+    refused = words.refused_costs(comparison)
     rows = [
         [
             row.label,
             escape_name(row.machine, 40) or "–",
             f"{row.nodes:g}",
             f"{row.node_hours:.3f}",
+            f"{words.price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
             words.money(row.cost, cost.currency),
+            words.saving(cost, row.label, refused),
         ]
         for row in cost.rows
     ]
-    return f"{_table(['Variant', 'Machine', 'Nodes', 'Node-hours', 'Cost'], rows)}\n\n{escape(words.origin(cost))}"
+    heads = ["Variant", "Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change"]
+    return f"{_table(heads, rows)}\n\n{escape(words.origin(cost))}"
 
 
 def terminal(comparison: Comparison) -> list[str]:

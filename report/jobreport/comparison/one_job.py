@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from jobreport.comparison.cost import HOUR_S, cost_of, has_own_price, missing, wrong_machine
-from jobreport.comparison.facts import RunOf, facts_of
+from jobreport.comparison.facts import PRICES, RunOf, facts_of
 from jobreport.comparison.measures import measured
 from jobreport.comparison.sizes import sizing
 from jobreport.cost import JobCost, PartCost
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from jobreport.comparison.prices import Pricing
     from jobreport.document import Report
 
-#: Facts that stand over the price of the list.
-_GIVEN = ("cost", "price_per_node_hour")
-
 
 def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
     """Unset without a list of prices and without a price. Raises ``UsageError`` if a machine has several prices."""
@@ -30,7 +27,7 @@ def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
     paid = cost_of(run, prices, pricing.billing)
     if paid is None and prices is None and not has_own_price(run):
         return UNSET
-    if given := [key for key in _GIVEN if run.number(key)]:
+    if given := [key for key in PRICES if run.number(key)]:
         source = "the command line" if pricing.facts.keys() & given else "a label of the recording"
     else:
         source = prices.source if prices else ""

@@ -24,6 +24,8 @@ MAX_BYTES = 50 << 20
 MAX_MACHINES = 200_000
 #: Of a price, GPUs, cores, or GiB; products and ratios of others may overflow.
 MIN_NUMBER, MAX_NUMBER = 1e-9, 1e15
+#: What ``--redact`` calls a list.
+ANY_PRICES = "a list of prices"
 #: Some list machines of one provider with a prefix.
 _PREFIX = "ml."
 

@@ -15,7 +15,7 @@ from jobreport import document
 from jobreport.comparison.facts import LABELS, NUMBERS
 from jobreport.comparison.given import as_fact
 from jobreport.errors import NothingReadableError, UsageError
-from jobreport.output.files import FILES
+from jobreport.output.files import COMPARISON, FILES
 from jobreport.readers.bounds import LATEST_S
 from jobrules.analyses.blocks import BINS, BLOCKS
 from jobrules.analyses.goodput import PARTS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jobrules.model.captures import Capture
 
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,40}")
-_FACT = re.compile(rf"({_LABEL.pattern})\.([a-z][a-z0-9_]{{0,39}})=(.+)", re.DOTALL)
+_FACT = re.compile(rf"(?:({_LABEL.pattern})\.)?([a-z][a-z0-9_]{{0,39}})=(.+)", re.DOTALL)
 #: Facts that follow from others, with these.
 _DERIVED = {"gpus": "nodes and gpus_per_node", "samples": "batch_size and steps"}
 #: Names of facts that are this similar are one name with a mistake.
@@ -76,9 +76,19 @@ def argument(text: str) -> Argument:
         label, rest = "", text
     path = Path(rest)
     if not path.exists():
+        name, equals, end = text.partition("=")
+        hint = "Name a report folder, a report.json, or a job directory."
+        if equals and Path(end).exists():
+            hint = f"{escape_name(name, 60)} is no label: 1 to 40 letters, digits, and . _ - are."
+        raise UsageError(f"Not found: {escape_name(rest, 200)}. {hint}")
+    if path.suffix == ".html":
         raise UsageError(
-            f"Not found: {escape_name(rest, 200)}. Name a report folder, a report.json, or a job directory."
+            f"{escape_name(rest, 200)} is a page. Name its folder, or the {FILES['json']} next to it."
         )
+    if path.is_dir() and not any(path.iterdir()):
+        raise UsageError(f"{escape_name(rest, 200)} is an empty folder.")
+    if path.name == COMPARISON.files["json"]:
+        raise UsageError(f"{escape_name(rest, 200)} is a comparison. Name the reports that it compares.")
     return Argument(label=label, path=path)
 
 
@@ -249,13 +259,13 @@ def _faults_of_capture(capture: Capture, rows: list[Sequence[float]]) -> Iterato
 
 
 def facts(texts: Sequence[str]) -> dict[str, dict[str, str | float]]:
-    """``LABEL.KEY=VALUE`` of ``--set``, by label. Raises ``UsageError``."""
+    """``LABEL.KEY=VALUE`` of ``--set``, by label; those of all runs, ``KEY=VALUE``, under the empty one. Raises ``UsageError``."""
     found: dict[str, dict[str, str | float]] = {}
     for text in texts:
         parts = _FACT.fullmatch(text)
         if parts is None:
             raise UsageError(
-                f"--set {escape_name(text)}: expected LABEL.KEY=VALUE, such as new.batch_size=512."
+                f"--set {escape_name(text)}: expected LABEL.KEY=VALUE, such as new.batch_size=512, or KEY=VALUE for all runs."
             )
         label, key, value = parts.groups()
         if key in _DERIVED:
@@ -264,13 +274,13 @@ def facts(texts: Sequence[str]) -> dict[str, dict[str, str | float]]:
         near = difflib.get_close_matches(key, known, 1, _NEAR)
         if near and key not in known:
             raise UsageError(f"--set {escape_name(text)}: unknown fact {key}. Did you mean {near[0]}?")
-        found.setdefault(label, {})[key] = as_fact(text, key, value)
+        found.setdefault(label or "", {})[key] = as_fact(text, key, value)
     return found
 
 
 def check_facts(given: Mapping[str, object], labels: Sequence[str]) -> None:
     """Raise ``UsageError`` for facts of a label that no run has."""
     for label in given:
-        if label not in labels:
+        if label and label not in labels:
             known = ", ".join(dict.fromkeys(labels))
             raise UsageError(f"--set {label}…: there is no run of that label, only {known}.")

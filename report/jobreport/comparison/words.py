@@ -11,9 +11,9 @@ from jobreport.formats import NBSP
 from jobrules.text import duration, join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.document import Change, Measure, Steps, WorkTime
+    from jobreport.comparison.document import Change, Comparison, Measure, Steps, WorkTime
     from jobreport.cost import JobCost
 
 #: Signs of currencies that stand in front of an amount.
@@ -64,6 +64,19 @@ def origin(cost: Cost | JobCost) -> str:
     return f"Prices: {'; '.join(sources)}; billed {BILLED[cost.billing]}."
 
 
+def refused_costs(comparison: Comparison) -> dict[str, str]:
+    """Why the cost of a variant cannot be compared with that of the base, by its label."""
+    against = comparison.measure("cost").against
+    return {label: one.reason for label, one in against.items() if one.word is Word.REFUSED}
+
+
+def saving(cost: Cost, label: str, refused: Mapping[str, str]) -> str:
+    """``−82.7%``: the change of a cost from the base; ``–`` if it cannot be compared."""
+    if label not in cost.saving or label in refused:
+        return "–"
+    return ratio(-100 * cost.saving[label])
+
+
 def lost_money(cost: JobCost) -> str:
     """``Lost GPU time cost about $3.20 of $6.16.``; empty without a price."""
     if cost.run is None:
@@ -78,6 +91,7 @@ def lost_money(cost: JobCost) -> str:
 TO_GIVE = {
     "duration": "the duration of the job was not recorded",
     "span": "its start and end were not recorded; use {given}finished=true if the recording holds the whole job",
+    "gpus": "give the number of GPUs of a machine with {given}gpus_per_node=N",
     "nodes": "give the number of machines with {given}nodes=N",
     "prices": "no price was given; use --prices FILE with {given}instance_type=TYPE, or {given}price_per_node_hour=PRICE",
     "machine": "name the type of the machines with {given}instance_type=TYPE, or use {given}price_per_node_hour=PRICE",

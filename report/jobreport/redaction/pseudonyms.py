@@ -219,6 +219,7 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
             labels=tuple(
                 replace(label, key=public(label.key), value=public(label.value)) for label in one.labels
             ),
+            command="…" if one.command else "",
         )
 
     def _remarks(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:

@@ -109,6 +109,10 @@ def test_a_file_of_budgets(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="for new, which is not compared"):
         judged(found, [measure(UNTESTED)], ["B"])
     assert limit_of("cost<=5") == Limit(measure="cost", kind="max", amount=5.0)
+    assert limit_of("step_s <= +7.5%") == Limit(
+        measure="step_s", kind="max_increase", amount=7.5, relative=True
+    )
+    assert limit_of("steps_per_s>=-3%").words == "at most 3% less"
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_host_memory_is_that_of_the_processes_of_each_gpu(percent: float, holds:
     assert one.holds is holds
     assert bool(one.fails) is not holds
     table = shown(found, "USD", "A").table
-    assert table.rows[0][3].endswith("GiB\u00a0per GPU")  # type: ignore[union-attr]
+    assert table.rows[0][3].endswith("GiB\u00a0per GPU")
     assert "Host memory, each" in table.heads
 
 

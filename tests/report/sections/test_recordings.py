@@ -51,6 +51,7 @@ def recording(node: str, *runs: RecordedRun, **facts: Any) -> Recording:
         "recorder": "jobrecord 1",
         "gpu_reason": "",
         "no_steps": "",
+        "command": "",
     }
     known |= {
         "interval_s": 0.5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -27,8 +28,8 @@ _NAME = re.compile(r"(?:.*/)?jobrecord/[^/]+\.json", re.DOTALL)
 _ENDED_BY = re.compile(r"exit|signal:[0-9]{1,3}|detached|parent gone")
 #: Far more than a recorder writes: labels, a command line, and a thousand earlier runs.
 _MAX_BYTES = 8 << 20
-#: Entries of each list, and characters of a text, that are kept.
-_MAX_ENTRIES, _MAX_TEXT = 512, 300
+#: Entries of each list, and characters of a text and of the command, that are kept.
+_MAX_ENTRIES, _MAX_TEXT, _MAX_COMMAND = 512, 300, 2000
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**15)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e15)]
@@ -163,6 +164,7 @@ class _Facts(_Run, kw_only=True):
     hooks: _Hooks = field(default_factory=_Hooks)
     auto_steps: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    command: list[str] = field(default_factory=list)
 
 
 def _recording(file: SourceFile) -> Recording:
@@ -216,6 +218,7 @@ def _recording(file: SourceFile) -> Recording:
             Label(key=_text(key), value=_text(value))
             for key, value in list(facts.labels.items())[:_MAX_ENTRIES]
         ),
+        command=shlex.join(facts.command[:_MAX_ENTRIES])[:_MAX_COMMAND],
     )
 
 

@@ -9,7 +9,6 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.comparison import words
-from jobreport.comparison.document import Word
 from jobreport.sections.comparison.outline import heading, section
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.parts.table import Table
@@ -30,7 +29,7 @@ def cost(comparison: Comparison) -> Fragment:
     html = render(
         "comparison/cost",
         heading=heading("cost"),
-        table=_costs(found, _refused(comparison)) if found else None,
+        table=_costs(found, words.refused_costs(comparison)) if found else None,
         empty=comparison.no_cost,
         factors=_factors(found) if found else None,
         monthly=[
@@ -42,12 +41,6 @@ def cost(comparison: Comparison) -> Fragment:
         else (),
     )
     return Fragment(name="cost", html=html)
-
-
-def _refused(comparison: Comparison) -> dict[str, str]:
-    """Why the cost of a variant cannot be compared with that of the base, by its label."""
-    against = comparison.measure("cost").against
-    return {label: one.reason for label, one in against.items() if one.word is Word.REFUSED}
 
 
 def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:
@@ -62,9 +55,7 @@ def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:
             f"{formats.number(row.node_hours, 3)}{formats.NBSP}h",
             f"{words.price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
             money(row.cost),
-            "–"
-            if row.label not in cost.saving or row.label in refused
-            else words.ratio(-100 * cost.saving[row.label]),
+            words.saving(cost, row.label, refused),
         ]
         for row in cost.rows
     ]

@@ -94,10 +94,11 @@ def test_facts_of_a_job_that_restarted_often_and_has_long_labels_are_read(tmp_pa
     labels = {f"{i}": "\x01" * 1000 for i in range(60)}
 
     (found,), remarks, _ = read(
-        tmp_path, FACTS | {"earlier": [run] * 1000, "labels": labels, "command": "c" * (2 << 20)}
+        tmp_path, FACTS | {"earlier": [run] * 1000, "labels": labels, "command": ["python", "c" * (2 << 20)]}
     )
 
     assert (remarks, len(found.labels)) == ([], 60)
+    assert found.command == f"python {'c' * 1993}"
 
 
 def test_files_that_the_recorder_needs_for_itself_are_no_remark(tmp_path: Path) -> None:
