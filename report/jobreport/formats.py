@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jobreport.remarks import Run
     from jobrules.analyses.utilization import UsageRow
     from jobrules.model import Finding
+    from jobrules.verdict.findings import Verdict
     from jobrules.verdict.phases import JobPhases
     from jobrules.verdict.time_use import Part, TimeUse
 
@@ -194,12 +195,15 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
     return hours, part
 
 
-def lost(use: TimeUse, phases: JobPhases) -> str:
+def lost(verdict: Verdict, use: TimeUse, phases: JobPhases) -> str:
     """The device-hours that were lost, without a full stop; of GPUs that were never used, all measured ones."""
     if use.unknown or not never_used(use, phases):
-        return lost_sentence(use)
+        return lost_sentence(use, verdict.main_finding)
+    amount = use.amount(use.of("lost")[0])
+    if verdict.too_short:
+        return f"{amount}{NBSP}{use.units} were measured"
     subject = "The GPU was never" if use.count == 1 else "No GPU was"
-    return f"{subject} used: all {use.amount(use.of('lost')[0])}{NBSP}measured {use.units} were lost"
+    return f"{subject} used: all {amount}{NBSP}measured {use.units} were lost"
 
 
 def part_hours(use: TimeUse, phases: JobPhases, part: Part) -> str:

@@ -117,7 +117,8 @@ class BatchSize(Rule):
         highest = max(job.gathered(_p95, work), default=100.0)
         if highest >= self.gpu_threshold_p95:
             return ()
-        return (self.cause(job, result, highest, partial(_small, self)),)
+        cores_known = bool(job.loop_facts and job.loop_facts.cores)
+        return (self.cause(job, result, highest, partial(_small, self, cores_known)),)
 
     def cause(self, job: Job, result: RuleResult, highest: float, claim: Any = None) -> Cause:
         """The cause, where the most used GPU has a p95 of ``highest`` percent."""
@@ -263,11 +264,16 @@ def _memory_in_use(part: Job) -> Iterator[float]:
                 yield float(100 * np.nanmax(panel.values[:, column]) / total[device])
 
 
-def _small(rule: BatchSize, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
-    """Claim the loss while a GPU is active, if it is seldom idle, the CPU has room, and little else claims it."""
+def _small(
+    rule: BatchSize, cores_known: bool, part: Job, panel: Panel, weight_us: FloatArray
+) -> Claim | None:
+    """Claim the loss while a GPU is active, if it is seldom idle, the CPU has room, and little else claims it.
+
+    The mean of an unknown number of cores clears nobody: one process may be at its limit.
+    """
     del weight_us
     cpu = part.panel(panel.node, Metric.CPU_UTILIZATION)
-    if cpu is None:
+    if cpu is None or not (cores_known or len(cpu.devices) > 1):
         return None
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, 100.0)
     io = CoreUse.of(part, panel, Metric.IO_WAIT, WAITING_PERCENT)

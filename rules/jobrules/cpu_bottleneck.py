@@ -7,10 +7,20 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobrules.bottleneck_rule import BottleneckRule, with_stalls
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.measures.core_use import CROWDED_PART, SLOWED_GPU, SLOWED_MEAN, CoreUse, stalls_s
+from jobrules.measures.core_use import (
+    CROWDED_PART,
+    SLOWED_GPU,
+    SLOWED_MEAN,
+    CoreUse,
+    ProcessUse,
+    all_low,
+    process_use,
+    stalls_s,
+)
 from jobrules.measures.crowding import CROWDED_ADVICE, core_shares
 from jobrules.measures.node_stalls import NodeStalls
 from jobrules.measures.waiting import means_during
@@ -18,10 +28,10 @@ from jobrules.measures.work import Work
 from jobrules.model import HowMuch, Inferred, Metric, Note
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
-from jobrules.text import capitalized, join_names, share, some_of
+from jobrules.text import capitalized, count, join_names, number, share, some_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult, Stalls
     from jobrules.model.claims import Claim, Claimed, Samples
@@ -40,6 +50,12 @@ STALL_ADVICE = (
 LONG_STALL_ADVICE = (
     "Look at checkpoints and evaluation: do them less often, or write checkpoints in the background.",
     "Otherwise set ``num_workers`` above 0 if the main process loads data itself, and record steps and loader times.",
+)
+
+
+ONE_PROCESS_ADVICE = (
+    "Take work from the main process: set ``num_workers`` above 0 if it loads data itself.",
+    "Then profile a few steps: one core may be at its limit with launching small kernels, logging, or metrics.",
 )
 
 
@@ -98,6 +114,26 @@ class CPUBottleneck(BottleneckRule):
             self.few_cores(
                 result, _typical_s(job), cores_known=not few or known > 1, stalls=few, seen=self.evidence(job)
             ),
+            *self._low_with_one_core(job, result, work),
+        )
+
+    def _low_with_one_core(self, job: Job, result: RuleResult, work: Work | None) -> Iterator[Cause]:
+        """What is left while GPUs are low, if about one core for each training process is in use meanwhile."""
+        cores = (job.loop_facts and job.loop_facts.cores) or 0
+        found = job.gathered(process_use, work, cores)
+        if work and found:
+            cause = self.busy_process(result, max(found, key=lambda one: one.used))
+            yield replace(cause, claim=partial(_low, work, cores))
+
+    def busy_process(self, result: RuleResult, use: ProcessUse) -> Cause:
+        """The cause of low use while about one core for each training process is in use."""
+        who = "one process" if use.processes == 1 else "one core per process"
+        return Cause(
+            key="one-process",
+            precedence=Precedence.ONE_CORE_IN_USE,
+            label=f"Lost: {who} may be the limit",
+            when=f"while {who} may have been the limit",
+            finding=partial(self._busy_process, result, use, who),
         )
 
     def few_cores(
@@ -181,7 +217,22 @@ class CPUBottleneck(BottleneckRule):
             source or Inferred("simultaneous samples"),
             *((HowMuch("Typical length of a stretch", typical_s, "s"),) if typical_s >= LONG_STALL_S else ()),
             key="saturated-process",
+            because_of=("one-process",),
+            seen_as=f"one core saturated in {seen} of snapshots while a GPU was idle",
             advice=LONG_STALL_ADVICE if typical_s >= LONG_STALL_S else STALL_ADVICE,
+            devices=claimed.devices,
+        )
+
+    def _busy_process(self, result: RuleResult, use: ProcessUse, who: str, claimed: Claimed) -> Finding:
+        cores = f"{number(use.used, 2)} of {count(use.cores, 'core')}"
+        gpus = "the GPU was" if len(claimed.devices) == 1 else "GPUs were"
+        return self.finding(
+            f"{capitalized(who)} may be the limit: {cores} were in use while {gpus} idle or low",
+            *moments(claimed, result),
+            Note("A process without threads or workers uses one core at most, whichever cores it runs on"),
+            Inferred("the mean of the cores"),
+            key="one-process",
+            advice=ONE_PROCESS_ADVICE,
             devices=claimed.devices,
         )
 
@@ -268,3 +319,11 @@ def _alone(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray) 
     return lambda gpus: [
         np.where(use.telling(gpu, gpu.values < rule.gpu_threshold), gpu.left_us, 0.0) for gpu in gpus
     ]
+
+
+def _low(work: Work, cores: int, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    """Claim the moments in which all GPUs of a node are low, if its processes are at their limit."""
+    del weight_us
+    low = all_low(panel)
+    at_limit = any(process_use(part, work, cores))
+    return (lambda gpus: [np.where(low[gpu.rows], gpu.left_us, 0.0) for gpu in gpus]) if at_limit else None

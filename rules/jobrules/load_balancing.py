@@ -48,7 +48,12 @@ MAX_NODES = 1000
 MAX_DISTANCE = float(np.sqrt(np.log(2)))
 IDLE_END_ADVICE = (
     "Look at the logs of the processes on these GPUs around that time: they may have crashed, hung, or run out of data.",
-    "Otherwise give every rank equal data.",
+    "Otherwise give the processes equal data.",
+)
+#: Of processes that nothing shows to train together.
+APART_ADVICE = (
+    "If the processes train together, give each equal data and batch size.",
+    "If they are independent, give the less used GPU more of them, or a smaller GPU.",
 )
 #: Reasons of a GPU that has enough samples.
 ALONE = Reason(kind=ReasonKind.NOT_APPLICABLE, what="every node has 1 GPU")
@@ -155,7 +160,7 @@ class LoadBalancing(Rule):
                 label="Lost: uneven load",
                 when="to uneven load",
                 claim=partial(_below, means[-1][0]),
-                finding=partial(self._uneven, result, means[0], means[-1]),
+                finding=partial(self._uneven, result, means[0], means[-1], are_ranks(job)),
             ),
         )
 
@@ -197,7 +202,12 @@ class LoadBalancing(Rule):
         )
 
     def _uneven(
-        self, result: RuleResult, least: tuple[float, str], most: tuple[float, str], claimed: Claimed
+        self,
+        result: RuleResult,
+        least: tuple[float, str],
+        most: tuple[float, str],
+        ranks: bool,
+        claimed: Claimed,
     ) -> Finding:
         return self.finding(
             f"GPU utilization differs: {in_percent(least[0])} to {in_percent(most[0])} on average",
@@ -205,6 +215,7 @@ class LoadBalancing(Rule):
             HowMuch("Mean utilization", most[0], "%", of=most[1]),
             HowMuch("Mean utilization", least[0], "%", of=least[1]),
             Note("The amount is the difference to the most used GPU, without what other causes explain"),
+            advice=self.documentation().advice if ranks else APART_ADVICE,
             devices=claimed.devices,
         )
 
@@ -277,6 +288,16 @@ def binned(panel: Panel, loop: tuple[int, int] | None) -> tuple[BoolArray, IntAr
         counted &= ((panel.time_us >= loop[0]) & (panel.time_us < loop[1]))[:, None]
     place = np.where(counted, np.clip(panel.values / 2, 0, BINS - 1), BINS).astype(np.int64)
     return counted, place + (BINS + 1) * np.arange(len(panel.devices))
+
+
+def are_ranks(job: Job) -> bool:
+    """True if processes count as ranks do: from 0 on, at least two."""
+    ranks = job.gathered(_ranks)
+    return len({*ranks}) > 1 and {*ranks} == {*map(str, range(len({*ranks})))}
+
+
+def _ranks(part: Job) -> list[str]:
+    return [rank for _, rank, _ in part.steps.series]
 
 
 class _Pair(Struct, frozen=True, kw_only=True):

@@ -405,9 +405,13 @@ def imbalance(run: Run) -> None:
 
 
 def small_batch(run: Run) -> None:
-    """Steps too small for the GPUs: steady use of a half, no core but the main threads busy."""
+    """Steps too small for the GPUs: steady use of a half, no core but the main threads busy, and these not always."""
     run.gpu[..., run.loop] = run.noisy(run.rng.uniform(35, 58), 3.0, run.shape.gpus)[..., run.loop]
     run.memory_part = float(run.rng.uniform(0.2, 0.45))
+    # About one core in use for each process is a process at its limit, which no batch size helps.
+    each = float(run.cpu[..., run.loop].mean(axis=2).sum(axis=1).mean()) / 100 / run.shape.processes
+    if 0.8 < each < 1.4:
+        run.cpu *= 0.7 / each
     run.record_loop()
     run.lose("small-batch", run.loop)
 

@@ -15,11 +15,14 @@ from itertools import product
 import pytest
 
 from jobrules import RULES
-from jobrules.model import Finding, Severity
+from jobrules.model import Finding, Job, Severity
+from jobrules.model.finding import in_words
 from jobrules.rule import run_rules
-from jobrules.verdict.findings import judge
+from jobrules.verdict.findings import Verdict, judge
 from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
+from jobrules.verdict.time_use import lost_sentence
+from tests.rules.described_jobs import KINDS, Described, described
 from tests.rules.diagnosis_jobs import CAUSES, OF_SEVERAL_GPUS, SHAPES, Loss, MadeJob, Shape, made
 
 #: The causes of made jobs by the key of the finding, where that is another name.
@@ -31,6 +34,8 @@ CAUSE_OF = {
     "step-outlier": "outlier-steps",
     "thermal-throttling": "throttled",
 }
+DESCRIBED_AS = {"gpu-never-used": "never-used"}
+DESCRIBED_TOLERANCE = 0.04
 #: Findings about samples that lack, which say nothing about the job.
 OF_SAMPLES = ("not-measured",)
 #: From these shares of GPU time a loss is a warning or critical; the start and the end also need so many minutes.
@@ -47,11 +52,16 @@ FEW = SHAPES[0], SHAPES[3]
 EACH = [(FEW, SEEDS[0]), *(pytest.param(SHAPES, seed, marks=pytest.mark.slow) for seed in SEEDS)]
 
 
-def verdict_of(one: MadeJob) -> tuple[Finding, ...]:
-    """All findings, with all rules at their defaults."""
+def judged(job: Job) -> Verdict:
+    """The verdict, with all rules at their defaults."""
     rules = [rule() for rule in RULES]
-    results = results_in_work(rules, run_rules(rules, one.job, strict=True), one.job, strict=True)
-    verdict = judge(one.job, rules, results, job_phases(one.job))
+    results = results_in_work(rules, run_rules(rules, job, strict=True), job, strict=True)
+    return judge(job, rules, results, job_phases(job))
+
+
+def verdict_of(one: MadeJob) -> tuple[Finding, ...]:
+    """All findings of a made job, whose shares are those of the bar."""
+    verdict = judged(one.job)
     parts = verdict.use.parts if verdict.use else ()
     assert {part.finding for part in parts} - {""} <= {finding.key for finding in verdict.findings}, one
     for finding in verdict.findings:
@@ -198,6 +208,41 @@ def test_the_first_finding_is_the_cause_with_its_share(shapes: Sequence[Shape], 
     assert len(missed) <= (1 - GOAL) * len(wrong), missed
 
 
+def faults_of_described(one: Described, verdict: Verdict) -> list[str]:
+    """What is wrong with the verdict on a job that was made from a description."""
+    findings = verdict.findings
+    above = [finding for finding in findings if finding.severity is not Severity.INFO]
+    causes = [DESCRIBED_AS.get(finding.key, finding.key) for finding in above]
+    wrong = []
+    if one.cause and causes[:1] != [one.cause]:
+        wrong.append(f"first: {causes[0] if causes else 'nothing'} instead of {one.cause}")
+    wrong += [f"warning: {cause}" for cause in causes if cause not in {one.cause, *one.also}]
+    if one.cause and one.share is not None and causes[:1] == [one.cause]:
+        share = above[0].share or 0.0
+        if abs(share - one.share) > DESCRIBED_TOLERANCE:
+            wrong.append(f"share: {share:.1%} instead of {one.share:.1%}")
+    said = "\n".join(
+        text
+        for finding in findings
+        for text in (finding.title, *finding.advice, in_words(finding.evidence), finding.seen_as)
+    )
+    wrong += [f"says: {words}" for words in one.never if words in said]
+    use = verdict.use
+    of_first = [p.when for p in use.parts if above and p.key == above[0].key] if use else []
+    wrong += [
+        f"headline: not {when}" for when in of_first if use and when not in lost_sentence(use, above[0])
+    ]
+    return wrong
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_described_job_has_the_finding_of_its_description(kind: str, seed: int) -> None:
+    one = described(kind, seed)
+
+    assert faults_of_described(one, judged(one.job)) == []
+
+
 def _minutes(one: MadeJob) -> float:
     start_us, end_us = one.job.span_us
     return (end_us - start_us) / 60e6
@@ -221,6 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--cause", choices=CAUSES, nargs="*", default=list(CAUSES))
     parser.add_argument("--shape", choices=[str(one) for one in SHAPES], nargs="*")
+    parser.add_argument("--kind", choices=KINDS, nargs="*", default=list(KINDS))
     parser.add_argument("--all", action="store_true", help="show the jobs that hit too, with all findings")
     given = parser.parse_args(arguments)
     shapes = [one for one in SHAPES if not given.shape or str(one) in given.shape]
@@ -231,7 +277,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = wrong[cause, shape, seed] = faults(one, findings)
         if found or given.all:
             _show(one, findings, found, None if given.all else 3)
-    print("\n" + in_text(wrong))
+    if wrong:
+        print("\n" + in_text(wrong))
+    hits = []
+    for kind, seed in product(given.kind, map(int, given.seeds.split(","))):
+        described_job = described(kind, seed)
+        verdict = judged(described_job.job)
+        of_one = faults_of_described(described_job, verdict)
+        hits.append(not of_one)
+        if of_one or given.all:
+            print(f"\n{kind} seed {seed}: {'; '.join(of_one) or 'right'}")
+            for f in verdict.findings:
+                print(f"   found {f.severity} {f.key}: {f.share or 0:.1%} {f.share_of}: {f.title}")
+    print(f"\n{sum(hits)} of {len(hits)} jobs made from descriptions")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from jobrules.io_bottleneck import IOBottleneck
 from jobrules.load_balancing import LoadBalancing
 from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.core_use import CROWDED_PART
+from jobrules.measures.core_use import CROWDED_PART, ProcessUse
 from jobrules.measures.data_waits import SAME_PART
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, JobInMemory, Note
@@ -71,7 +71,7 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
     first_step = _chosen(checks, MaxInitializationTime)
     never, *started_and_ended = edges(_NO_JOB, work, first_step[1] if first_step else None)
     unknown = gpus_of(results) - histograms.keys()
-    ledger.take(never_used(never, histograms, len(unknown), clocks, work), ledger.of_unused)
+    ledger.take(never_used(never, histograms, len(unknown), work), ledger.of_unused)
     if work:
         ends = "first and last step" if work.steps_us else "the longest time without a bottleneck"
         for cause in started_and_ended:
@@ -81,7 +81,7 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
         _take_loading(ledger, facts, checks, work)
         _take_few_cores(ledger, results, facts, checks, work)
         _take_differences(ledger, checks)
-        _take_small_batches(ledger, results, checks)
+        _take_steady(ledger, results, facts, checks)
     saturated = ledger.snapshots_left(results.bottlenecks["CPUBottleneck"])
     return Account(
         checks=checks,
@@ -177,11 +177,15 @@ def _take_differences(ledger: Ledger, checks: Checks) -> None:
         )
 
 
-def _take_small_batches(ledger: Ledger, results: RuleResults, checks: Checks) -> None:
-    """GPUs steadily below their capacity while the CPU has room, on the grounds that rules on samples have."""
+def _take_steady(ledger: Ledger, results: RuleResults, facts: LoopFacts | None, checks: Checks) -> None:
+    """GPUs steadily below their capacity: one process may be the limit; or small batches, where the CPU has room, on the
+    grounds that rules on samples have.
+
+    The mean of an unknown number of cores clears nobody.
+    """
     chosen = _chosen(checks, BatchSize)
     cpu = [results.usage.get("CPU", {}).get(node) for node in {node for node, _ in ledger.used}]
-    if not chosen or not cpu:
+    if not chosen or not cpu or not facts or not facts.cores:
         return
     rule, result = chosen
     in_work = {gpu: ledger.in_work(gpu) for gpu in ledger.used}
@@ -193,7 +197,12 @@ def _take_small_batches(ledger: Ledger, results: RuleResults, checks: Checks) ->
             one.idle < MAX_IDLE and ledger.left_part(gpu) >= 1 - MAX_CLAIMED for gpu, one in in_work.items()
         )
     ):
+        cores = max(used.p50 for used in cpu if used) / 100 * facts.cores
+        use = ProcessUse(used=cores, cores=facts.cores, processes=1)
         cause = rule.cause(_NO_JOB, result, highest)
+        if use.at_limit and (of_process := _chosen(checks, CPUBottleneck)):
+            rule, result = of_process
+            cause = rule.busy_process(result, use)
         ledger.take_active(inferred(cause, "LoadBalancing and OverallSystemUsage"), rule)
 
 

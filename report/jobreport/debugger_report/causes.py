@@ -11,7 +11,7 @@ from jobreport.readers.debugger_results.loop import SOURCE
 from jobrules.model import Fact, Finding, HowMuch, Inferred, Severity, Where
 from jobrules.model.claims import Cause, Precedence
 from jobrules.text import percent
-from jobrules.verdict.edges import NEVER, NEVER_USED_ADVICE, never_used_title
+from jobrules.verdict.edges import NEVER, never_used_advice, never_used_title
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from jobreport.debugger_report.histograms import Histogram
     from jobreport.readers.debugger_results.details import GPU
     from jobrules.load_balancing import LoadBalancing
-    from jobrules.measures.clock_offsets import Clocks
     from jobrules.measures.work import Work
     from jobrules.model.claims import Claimed
 
@@ -29,22 +28,22 @@ MAYBE_START = "Start-up may be part of it"
 ALMOST_UNUSED = 1.0
 
 
-def never_used(
-    cause: Cause, gpus: Mapping[GPU, Histogram], unknown: int, clocks: Clocks, work: Work | None
-) -> Cause:
+def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], unknown: int, work: Work | None) -> Cause:
     """GPUs with nearly all samples below 2%, next to so many of ``unknown`` utilization."""
     most = max((one.above_zero for one in gpus.values() if not one.worked), default=0)
 
     def found(claimed: Claimed) -> Finding:
+        unused, every = len(claimed.devices), len(gpus) + unknown
+        on_cpu = work is not None and work.steps_us is not None and unused == every
         return Finding(
             key=NEVER,
             severity=Severity.CRITICAL,
-            title=never_used_title(len(claimed.devices), len(gpus) + unknown, clocks.length_us, work, most),
+            title=never_used_title(unused, every, most, on_cpu=on_cpu),
             evidence=(
                 Where(claimed.names),
                 Inferred("the histograms of LoadBalancing"),
             ),
-            advice=NEVER_USED_ADVICE,
+            advice=never_used_advice(unused, every, 0, on_cpu=on_cpu),
             rules=("LoadBalancing",),
             section="gpu-utilization",
             devices=claimed.devices,

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from jobrules.model import Finding, Note, Severity, natural_key
 from jobrules.text import count, duration, escape_name, join_names
-from jobrules.verdict.edges import NEVER_USED_ADVICE, START_ADVICE
+from jobrules.verdict.edges import START_ADVICE, never_used_advice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jobreport.readers.debugger_results.details import GPU
     from jobreport.readers.debugger_results.rule_results import RuleResults
@@ -35,8 +35,10 @@ def finding(*, evidence: Iterable[str], **fields: Any) -> Finding:
     return Finding(evidence=tuple(Note(sentence.removesuffix(".")) for sentence in evidence), **fields)
 
 
-def findings(found: dict[str, Finding], results: RuleResults) -> tuple[Finding, ...]:
-    """All findings: never-used GPUs, then worst first; ``found`` has the finding of each rule."""
+def findings(
+    found: dict[str, Finding], results: RuleResults, on_loop: Sequence[Finding] = ()
+) -> tuple[Finding, ...]:
+    """All findings: never-used GPUs, then worst first; ``found`` has the finding of each rule, ``on_loop`` are others."""
     found = dict(found)
     unused = _never_used(found, results)
     low, small = found.get("LowGPUUtilization"), found.get("BatchSize")
@@ -50,7 +52,7 @@ def findings(found: dict[str, Finding], results: RuleResults) -> tuple[Finding, 
         )
         del found["BatchSize"]
     order = list(Severity)
-    others = [*found.values(), *_long_start(results)]
+    others = [*on_loop, *found.values(), *_long_start(results)]
     return (*unused, *sorted(others, key=lambda one: (order.index(one.severity), -(one.share or 0))))
 
 
@@ -134,7 +136,7 @@ def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding
         severity=Severity.CRITICAL,
         title=was_never_used(len(unused), len(whole)),
         evidence=[f"{named(unused)}: no sample above 0% until LowGPUUtilization last triggered."],
-        advice=NEVER_USED_ADVICE,
+        advice=never_used_advice(len(unused), len(whole), 0, on_cpu=False),
         rules=tuple(rule for one in same for rule in one.rules),
         section="gpu-utilization",
         devices=devices,

@@ -16,7 +16,14 @@ from msgspec.structs import asdict, replace
 from jobreport import __version__, document
 from jobreport.debugger_report.account import account_of
 from jobreport.debugger_report.differences import notes
-from jobreport.debugger_report.findings import SECTIONS, findings, gpus_of, loop_of, span_of
+from jobreport.debugger_report.findings import (
+    SECTIONS,
+    findings,
+    gpus_of,
+    has_only_cpus,
+    loop_of,
+    span_of,
+)
 from jobreport.debugger_report.rules import evaluate, parsed
 from jobreport.document import EXTRA_KEYS, JobFacts, NodeFacts, Origin, Parameter, Report, RuleCard
 from jobreport.readers.debugger_results.loop import SOURCE, loop_facts, nodes_of, step_events
@@ -31,6 +38,7 @@ from jobrules.model import Inferred, Metric, ReasonKind, RuleResult, Status, nat
 from jobrules.rule import NO_GPU, ONLY_TRACES, Documentation, parameter_fields
 from jobrules.text import apportion
 from jobrules.verdict.findings import in_loop, sorted_verdict, verdict_of
+from jobrules.verdict.on_cores import Training, free_cores
 from jobrules.verdict.phases import JobPhases, Phase
 from jobrules.verdict.story import story_of
 
@@ -112,7 +120,7 @@ def build(
         if account
         else replace(
             sorted_verdict(checks, (), None),
-            findings=(*_waits(results, rules), *findings(found, results)),
+            findings=findings(found, results, _waits(results, rules) or _free_cores(results)),
         ),
         phases=phases(results, account, start_us, end_us),
         utilization=usage(results),
@@ -181,6 +189,22 @@ def documents(cards: Sequence[RuleCard], results: RuleResults) -> dict[str, byte
         content = (found.raw if found else _NO_DOCUMENT) | extra
         written[card.name] = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
     return written
+
+
+def _free_cores(results: RuleResults) -> list[Finding]:
+    """The finding on a training loop without GPUs that leaves cores free."""
+    facts = loop_facts(results)
+    if facts.step_s is None or not has_only_cpus(results):
+        return []
+    return free_cores(
+        [
+            Training(
+                node=node, used=one.p50, cores=facts.cores or 0, step_s=facts.step_s, fetch_s=facts.fetch_s
+            )
+            for node, one in results.usage["CPU"].items()
+            if one
+        ]
+    )
 
 
 def _checks(

@@ -144,7 +144,7 @@ def headline(report: Report) -> str:
     if use is None:
         unknown = f"Utilization is unknown: {report.verdict.without_samples}."
         return " ".join(filter(None, [report.verdict.too_short, unknown]))
-    sentences = [f"{formats.lost(use, report.phases)}."]
+    sentences = [f"{formats.lost(report.verdict, use, report.phases)}."]
     if use.unknown or not formats.never_used(use, report.phases):
         sentences.insert(0, f"{used_sentence(use)}.")
     if report.cost and (money := words.lost_money(report.cost)):

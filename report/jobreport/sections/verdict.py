@@ -93,7 +93,7 @@ def verdict(report: Report) -> Fragment:
         debugger=report.of_debugger,
         median=formats.median(report.utilization),
         number=f"{use.of('used')[1]:.1f}" if use else "",
-        lost=formats.lost(use, report.phases) if use else "",
+        lost=formats.lost(report.verdict, use, report.phases) if use else "",
         money=words.lost_money(report.cost) if report.cost else "",
         segments=_segments(report, use) if use else (),
         bar_label=_bar_label(use) if use else "",

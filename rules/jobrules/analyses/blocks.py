@@ -14,7 +14,8 @@ from msgspec import Struct
 from jobrules.analyses.job_steps import TRAIN, JobSteps
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import Loading
-from jobrules.measures.intervals import Intervals, union
+from jobrules.measures.framework_time import CHECKPOINT, recorded_phases
+from jobrules.measures.intervals import union
 from jobrules.measures.rows import rows_by_lane
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
@@ -99,7 +100,7 @@ def step_blocks(job: Job) -> StepBlocks | None:
         return None
     start_us, end_us = steps.previous_end_us[rows], steps.end_us[rows]
     # A checkpoint outlives the work after it; it is none of it.
-    held_us = checkpoints(job, clocks).overlap(start_us, end_us)
+    held_us = recorded_phases(job, clocks, CHECKPOINT).overlap(start_us, end_us)
     start_us, end_us = start_us[held_us == 0], end_us[held_us == 0]
     if not len(start_us):
         return None
@@ -156,21 +157,6 @@ def _sums(values: FloatArray, edges: list[int]) -> tuple[float, ...]:
 def _rounded(seconds: FloatArray) -> tuple[float, ...]:
     """To the microsecond."""
     return tuple(np.round(seconds, 6).tolist())
-
-
-def checkpoints(job: Job, clocks: Clocks) -> Intervals:
-    """When any process wrote a checkpoint."""
-    found = job.gathered(_checkpoints, clocks)
-    starts, ends = np.array(found, np.int64).reshape(-1, 2).T
-    return union(starts, ends)
-
-
-def _checkpoints(part: Job, clocks: Clocks) -> list[tuple[int, int]]:
-    events = part.events
-    rows = events.in_lanes(lambda lane: lane.event_type == "Checkpoint")
-    late_us = clocks.clock_offset_us.get(part.nodes[0], 0)
-    pairs = zip(events.start_us[rows].tolist(), events.end_us[rows].tolist(), strict=True)
-    return [(start - late_us, end - late_us) for start, end in pairs]
 
 
 def fetched_us(job: Job, clocks: Clocks, start_us: IntArray, end_us: IntArray) -> IntArray | None:

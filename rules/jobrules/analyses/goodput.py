@@ -7,15 +7,19 @@ job: from the earliest start to the latest end over the training processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
 
-from jobrules.analyses.blocks import checkpoints, fetched_us, stall_limit
-from jobrules.analyses.job_steps import JobSteps
+from jobrules.analyses.blocks import fetched_us, stall_limit
+from jobrules.analyses.job_steps import TRAIN, JobSteps
 from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.framework_time import CHECKPOINT, recorded_phases
 from jobrules.measures.intervals import Intervals, joined, outside, union
+from jobrules.measures.rows import series_of
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
 from jobrules.text import apportion
@@ -35,6 +39,8 @@ PARTS = {
     "wind_down": "Time after the last step",
     "other": "Other",
 }
+#: Steps of one process follow one another: if more of them overlap, they are of several.
+SEVERAL_PART = 0.1
 
 
 class GoodputPart(Struct, frozen=True, kw_only=True):
@@ -81,12 +87,16 @@ def goodput(job: Job) -> Goodput | None:
         return None
     span = clocks.start_us, clocks.end_us
     interruptions = _interruptions(job, clocks, steps)
-    written = checkpoints(job, clocks)
+    written = recorded_phases(job, clocks, CHECKPOINT)
     stopped = joined([interruptions, written])
     # Steps of neighboring numbers overlap if processes lag behind one another.
     start_us = np.maximum(steps.start_us, np.maximum.accumulate(steps.previous_end_us))
     start_us = np.minimum(start_us, steps.end_us)
-    lost, restarts = _lost_work(steps, interruptions)
+    restarts = _restarts(job, clocks, interruptions)
+    lost = np.zeros(len(steps), np.bool_)
+    for one in restarts:
+        earlier = (steps.start_us >= one.since_us) & (steps.end_us <= one.start_us)
+        lost |= earlier & (steps.number >= one.number)
     lost_steps = union(start_us[lost], steps.end_us[lost])
     starts = _start_ups(steps, interruptions, restarts, clocks.start_us)
     before = joined([stopped, lost_steps, starts])
@@ -155,26 +165,86 @@ def _in_steps(lasted_us: IntArray, fetches_us: IntArray | None, first: BoolArray
     return us | {"productive": round(float(lasted.sum())) - us["first_step"] - us["data_wait"] - us["stall"]}
 
 
-def _lost_work(steps: JobSteps, interruptions: Intervals) -> tuple[BoolArray, IntArray]:
-    """(n,) steps that ran again after a restart, and the rows with which restarts begin.
+class _Run(Struct, frozen=True, kw_only=True):
+    """Steps of one process that count up, from its start or after a fall of the number."""
 
-    The number falls at a restart. Without an interruption, falling to the first number of the job is none: some sources
-    count the steps of each epoch.
+    #: Of the first and the last step.
+    number: int
+    last: int
+    start_us: int
+    end_us: int
+
+
+class _Restart(Struct, frozen=True, kw_only=True):
+    """A process began again with a step of this number, between the end of its last step and this start."""
+
+    number: int
+    end_us: int
+    start_us: int
+    #: When what it may repeat began.
+    since_us: int
+
+
+def _restarts(job: Job, clocks: Clocks, interruptions: Intervals) -> list[_Restart]:
+    """The restarts of any process.
+
+    The number of its steps falls, after an interruption or to another number than its first: some sources count the steps
+    of each epoch. A process that begins where an earlier one left off resumes it; one that counts from the beginning, or
+    beside others, is another one.
     """
-    lost = np.zeros(len(steps), np.bool_)
-    falls = np.flatnonzero(np.diff(steps.number) <= 0) + 1
-    gap_us = interruptions.overlap(
-        steps.end_us[falls - 1], np.maximum(steps.start_us[falls], steps.end_us[falls - 1])
-    )
-    restarts = falls[(gap_us > 0) | (steps.number[falls] > steps.number[0])]
-    for row in restarts.tolist():
-        lost[:row] |= steps.number[:row] >= steps.number[row]
-    return lost, restarts
+    found: list[_Restart] = []
+    runs = sorted(job.gathered(_runs, clocks), key=lambda one: one[-1].end_us)
+    ends_us = [one[-1].end_us for one in runs]
+    for own in runs:
+        ended = bisect_right(ends_us, own[0].start_us)
+        earlier = runs[ended - 1] if ended else None
+        chain = [(own[i], own[i + 1], own[0].number) for i in range(len(own) - 1)]
+        if earlier and own[0].number <= earlier[-1].last and own[0].number > earlier[0].number:
+            chain.insert(0, (earlier[-1], own[0], earlier[0].number))
+        since_us = 0
+        for last, run, first in chain:
+            end_us, start_us = np.array([last.end_us]), np.array([max(run.start_us, last.end_us)])
+            is_restart = run.number > first or interruptions.overlap(end_us, start_us)[0] > 0
+            since_us = (since_us or last.start_us) if is_restart else 0
+            if is_restart:
+                found.append(
+                    _Restart(number=run.number, end_us=last.end_us, start_us=run.start_us, since_us=since_us)
+                )
+    return found
 
 
-def _start_ups(steps: JobSteps, interruptions: Intervals, restarts: IntArray, start_us: int) -> Intervals:
+def _runs(part: Job, clocks: Clocks) -> Iterator[list[_Run]]:
+    """The runs of each training process of a node; of steps of several at one time, one run."""
+    late_us = clocks.clock_offset_us.get(part.nodes[0], 0)
+    for (_, _, mode), rows in series_of(part.steps).items():
+        number, start_us, end_us = (
+            column[rows] for column in (part.steps.number, part.steps.start_us, part.steps.end_us)
+        )
+        if mode != TRAIN:
+            continue
+        falls = np.flatnonzero((np.diff(number) <= 0) & (number[1:] >= 0)) + 1
+        if np.count_nonzero(start_us[1:] < end_us[:-1]) > SEVERAL_PART * len(rows):
+            falls = falls[:0]
+        edges = [0, *falls.tolist(), len(rows)]
+        yield [
+            _Run(
+                number=int(number[a]),
+                last=int(number[b - 1]),
+                start_us=int(start_us[a]) - late_us,
+                end_us=int(end_us[b - 1]) - late_us,
+            )
+            for a, b in itertools.pairwise(edges)
+        ]
+
+
+def _start_ups(
+    steps: JobSteps, interruptions: Intervals, restarts: Sequence[_Restart], start_us: int
+) -> Intervals:
     """From the start of the job, the end of each interruption, and the last step before a restart to the next step."""
-    begins = np.concatenate(([start_us], interruptions.end, steps.end_us[restarts - 1]))
+    # All processes stop before one of them begins again.
+    ended, started = np.array([(one.end_us, one.start_us) for one in restarts], np.int64).reshape(-1, 2).T
+    ended = np.sort(ended)
+    begins = np.concatenate(([start_us], interruptions.end, ended[np.searchsorted(ended, started) - 1]))
     following = np.append(steps.every.start, steps.every.end[-1])
     # An interruption after the last step has no start-up.
     next_us = following[np.searchsorted(steps.every.start, begins)]

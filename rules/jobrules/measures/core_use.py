@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from jobrules.measures.rows import rows_by_rank
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, Panel
@@ -28,6 +29,8 @@ WAITING_PERCENT = 50.0
 #: Saturated cores explain idle moments if they are this many times as frequent in them as in the others: then more than
 #: half of the idle moments with such cores are no coincidence.
 TELLING_LIFT = 2.0
+#: A process that is the limit uses so many cores on average.
+OF_ONE_PROCESS = (0.9, 1.3)
 
 
 class CoreUse(Struct, frozen=True, kw_only=True, eq=False):
@@ -125,6 +128,43 @@ def few_cores(part: Job, work: Work) -> Iterator[FewCores]:
             others=int(others.sum()),
             others_saturated=int((others & few).sum()),
         )
+
+
+class ProcessUse(Struct, frozen=True, kw_only=True):
+    """Cores in use on a node while its GPUs are idle or low."""
+
+    used: float
+    cores: int
+    #: Training processes with recorded steps; 1 without steps.
+    processes: int
+
+    @property
+    def at_limit(self) -> bool:
+        """True if that is about one for each training process, of more."""
+        least, most = OF_ONE_PROCESS
+        return self.cores > self.processes and least <= self.used / self.processes <= most
+
+
+def process_use(part: Job, work: Work | None, cores: int = 0) -> Iterator[ProcessUse]:
+    """Of a node whose processes are at their limit; it has so many ``cores`` where their mean alone was sampled, 0 is
+    unknown.
+    """
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+        if use is None or work is None:
+            continue
+        low = all_low(panel) & work.holds(panel.time_us, panel.node) & ~np.isnan(use.mean)
+        cores = use.cores if use.cores > 1 else cores
+        processes = max(1, len(rows_by_rank(part.steps)))
+        used = float(use.mean[low].mean()) / 100 * cores if low.any() else 0.0
+        found = ProcessUse(used=used, cores=cores, processes=processes)
+        if found.at_limit:
+            yield found
+
+
+def all_low(panel: Panel) -> BoolArray:
+    """(n,) whether no GPU of a node works as much as it could."""
+    return np.asarray(~(panel.values >= SLOWED_GPU).any(axis=1))
 
 
 def stalls_s(part: Job, work: Work) -> Iterator[FloatArray]:

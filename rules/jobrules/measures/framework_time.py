@@ -13,17 +13,21 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import WORKER
+from jobrules.measures.intervals import union
 from jobrules.measures.rows import rows_by_lane
 from jobrules.model import EventSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from jobrules.measures.clock_offsets import Clocks
     from jobrules.measures.intervals import Intervals
-    from jobrules.model import BoolArray, CodeArray, Events, IntArray, Lane
+    from jobrules.model import BoolArray, CodeArray, Events, IntArray, Job, Lane
 
 _T = TypeVar("_T")
 
+#: Event types, and the modes of steps, of each.
+CHECKPOINT, EVALUATION = ("Checkpoint",), ("Evaluation", "Validation", "EVAL")
 #: Operators in the table by own time.
 MOST_OPERATORS = 25
 #: Operators with no more than this share are left out, in percent.
@@ -305,3 +309,19 @@ def _uncovered(start: list[int], end: list[int]) -> list[int]:
         cover.append((begin, reach))
         found.append(free)
     return found[::-1]
+
+
+def recorded_phases(job: Job, clocks: Clocks, names: tuple[str, ...]) -> Intervals:
+    """When any process was in a phase of one of these names, on the common clock."""
+    found = job.gathered(_recorded, clocks, names)
+    starts, ends = np.array(found, np.int64).reshape(-1, 2).T
+    return union(starts, ends)
+
+
+def _recorded(part: Job, clocks: Clocks, names: tuple[str, ...]) -> list[tuple[int, int]]:
+    late_us = clocks.clock_offset_us.get(part.nodes[0], 0)
+    events = part.events.where(part.events.in_lanes(lambda lane: lane.event_type in names))
+    modes = np.array([mode in names for _, _, mode in part.steps.series], np.bool_)
+    steps = part.steps.where(modes[part.steps.code])
+    held = [union(one.start_us - late_us, one.end_us - late_us) for one in (events, steps)]
+    return [span for one in held for span in zip(one.start.tolist(), one.end.tolist(), strict=True)]

@@ -13,15 +13,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.core_use import WAITING_PERCENT, CoreUse
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT, worked
-from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, OfGPU, span_of
+from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, OfGPU, Panel, span_of
 
 #: Work begins with the first active sample after which a GPU is, for this long and over so many samples,
 AHEAD_US, AHEAD_SAMPLES = 60 * SECOND_US, 5
 
 #: used at least this part as much as from its first to its last active sample.
 USED_PART = 0.25
+#: Without steps, waiting for I/O is start-up if so much of it lies in this part of the job, and the GPUs are used this many
+#: times as much after it: a container's image, or data, is loaded.
+MOSTLY_EARLY, EARLY_PART, LASTING_LIFT = 0.95, 0.1, 2.0
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -79,7 +83,8 @@ def _work(job: Job) -> Work | None:
         late = late_us.get(node, 0)
         return span[0] - late, span[1] - late
 
-    of_gpus = job.gathered(_worked_us)
+    has_steps = bool(job.steps_us or (job.loop_facts and job.loop_facts.steps_us))
+    of_gpus = job.gathered(_worked_us, has_steps)
     # A GPU that does little more than draw the screen says nothing about the work of the job.
     least = USED_PART * max((mean for _, _, mean in of_gpus), default=0.0)
     gpu_us = span_of(common(node, span) for node, span, mean in of_gpus if mean >= least)
@@ -103,12 +108,33 @@ def _work(job: Job) -> Work | None:
     return Work(clocks=clocks, begin_us=span[0], end_us=span[1], gpu_us=gpu_us, steps_us=steps_us)
 
 
-def _worked_us(part: Job) -> Iterator[tuple[str, tuple[int, int], float]]:
+def _loaded_us(part: Job, panel: Panel) -> int:
+    """When waiting for I/O ended that is start-up; 0 without any."""
+    use = CoreUse.of(part, panel, Metric.IO_WAIT, WAITING_PERCENT)
+    if use is None:
+        return 0
+    idle = (panel.values < IDLE_PERCENT).any(axis=1)
+    waited_us = panel.time_us[idle & (use.above > 0)]
+    start_us, end_us = part.span_us
+    early_us = waited_us[waited_us <= start_us + EARLY_PART * (end_us - start_us)]
+    if not len(early_us) or len(early_us) < MOSTLY_EARLY * len(waited_us):
+        return 0
+    before = panel.time_us <= early_us[-1]
+    used, used_after = (
+        float(np.nansum(panel.values[rows])) / max(1, rows.sum()) for rows in (before, ~before)
+    )
+    return int(early_us[-1]) if LASTING_LIFT * used <= used_after else 0
+
+
+def _worked_us(part: Job, has_steps: bool) -> Iterator[tuple[str, tuple[int, int], float]]:
     """Node, span of the work, and mean utilization in it, of each GPU that was ever used."""
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        loaded_us = 0 if has_steps else _loaded_us(part, panel)
         for column in range(len(panel.devices)):
             time_us, values = panel.series(column)
-            if span := work_of(time_us, values):
+            since = time_us > loaded_us
+            time_us, values = time_us[since], values[since]
+            if len(values) and (span := work_of(time_us, values)):
                 inside = values[(time_us >= span[0]) & (time_us <= span[1])]
                 yield panel.node, span, float(inside.mean())
 

@@ -39,16 +39,19 @@ class Precedence(IntEnum):
     SLOW_CLOCK = 6
     #: Before what it causes: a profiler's work on the CPU, and the files that it writes.
     PROFILING = 7
+    #: What processes recorded by name: checkpoints and evaluation.
+    RECORDED_PHASE = 8
     #: Before CPU_BOUND: many samplers count I/O wait as utilization of the core.
-    IO_BOUND = 8
-    CPU_BOUND = 9
-    DATA_LOADING = 10
-    SLOW_STEPS = 11
-    ONE_PROCESS = 12
+    IO_BOUND = 9
+    CPU_BOUND = 10
+    DATA_LOADING = 11
+    SLOW_STEPS = 12
+    ONE_PROCESS = 13
+    ONE_CORE_IN_USE = 14
     #: Causes of a user's own rules, unless they name another place.
-    OTHER = 13
-    UNEVEN_LOAD = 14
-    SMALL_BATCH = 15
+    OTHER = 15
+    UNEVEN_LOAD = 16
+    SMALL_BATCH = 17
 
 
 class Samples(Struct, frozen=True, kw_only=True, eq=False):

@@ -38,9 +38,21 @@ NEVER_USED_ADVICE = (
     "Start as many processes as there are GPUs, or use a machine with fewer GPUs.",
 )
 
+NO_GPU_USED_ADVICE = (
+    NEVER_USED_ADVICE[0],
+    "If the job needs no GPU, use a machine without one.",
+)
+
+ON_CPU_ADVICE = ("Move the model and every batch to the GPU (device placement).", *NO_GPU_USED_ADVICE)
+
 MEMORY_HELD_ADVICE = (
     "Start one process per GPU, each on its own device: a process has memory on these GPUs, so it sees them.",
     "Otherwise use a machine with fewer GPUs.",
+)
+
+HELD_ALONE_ADVICE = (
+    "Find the process that holds the memory: a notebook or an earlier run, or this job before its first GPU work.",
+    NO_GPU_USED_ADVICE[1],
 )
 
 START_ADVICE = ("Stream or stage the data, use a smaller container image, and cache compiled kernels.",)
@@ -56,10 +68,11 @@ LONG_US = 10 * 60 * SECOND_US
 
 def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[Cause, ...]:
     """The causes at the edges of the work; ``first_step`` is the result of the rule on start-up."""
+    short = work is None and job.span_us[1] - job.span_us[0] < LONG_US
     never = Cause(
         key=NEVER,
         precedence=Precedence.NEVER_USED,
-        label="Lost: GPUs never used",
+        label="Lost: no GPU work" if short else "Lost: GPUs never used",
         when="on never-used GPUs",
         claim=_never,
         finding=partial(_never_used, job, work),
@@ -178,26 +191,37 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     if job.gpus_unknown:
         evidence.append(Note(f"Utilization of {count(job.gpus_unknown, 'GPU')} was not recorded"))
     if held:
-        evidence.append(Note(f"Memory was in use on {some_of(held, len(unused), 'GPU')}"))
-    measured_us = SECOND_US * claimed.gpu_s / max(1, len(unused))
+        holders = "a process holds it" if held == 1 else "processes hold it"
+        evidence.append(Note(f"Memory was in use on {some_of(held, len(unused), 'GPU')}: {holders}"))
+    on_cpu = work is not None and work.gpu_us is None
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,
-        title=never_used_title(len(unused), gpus, round(measured_us), work, seen),
+        title=never_used_title(len(unused), gpus, seen, on_cpu=on_cpu),
         evidence=tuple(evidence),
-        advice=MEMORY_HELD_ADVICE if held == len(unused) else NEVER_USED_ADVICE,
+        advice=never_used_advice(len(unused), gpus, held, on_cpu=on_cpu),
         rules=("UnusedGPU",),
         section="gpu-utilization",
         devices=unused,
     )
 
 
-def never_used_title(unused: int, gpus: int, length_us: int, work: Work | None, seen: int) -> str:
-    """Of a job that was measured for that long: little time without work does not make a GPU never used."""
-    if work is None and length_us < LONG_US:
-        return f"The job ended before any GPU worked ({duration(length_us)} measured)"
+def never_used_advice(unused: int, gpus: int, held: int, *, on_cpu: bool) -> tuple[str, ...]:
+    """Of GPUs of which so many have memory in use, after steps that ran on the CPU or without any."""
+    if on_cpu:
+        return ON_CPU_ADVICE
+    if unused == gpus:
+        return HELD_ALONE_ADVICE if held else NO_GPU_USED_ADVICE
+    return MEMORY_HELD_ADVICE if held == unused else NEVER_USED_ADVICE
+
+
+def never_used_title(unused: int, gpus: int, seen: int, *, on_cpu: bool) -> str:
+    """``The GPU was never used (no sample above 1%)``, or that training ran on the CPU."""
     samples = f"at most {count(seen, 'sample')}" if seen else "no sample"
-    return f"{never_used(unused, gpus)} ({samples} above {GLANCE_PERCENT:g}%)"
+    who = never_used(unused, gpus)
+    if on_cpu:
+        who = f"Training ran on the CPU: {who[0].lower()}{who[1:]}"
+    return f"{who} ({samples} above {GLANCE_PERCENT:g}%)"
 
 
 def _glances(part: Job) -> Iterator[tuple[str, int]]:

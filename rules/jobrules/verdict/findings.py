@@ -33,6 +33,7 @@ from jobrules.verdict.observations import (
     other_processes,
     pauses,
 )
+from jobrules.verdict.on_cores import free_cores, trainings
 from jobrules.verdict.phases import JobPhases
 from jobrules.verdict.profiled import (
     LONGER_TRACE,
@@ -43,8 +44,10 @@ from jobrules.verdict.profiled import (
     with_parts,
     with_place,
 )
+from jobrules.verdict.recorded import PHASES, recorded_causes
 from jobrules.verdict.story import (
     CRITICAL_SHARE,
+    MIN_WORK_US,
     SEVERITIES,
     UNEXPLAINED_LOSS,
     WARNING_SHARE,
@@ -59,7 +62,18 @@ from jobrules.verdict.time_use import TimeUse, time_use
 
 #: Keys that no rule's cause may have.
 RESERVED = frozenset(
-    {NEVER, START_UP, WIND_DOWN, *UNEXPLAINED, UNEXPLAINED_LOSS, NOT_MEASURED, CROWDED, "used", "unmeasured"}
+    {
+        NEVER,
+        START_UP,
+        WIND_DOWN,
+        *PHASES,
+        *UNEXPLAINED,
+        UNEXPLAINED_LOSS,
+        NOT_MEASURED,
+        CROWDED,
+        "used",
+        "unmeasured",
+    }
 )
 
 #: Steps that take more of the time than this, with GPUs used for less, hold what GPUs wait for.
@@ -219,11 +233,16 @@ def judge(
         story = story_of(replace(others, checks=checks)) if others else None
         taken = {*story.claims} if story else {one.key for one in known}
         span_us = job.steps_us or job.span_us
+        waits = [in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop]
+        loops = loop_findings(job)
+        has_gpus = story or job.captures or any(part.gpus for part in job.facts)
+        work = None if waits or loops or has_gpus else Work.of(job)
         found = [
             *other_processes(job),
             *(() if story else _without_gpus(job, checks)),
-            *(in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop),
-            *loop_findings(job),
+            *waits,
+            *loops,
+            *free_cores(job.gathered(trainings, work) if work and work.length_us >= MIN_WORK_US else ()),
             *_about_samples(job, phases, use, 0.0),
         ]
         found = [one for one in found if one.key not in taken]
@@ -323,6 +342,7 @@ def account_of(job: Job, checks: Checks) -> Account:
     checks, of_rules = _causes_of_rules(job, checks) if work else (checks, [])
     of_rules = [(cause, name) for cause, name in of_rules if cause.claim]
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
+    causes += recorded_causes(job, work) if work else ()
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
     owners = {cause.key: name for cause, name in of_rules}
@@ -399,7 +419,8 @@ def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:
         for panel in part.panels
         if panel.metric is Metric.CPU_UTILIZATION
     ):
-        cpu = {"mean CPU utilization": True, "CPU utilization per core": False}
+        # The mean clears nobody: one process may be at its limit.
+        cpu = {"CPU utilization per core": False}
     elif cores.in_idle >= RELEVANT_PART and not cores.others:
         cpu = {}
     elsewhere = job.loop_facts.stalls if job.loop_facts else {}

@@ -18,15 +18,16 @@ from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, count, duration, escape_name, join_names
 from jobrules.verdict.accounting import UNEXPLAINED, Loss, NodeTime, claimed
-from jobrules.verdict.edges import START_UP, WIND_DOWN
+from jobrules.verdict.edges import LONG_US, START_UP, WIND_DOWN
 from jobrules.verdict.not_evaluated import how_to_record
 from jobrules.verdict.time_use import LABELS, TimeUse, in_parts
 
 #: Share of the job's GPU time from which a finding is a warning, and from which it is critical.
 WARNING_SHARE, CRITICAL_SHARE = 0.05, 0.2
 
-#: Start-up and wind-down that are shorter are part of any job.
+#: Start-up and wind-down that are shorter are part of any job, unless they take these shares of the GPU time.
 WARNING_EDGE_US, CRITICAL_EDGE_US = 5 * 60 * SECOND_US, 15 * 60 * SECOND_US
+WARNING_EDGE_SHARE, CRITICAL_EDGE_SHARE = 0.2, 0.4
 
 #: With less work or fewer snapshots, a job is too short to judge.
 MIN_WORK_US, MIN_SNAPSHOTS = 60 * SECOND_US, 30
@@ -36,8 +37,7 @@ NAMED_SHARE = 0.01
 
 #: The causes that a recording shows.
 _SHOWN_BY = {
-    "CPU utilization": ("cpu-bottleneck", "saturated-process"),
-    "mean CPU utilization": ("cpu-bottleneck",),
+    "CPU utilization": ("cpu-bottleneck", "saturated-process", "one-process"),
     "I/O wait": ("io-bottleneck",),
     "steps": ("step-outlier",),
     "data loading": ("data-loading",),
@@ -142,8 +142,8 @@ def story_of(account: Account) -> Story:
     """All findings of an account, unsorted, and the parts of the bar."""
     claims = {cause.key: claimed(cause, account.nodes) for cause in account.causes}
     story = Story(account=account, claims=claims, too_short=_too_short(account))
-    story = _name_causes(story)
     if not story.too_short:
+        story = _name_causes(story)
         story = _name_the_rest(story)
         story = _join_chain(story)
         story = _add_symptoms(story)
@@ -155,27 +155,29 @@ def story_of(account: Account) -> Story:
 def _too_short(account: Account) -> str:
     """What there is too little of to find causes; empty if there is enough."""
     if account.work is None:
-        return ""
+        # A GPU is not called never used after a short look.
+        devices = [device for node in account.nodes for device in node.devices]
+        measured_us = max((one.total - one.unmeasured for one in devices), default=0.0)
+        seen = duration(round(measured_us)) if measured_us else "the few samples"
+        return f"no GPU worked in {seen}" if measured_us < LONG_US else ""
     snapshots = max((node.snapshots for node in account.nodes), default=0)
     if account.work.length_us < MIN_WORK_US:
-        return f"{duration(account.work.length_us)} of GPU work"
+        return f"{duration(account.work.length_us)} of {'GPU work' if account.work.gpu_us else 'steps'}"
     return count(snapshots, "snapshot") if snapshots < MIN_SNAPSHOTS else ""
 
 
 def _name_causes(story: Story) -> Story:
-    """Add a finding for each cause that explains enough of the GPU time; of a short work, for those outside of it."""
+    """Add a finding for each cause that explains enough of the GPU time."""
     findings = []
     for cause in story.account.causes:
-        if cause.of_work and story.too_short:
-            continue
         amount = story.claims[cause.key]
-        edge_us = _edge_us(story, cause.key)
-        if amount.share >= WARNING_SHARE and (edge_us is None or edge_us >= WARNING_EDGE_US):
-            long = edge_us is None or edge_us >= CRITICAL_EDGE_US
-            critical = amount.share >= CRITICAL_SHARE and long
-            findings.append(
-                _with_amount(_finding_of(cause, amount), amount.share, amount.gpu_s, critical=critical)
-            )
+        share, edge_us = amount.share, _edge_us(story, cause.key)
+        found, critical = share >= WARNING_SHARE, share >= CRITICAL_SHARE
+        if edge_us is not None:
+            found &= edge_us >= WARNING_EDGE_US or share >= WARNING_EDGE_SHARE
+            critical &= edge_us >= CRITICAL_EDGE_US or share >= CRITICAL_EDGE_SHARE
+        if found:
+            findings.append(_with_amount(_finding_of(cause, amount), share, amount.gpu_s, critical=critical))
     keys = {finding.key for finding in findings}
     return replace(
         story,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.crowding import MIN_JOB_CORES, core_shares
 from jobrules.measures.work_span import HOUR_US
-from jobrules.model import Job, Metric
+from jobrules.model import Finding, Job, Metric
 from jobrules.text import NBSP, apportion, digits_for, number, percent
 from jobrules.verdict.accounting import DeviceTime, NodeTime, spent_per_node
 
@@ -244,22 +244,26 @@ def used_sentence(use: TimeUse) -> str:
     return f"{percent(use.of('used')[1])} of {use.time} was used{use.of_job}"
 
 
-def lost_sentence(use: TimeUse) -> str:
-    """``0.364 of 0.500 GPU-hours were lost, 0.309 of them while the CPU was saturated``."""
-
+def lost_sentence(use: TimeUse, first: Finding | None = None) -> str:
+    """``0.364 of 0.500 GPU-hours were lost, 0.309 of them while the CPU was saturated``: to the cause of the first finding,
+    or to the largest.
+    """
     sentence = (
         f"{use.amount(use.of('lost')[0])} of {use.amount(use.hours)}{NBSP}{use.units} were {use.lost_word}"
     )
     causes = [part for part in use.parts if part.when and part.hours]
     named: dict[str, float] = {}
-    for part in causes:
+    of_first = ""
+    for part in use.parts:
         # Of the parts of one finding, that of its own cause names all.
         when = next((one.when for one in causes if one.key == part.finding), part.when)
-        named[when] = named.get(when, 0.0) + part.hours
-    if unexplained := sum(part.hours for part in use.parts if part.key in LABELS and part.finding):
-        named["without a known cause"] = unexplained
+        if part.key in LABELS and part.finding:
+            when = when or "without a known cause"
+        if when and part.hours:
+            named[when] = named.get(when, 0.0) + part.hours
+            of_first = when if first and part.finding == first.key else of_first
     if named:
-        when = max(named, key=named.__getitem__)
+        when = of_first or max(named, key=named.__getitem__)
         sentence += f", {use.amount(named[when])} of them {when}"
     if unmeasured := use.of("unknown")[0]:
         sentence += f"{';' if named else ','} {use.amount(unmeasured)} were not measured"

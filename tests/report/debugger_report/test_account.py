@@ -200,8 +200,8 @@ def test_a_gpu_without_a_sample_is_unknown_and_not_unused(tmp_path: Path) -> Non
     assert (report.verdict.use.count, report.verdict.use.unknown) == (1, 1)
     idle = built(
         tmp_path / "idle",
-        MaxInitializationTime=times(0, 1),
-        LoadBalancing=balance(gpu0={0: 9}, gpu1={}) | {"Datapoints": 0},
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={0: SAMPLES}, gpu1={}) | {"Datapoints": 0},
     )
     assert idle.verdict.findings[0].title.startswith("1 of 2\u00a0GPUs was never used")
 
@@ -476,6 +476,7 @@ def test_small_batches_need_the_grounds_of_samples(
         LoadBalancing=balance(gpu0=gpu | start) | {"Datapoints": 2500},
         OverallSystemUsage=quantiles,
         BatchSize=result({}),
+        Dataloader=loader(0.0, num_workers=1, cores=4),
         **rules,
     )
 
@@ -487,6 +488,36 @@ def test_small_batches_need_the_grounds_of_samples(
         assert share["idle"] == pytest.approx(100 / 2500 * 100, abs=0.1)
         evidence = in_words(found(report.verdict, "batch-size").evidence)
         assert evidence.endswith("results: LoadBalancing and OverallSystemUsage.")
+
+
+@pytest.mark.parametrize(
+    ("cores", "cpu", "first"),
+    [
+        (8, 13.2, "one-process"),
+        (16, 6.6, "one-process"),
+        (4, 50.0, "batch-size"),
+        (8, 5.0, "batch-size"),
+        (None, 13.2, "unexplained"),
+    ],
+)
+def test_results_of_a_steady_gpu_with_one_core_in_use_name_one_process(
+    tmp_path: Path, cores: int | None, cpu: float, first: str
+) -> None:
+    quantiles = usage()
+    quantiles["Details"]["CPU"] = {
+        "algo-1": {"min": 0, "p50": cpu, "p95": cpu + 1, "p99": cpu + 2, "max": cpu + 9}
+    }
+    report = built(
+        tmp_path,
+        MaxInitializationTime=times(0, LENGTH),
+        LoadBalancing=balance(gpu0={30: 2000}) | {"Datapoints": 2000},
+        OverallSystemUsage=quantiles,
+        BatchSize=result({}),
+        CPUBottleneck=bottlenecks({}),
+        **({"Dataloader": loader(0.0, num_workers=1, cores=cores)} if cores else {}),
+    )
+
+    assert keys(report.verdict)[0] == first
 
 
 def test_phases_that_cannot_be_are_named_and_not_used(tmp_path: Path) -> None:

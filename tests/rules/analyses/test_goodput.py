@@ -97,6 +97,50 @@ def test_a_restart_whose_samples_go_on_loses_the_steps_that_run_again() -> None:
     assert found == {"lost_work": 20, "start_up": 40, "productive": 80, "wind_down": 10}
 
 
+@pytest.mark.parametrize("late_s", [0.0, 7.0, 90.0, 250.0])
+@pytest.mark.parametrize("ranks", [("34", "35"), ("0", "0")])
+def test_copies_at_one_time_lose_no_work(late_s: float, ranks: tuple[str, str]) -> None:
+    """Two processes on a node, each counting its steps from 0, at times under one name."""
+    one = make_steps(in_turn(10, [2.0] * 200), rank=ranks[0])
+    other = make_steps(in_turn(10.7 + late_s, [2.3] * 150), rank=ranks[1])
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(801, 50.0))
+
+    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(one, other)))
+
+    assert "lost_work" not in parts(found)
+    assert parts(found)["productive"] > 0.95 * (400 if late_s < 60 else late_s + 345)
+
+
+@pytest.mark.parametrize(("resumes_at", "lost"), [(0, False), (30, True), (50, False)])
+def test_a_process_that_begins_after_another_repeats_only_what_it_resumes(
+    resumes_at: int, lost: bool
+) -> None:
+    """Under another name, as a process id, with a time without samples between them."""
+    first = make_steps(in_turn(10, [2.0] * 50), rank="34")
+    second = numbered(make_steps(in_turn(300, [2.0] * 40), rank="99"), resumes_at)
+    time_us = START_US + np.array([*range(110), *range(290, 400)]) * SECOND_US
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(len(time_us), 50.0), time_us=time_us)
+
+    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(first, second)))
+
+    assert found
+    assert found.lost_steps == (20 if lost else 0)
+    assert parts(found).get("lost_work", 0) == (40 if lost else 0)
+
+
+def test_a_restart_of_all_ranks_is_one() -> None:
+    first = [make_steps(in_turn(10 + i / 10, [2.0] * 30), rank=str(i)) for i in range(4)]
+    again = [numbered(make_steps(in_turn(100 + i / 7, [2.0] * 20), rank=str(i)), 20) for i in range(4)]
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(301, 50.0))
+
+    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*first, *again)))
+
+    assert found
+    assert found.lost_steps == 10
+    assert parts(found)["productive"] == pytest.approx(80, abs=1)
+    assert parts(found)["start_up"] == pytest.approx(40, abs=1)
+
+
 def test_the_slowest_process_decides_how_long_a_step_takes() -> None:
     spans = in_turn(0, [2.0] * 50)
     slow = make_steps(spans)

@@ -123,3 +123,23 @@ def test_each_node_works_on_its_own_clock() -> None:
     assert {node: (int(rows[0]), int(rows[-1])) for node, rows in held.items()} == dict.fromkeys(
         "abc", (100, 499)
     )
+
+
+@pytest.mark.parametrize(
+    ("loading_s", "again", "start_s"), [(100, False, 100), (100, True, 3), (400, False, 3)]
+)
+def test_waiting_for_io_that_ends_before_lasting_gpu_use_is_start_up(
+    loading_s: int, again: bool, start_s: int
+) -> None:
+    """A container's image is loaded while something looks at the GPU; the work comes in bursts that are little more."""
+    second = np.arange(1800)
+    gpu = np.where(second % 10 < 3, 60.0, 0.0)
+    loading = second < loading_s
+    gpu[loading] = np.where(second[loading] % 4 == 3, 22.0, 0.0)
+    io_wait = np.where(loading | (again & (gpu == 0) & (second > 900)), 85.0, 0.5)
+    job = make_job(gpu=gpu, io_wait=np.column_stack([io_wait, io_wait * 0]), interval_s=1)
+
+    work = Work.of(job)
+
+    assert work
+    assert (work.begin_us - START_US) / SECOND_US == pytest.approx(start_s, abs=2)

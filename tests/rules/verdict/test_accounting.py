@@ -50,7 +50,15 @@ RULES_WITH_CAUSES: tuple[Rule, ...] = (
 #: Parts of lost time in the order of their causes.
 KEYS = (
     *("gpu-never-used", "unused-gpu", "gpu-late", "gpu-stopped", "start-up", "wind-down"),
-    *("io-bottleneck", "cpu-bottleneck", "step-outlier", "saturated-process", "load-balancing", "batch-size"),
+    *(
+        "io-bottleneck",
+        "cpu-bottleneck",
+        "step-outlier",
+        "saturated-process",
+        "one-process",
+        "load-balancing",
+        "batch-size",
+    ),
 )
 
 # Made-up causes
@@ -362,6 +370,7 @@ class OfRules(Account):
                     left[k][row] = 0.0
             for key, rows in stalls.items():
                 self.widen(samples[k], rows, left[k], lost[k], key)
+        self.one_process(panel, samples, left, lost)
         self.share_out_uneven(panel, samples, left, lost)
         for k in columns:
             self.steady(panel, samples[k], left[k], lost[k])
@@ -380,6 +389,27 @@ class OfRules(Account):
                 taken = weight * (1 - value / usual)
                 lost[key] += taken
                 left[row] -= taken
+
+    def one_process(
+        self, panel: Panel, samples: list[Any], left: list[dict[int, float]], lost: list[dict[str, float]]
+    ) -> None:
+        """All that is left while every GPU is low, if about one core for each process is in use meanwhile."""
+        assert self.work
+        inside = [self.work.begin_us <= t <= self.work.end_us for t in panel.time_us]
+        low = {row for row, values in enumerate(panel.values) if inside[row] and not any(values >= 70)}
+        used = [
+            (sum(c) / 100, len(c)) for row in low if (c := self.cores(panel, row, Metric.CPU_UTILIZATION))
+        ]
+        steps = self.job.steps
+        ranks = {steps.rank[i] for i in range(len(steps)) if steps.node[i] == panel.node} or {""}
+        if not used or used[0][1] < 2 or used[0][1] <= len(ranks):
+            return
+        if not 0.9 <= float(np.mean([cores for cores, _ in used])) / len(ranks) <= 1.3:
+            return
+        for k, own in enumerate(samples):
+            for row in low & {s[0] for s in own if s[4]}:
+                lost[k]["one-process"] += left[k][row]
+                left[k][row] = 0.0
 
     def share_out_uneven(
         self, panel: Panel, samples: list[Any], left: list[dict[int, float]], lost: list[dict[str, float]]
@@ -404,7 +434,9 @@ class OfRules(Account):
     def steady(self, panel: Panel, samples: Any, left: dict[int, float], lost: dict[str, float]) -> None:
         """All that is left of a GPU that is seldom idle beside a CPU with room."""
         inside = [s for s in samples if s[4]]
-        means = [np.mean(c) for s in inside if (c := self.cores(panel, s[0], Metric.CPU_UTILIZATION))]
+        cores = [self.cores(panel, s[0], Metric.CPU_UTILIZATION) for s in inside]
+        # A single series is the mean of an unknown number of cores.
+        means = [np.mean(c) for c in cores if len(c) > 1]
         loss = sum(w * (1 - v / 100) for _, _, w, v, _ in inside)
         if (
             not means

@@ -251,7 +251,7 @@ def test_a_saturated_cpu_and_waiting_for_data_are_one_finding() -> None:
 def test_symptoms_are_evidence_of_the_largest_cause_or_of_what_is_unexplained() -> None:
     for full, key in ((99.0, "cpu-bottleneck"), (10.0, "unexplained")):
         gpu = np.tile([2.0, 2.0, 2.0, 40.0], 500)
-        cpu = np.where(gpu[:, None] < 10, [full] * 8, 20.0)
+        cpu = np.where(gpu[:, None] < 10, [full] * 8, 60.0)
         verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, interval_s=2))
 
         assert LowGPUUtilization().check(make_job(gpu=gpu, interval_s=2)).status is Status.TRIGGERED
@@ -446,24 +446,39 @@ def test_a_job_whose_gpus_never_worked_has_one_finding_however_it_is_recorded() 
         job = make_job(gpu=[[0.0, 0.0]] * N, cpu=[10.0] * N, interval_s=2, steps=steps)
         (finding,) = verdict_of(job).findings
 
-        assert finding.title == "Both GPUs were never used (no sample above 1%)" or "2 of 2" in finding.title
+        on_cpu = "Training ran on the CPU: both" if steps else "Both"
+        assert finding.title == f"{on_cpu} GPUs were never used (no sample above 1%)"
+        assert finding.advice[0].startswith("Move the model" if steps else "Check that the framework sees")
+        assert "fewer GPUs" not in " ".join(finding.advice)
         assert finding.share == 1.0
 
 
 @pytest.mark.parametrize(
-    ("minutes", "steps", "ended"), [(9.9, False, True), (10.1, False, False), (9.9, True, False)]
+    ("minutes", "interval_s", "steps", "short"),
+    [
+        (0.5, 0.5, False, "no GPU worked in 29.5\u00a0s"),
+        (9.9, 1, False, "no GPU worked in 9\u00a0min 53\u00a0s"),
+        (40, 1200, False, "no GPU worked in the few samples"),
+        (0.6, 1, True, "26\u00a0s of steps"),
+        (10.1, 1, False, ""),
+        (9.9, 1, True, ""),
+    ],
 )
-def test_a_short_job_without_steps_says_how_long_no_gpu_worked(
-    minutes: float, steps: bool, ended: bool
+def test_a_gpu_is_not_called_never_used_after_a_short_look(
+    minutes: float, interval_s: float, steps: bool, short: str
 ) -> None:
-    job = make_job(
-        gpu=[0.0] * round(60 * minutes), interval_s=1, steps=make_steps([(10, 100)]) if steps else None
+    length_s = 60 * minutes
+    verdict = verdict_of(
+        make_job(
+            gpu=[0.0] * round(length_s / interval_s),
+            interval_s=interval_s,
+            steps=make_steps([(9, min(100, length_s - 1))]) if steps else None,
+        )
     )
-    (finding,) = verdict_of(job).findings
 
-    assert finding.key == "gpu-never-used"
-    assert finding.title.startswith("The job ended before any GPU worked") is ended
-    assert ("never used" in finding.title) is not ended
+    assert verdict.too_little == short
+    assert ("gpu-never-used" in keys(verdict)) is (not short)
+    assert all(finding.severity is Severity.INFO for finding in verdict.findings) is bool(short)
 
 
 @pytest.mark.parametrize(
@@ -501,15 +516,15 @@ def test_too_few_samples_of_the_work_are_not_those_of_the_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held_gib", "placed", "evidence"),
+    ("held_gib", "held", "evidence"),
     [
-        ((40, 40), True, " Memory was in use on both GPUs."),
-        ((40, 3), False, " Memory was in use on 1 of 2\u00a0GPUs."),
+        ((40, 40), True, " Memory was in use on both GPUs: processes hold it."),
+        ((40, 3), True, " Memory was in use on 1 of 2\u00a0GPUs: a process holds it."),
         ((4, 3), False, ""),
     ],
 )
 def test_memory_in_use_shows_that_the_framework_sees_a_gpu_that_never_worked(
-    held_gib: tuple[int, int], placed: bool, evidence: str
+    held_gib: tuple[int, int], held: bool, evidence: str
 ) -> None:
     used = make_panel(Metric.GPU_MEMORY_USED, [[gib * 2.0**30 for gib in held_gib]] * 40, interval_s=30)
     total = make_panel(Metric.GPU_MEMORY_TOTAL, [[80 * 2.0**30] * 2] * 40, interval_s=30)
@@ -517,7 +532,7 @@ def test_memory_in_use_shows_that_the_framework_sees_a_gpu_that_never_worked(
 
     finding = found(verdict_of(job), "gpu-never-used")
 
-    assert finding.advice[0].startswith("Start one process per GPU" if placed else "Check that the framework")
+    assert finding.advice[0].startswith("Find the process that holds" if held else "Check that the framework")
     assert in_words(finding.evidence).startswith(f"algo-1 gpu0 and algo-1 gpu1.{evidence}")
     assert ("Memory was in use" in in_words(finding.evidence)) is bool(evidence)
 

@@ -81,7 +81,7 @@ def test_a_short_job_that_began_slowly_shares_its_cores_with_nobody() -> None:
 )
 def test_an_empty_shared_memory_is_not_nearly_full(mount: str, free_mib: list[int], is_full: bool) -> None:
     free = make_panel(Metric.FREE_SPACE, np.array(free_mib) * float(1 << 20), interval_s=60)
-    job = make_job(cpu=np.full((N, 2), 50.0), interval_s=1, extra=[replace(free, devices=(mount,))])
+    job = make_job(cpu=np.full((N, 2), 80.0), interval_s=1, extra=[replace(free, devices=(mount,))])
 
     assert keys(verdict_of(job)) == (["nearly-full"] if is_full else [])
 
@@ -130,7 +130,7 @@ def loop(rank: str, step_s: float, every_s: float = 1.0, start_s: float = 0.0, *
     steps = replace(make_steps([(t, t + step_s) for t in starts], rank=rank), whole=True)
     rows = [(kind, kind, t, t + us) for t in starts for kind, us in in_step.items()]
     return make_job(
-        cpu=np.full((N, 2), 50.0),
+        cpu=np.full((N, 2), 80.0),
         interval_s=1,
         steps=steps,
         events=make_events(rows, rank=rank) if rows else Events(),
@@ -196,8 +196,8 @@ def test_a_rank_that_starts_late_is_named() -> None:
 def test_a_rank_without_time_in_steps_has_no_loop() -> None:
     steps = replace(make_steps([(5.0, 5.0)]), whole=True)
 
-    assert keys(verdict_of(make_job(cpu=np.full((N, 2), 50.0), interval_s=1, steps=steps))) == []
-    assert keys(verdict_of(make_job(cpu=np.full((N, 2), 50.0), interval_s=1, steps=Steps()))) == []
+    assert keys(verdict_of(make_job(cpu=np.full((N, 2), 80.0), interval_s=1, steps=steps))) == []
+    assert keys(verdict_of(make_job(cpu=np.full((N, 2), 80.0), interval_s=1, steps=Steps()))) == []
 
 
 def test_the_time_of_a_restart_is_no_part_of_the_loop() -> None:
@@ -205,7 +205,7 @@ def test_the_time_of_a_restart_is_no_part_of_the_loop() -> None:
     second = make_steps([(t, t + 1.0) for t in np.arange(60, 80.0)], rank="0")
     steps = replace(joined_steps(first, second), whole=True)
 
-    assert keys(verdict_of(make_job(cpu=np.full((N, 2), 50.0), interval_s=1, steps=steps))) == []
+    assert keys(verdict_of(make_job(cpu=np.full((N, 2), 80.0), interval_s=1, steps=steps))) == []
 
 
 def test_under_a_cpu_limit_no_other_process_has_a_part_of_it() -> None:

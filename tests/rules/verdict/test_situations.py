@@ -286,7 +286,7 @@ def test_d_a_single_sample_of_one_percent_is_no_begin_of_work(tmp_path: Path) ->
     verdict = verdict_of(job)
 
     (finding,) = verdict.findings
-    assert (finding.key, finding.severity) == ("start-up", Severity.WARNING)
+    assert (finding.key, finding.severity) == ("start-up", Severity.CRITICAL)
     assert "first 6\u00a0min" in finding.title
     assert finding.share == pytest.approx(0.4, abs=0.002)
     assert {"idle", "low"}.isdisjoint(parts(verdict))

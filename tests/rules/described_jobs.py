@@ -1,0 +1,460 @@
+"""Jobs made from descriptions of real ones, each with the finding that must come first, or none.
+
+They are independent of ``diagnosis_jobs``: written from what was seen in logs, before a look at how the verdict
+decides. Intervals, starts, lengths, names, numbers of cores and GPUs, levels and noise differ from job to job.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobrules.model import (
+    SECOND_US,
+    Events,
+    EventSource,
+    Job,
+    JobInMemory,
+    Lane,
+    Loader,
+    Metric,
+    Panel,
+    Steps,
+)
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.bool_]
+
+NAMES = ("algo-1", "node_3", "10.0.12.7", "gpu-a01.cluster.example", "DESKTOP-9QF", "worker")
+
+
+@dataclass(frozen=True)
+class Described:
+    """A job and what the verdict must say about it."""
+
+    kind: str
+    seed: int
+    job: Job
+    #: What the first finding must be, and what may be above info beside it; no cause is no finding above info.
+    cause: str
+    also: frozenset[str]
+    #: Share of the job that the cause took; None where it is not known to the point.
+    share: float | None
+    #: What no text of a finding may say.
+    never: tuple[str, ...]
+
+
+@dataclass
+class Recording:
+    """A job of one node while it is made; arrays of samples are (n, devices)."""
+
+    rng: np.random.Generator
+    minutes: tuple[float, float] = (8, 45)
+    gpus: int = 1
+    cores: int = 0
+    #: One series of CPU utilization for all cores.
+    mean_cpu: bool = False
+    steps: list[tuple[str, str, Floats, Floats, int]] = field(default_factory=list)
+    events: list[tuple[str, str, Floats, Floats]] = field(default_factory=list)
+    workers: int | None = None
+    cause: str = ""
+    also: frozenset[str] = frozenset()
+    share: float | None = None
+    never: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        rng = self.rng
+        self.length_s = 60 * rng.uniform(*self.minutes)
+        self.interval_s = float(rng.choice([0.1, 0.5, 1, 2] if self.length_s < 900 else [0.5, 1, 2, 5]))
+        self.interval_s = min(self.interval_s, self.length_s / 30 if self.length_s < 90 else 5.0)
+        self.n = int(self.length_s / self.interval_s)
+        self.at_s = np.arange(self.n) * self.interval_s
+        self.cores = self.cores or int(rng.choice([4, 6, 8, 12, 16]))
+        self.node = str(rng.choice(NAMES))
+        self.start_us = int(rng.integers(1_500_000_000, 1_800_000_000)) * SECOND_US
+        self.whole_seconds = self.interval_s >= 1 and rng.random() < 0.5
+        self.start_us += 0 if self.whole_seconds else int(rng.integers(SECOND_US))
+        self.gpu = np.zeros((self.n, self.gpus))
+        #: Cores' worth of work, besides what the machine does on its own.
+        self.cpu = self.level(0.02 * self.cores, 0.2)[:, None] * np.full(self.cores, 1 / self.cores)
+        self.io_wait: Floats | None = None
+
+    def level(self, mean: float, noise: float) -> Floats:
+        """(n,) a level with relative noise, not below 0."""
+        return np.asarray(np.maximum(0, self.rng.normal(mean, mean * noise, self.n)))
+
+    def work(self, rows: Rows, low: float, high: float, noise: float = 0.05) -> None:
+        """Let all GPUs work at a level between two, in percent."""
+        for device in range(self.gpus):
+            busy = self.level(self.rng.uniform(low, high), noise)
+            self.gpu[rows, device] = np.clip(busy, 0, 100)[rows]
+
+    def compute(self, rows: Rows, cores: float, spread: float = 0.05) -> None:
+        """Let work of so many cores wander over all cores: none of them is saturated for long."""
+        parts = self.rng.dirichlet(np.full(self.cores, 8.0), self.n)
+        used = self.level(cores, spread)[:, None] * parts
+        self.cpu[rows] += np.minimum(used, 0.97)[rows]
+
+    def begin(self, share: tuple[float, float] = (0.003, 0.02)) -> Rows:
+        """(n,) the training, after a start and before an end of this share of the job."""
+        first = self.length_s * self.rng.uniform(*share)
+        return np.asarray((self.at_s >= first) & (self.at_s < self.length_s * self.rng.uniform(0.99, 1)))
+
+    def count_steps(self, rank: str, rows: Rows, step_s: float, first: int = 0, mode: str = "TRAIN") -> None:
+        """Record steps back to back from the first to the last of some rows, at most 6,000."""
+        begin, end = self.at_s[rows][[0, -1]]
+        step_s = max(step_s, (end - begin) / 6000)
+        edges = begin + np.cumsum(self.rng.normal(step_s, step_s / 50, int((end - begin) / step_s)))
+        self.steps.append((rank, mode, edges[:-1], edges[1:] - step_s / 500, first))
+
+    def job(self) -> Job:
+        """The recording as a job."""
+        jitter_s = 0 if self.whole_seconds else self.rng.uniform(0, self.interval_s / 50, self.n)
+        time_us = self.start_us + ((self.at_s + jitter_s) * SECOND_US).astype(np.int64)
+        cpu = np.clip(100 * self.cpu, 0, 100)
+        tables = {Metric.CPU_UTILIZATION: cpu.mean(axis=1, keepdims=True) if self.mean_cpu else cpu}
+        if self.gpus:
+            tables[Metric.GPU_UTILIZATION] = np.round(self.gpu)
+        if self.io_wait is not None:
+            tables[Metric.IO_WAIT] = np.clip(self.io_wait, 0, 100)
+        panels = [
+            Panel(
+                node=self.node,
+                metric=metric,
+                devices=tuple(
+                    f"{'gpu' if metric.of_gpus else 'cpu'}{i}" for i in range(tables[metric].shape[1])
+                ),
+                time_us=time_us,
+                snapshot=np.arange(self.n),
+                values=np.asfortranarray(tables[metric]),
+                last_us=int(time_us[-1]),
+            )
+            for metric in Metric
+            if metric in tables
+        ]
+        steps = [
+            Steps.of(
+                [(self.node, rank, mode)],
+                np.zeros(len(start_s), np.int32),
+                number=first + np.arange(len(start_s)),
+                start_us=self._us(start_s),
+                end_us=self._us(end_s),
+            )
+            for rank, mode, start_s, end_s, first in self.steps
+        ]
+        return JobInMemory(name="job", panels=tuple(panels), steps=Steps.joined(steps), events=self._events())
+
+    def _events(self) -> Events:
+        tables = []
+        for rank, kind, start_s, end_s in self.events:
+            n = len(start_s)
+            single = "Single" if self.workers == 0 else "Multi"
+            iterator = f"_{single}ProcessDataLoaderIter::GetNext" if kind == "DataLoaderIter" else kind
+            loader = Loader(
+                node=self.node,
+                rank=rank,
+                iterator=iterator.partition("::")[0],
+                start_us=int(self._us(start_s[:1])[0]) - SECOND_US,
+                num_workers=self.workers,
+                pin_memory=False,
+            )
+            tables.append(
+                Events(
+                    lanes=(Lane(node=self.node, rank=rank, event_type=kind, source=EventSource.PYTHON),),
+                    names=(iterator,),
+                    lane=np.zeros(n, np.int32),
+                    name=np.zeros(n, np.int32),
+                    start_us=self._us(start_s),
+                    end_us=self._us(end_s),
+                    step=np.full(n, -1),
+                    pid=np.full(n, 100 + int(rank)),
+                    thread=np.full(n, -1),
+                    loaders=(loader,) if kind == "DataLoaderIter" else (),
+                )
+            )
+        return Events.joined(tables)
+
+    def _us(self, seconds: Floats) -> NDArray[np.int64]:
+        return self.start_us + np.rint(seconds * SECOND_US).astype(np.int64)
+
+    def loading_loop(self, rows: Rows, step_s: float, fetch_s: float, *, inside: bool = False) -> Rows:
+        """Fetch a batch before each step of rank 0, in the training process; returns the samples of fetches.
+
+        With ``inside`` the recorded step holds its fetch.
+        """
+        begin, end = self.at_s[rows][[0, -1]]
+        count = int((end - begin) / (step_s + fetch_s))
+        lengths = np.empty(2 * count)
+        lengths[::2] = fetch_s * self.rng.lognormal(0, 0.1, count)
+        lengths[1::2] = step_s * self.rng.lognormal(0, 0.03, count)
+        edges = begin + np.append(0, np.cumsum(lengths))
+        fetches, steps, ends = edges[:-1:2], edges[1::2], edges[2::2]
+        self.workers = 0
+        self.events.append(("0", "DataLoaderIter", fetches + 1e-4, steps - 1e-4))
+        self.steps.append(("0", "TRAIN", fetches if inside else steps, ends - 2e-4, 0))
+        waits = np.interp(self.at_s + self.interval_s, edges[: 2 * count + 1], self._waited(lengths))
+        waits -= np.interp(self.at_s, edges[: 2 * count + 1], self._waited(lengths))
+        return np.asarray(waits / self.interval_s)
+
+    @staticmethod
+    def _waited(lengths: Floats) -> Floats:
+        waited = np.where(np.arange(len(lengths)) % 2 == 0, lengths, 0)
+        return np.asarray(np.append(0, np.cumsum(waited)))
+
+
+def one_process(rng: np.random.Generator) -> Recording:
+    """The GPU is little and steadily used; one process uses one core's time, which wanders over the cores."""
+    job = Recording(rng, cores=int(rng.choice([4, 6, 8, 12, 16])))
+    rows = job.begin()
+    job.work(rows, 22, 55, rng.uniform(0.05, 0.12))
+    job.compute(rows, rng.uniform(0.98, 1.12) - 0.02 * job.cores, 0.03)
+    if rng.random() < 0.5:
+        job.count_steps("0", rows, rng.uniform(0.1, 0.8))
+    job.cause = "one-process"
+    job.never = ("batch size", "neither CPU")
+    return job
+
+
+def process_of_each_gpu(rng: np.random.Generator) -> Recording:
+    """As one process, for each of several GPUs."""
+    gpus = int(rng.choice([2, 4]))
+    job = Recording(rng, gpus=gpus, cores=8 * gpus)
+    rows = job.begin()
+    job.work(rows, 25, 50, 0.08)
+    for rank in range(gpus):
+        job.compute(rows, rng.uniform(0.98, 1.06), 0.02)
+        job.count_steps(str(rank), rows, 0.4)
+    job.cpu -= 0.02
+    job.cause = "one-process"
+    job.never = ("batch size", "neither CPU")
+    return job
+
+
+def one_process_keeps_up(rng: np.random.Generator) -> Recording:
+    """A busy GPU, and a process that spins on one core's time."""
+    job = Recording(rng)
+    rows = job.begin()
+    job.work(rows, 90, 97, 0.02)
+    job.compute(rows, rng.uniform(0.95, 1.1), 0.03)
+    return job
+
+
+def half_start(rng: np.random.Generator) -> Recording:
+    """Four minutes, of which about half pass before the first work."""
+    job = Recording(rng, minutes=(3.5, 4.6), gpus=int(rng.choice([1, 2])))
+    share = rng.uniform(0.4, 0.6)
+    rows = job.begin((share, share))
+    job.work(rows, 90, 98, 0.03)
+    job.compute(~rows, rng.uniform(0.3, 0.9) * job.cores)
+    job.compute(rows, 0.4)
+    if rng.random() < 0.5:
+        job.count_steps("0", rows, rng.uniform(0.1, 0.6))
+    job.cause, job.share = "start-up", share
+    return job
+
+
+def quick_start(rng: np.random.Generator) -> Recording:
+    """The same with a start of some seconds."""
+    job = Recording(rng, minutes=(3.5, 4.6), gpus=int(rng.choice([1, 2])))
+    rows = job.begin((0.01, 0.03))
+    job.work(rows, 90, 98, 0.03)
+    job.compute(rows, 0.5)
+    return job
+
+
+def image_loading(rng: np.random.Generator) -> Recording:
+    """The container's image is loaded first, cores wait for the disk; a look at the GPU comes before its work."""
+    job = Recording(rng, minutes=(25, 50))
+    loading_s = rng.uniform(80, 140)
+    loading = job.at_s < loading_s
+    job.io_wait = np.abs(rng.normal(0.4, 0.5, (job.n, job.cores)))
+    waiting = int(rng.integers(1, job.cores + 1))
+    job.io_wait[loading, :waiting] = rng.normal(rng.uniform(65, 95), 8, (int(loading.sum()), waiting))
+    looks = (job.at_s > loading_s * rng.uniform(0.05, 0.3)) & (rng.random(job.n) < rng.uniform(0.1, 0.5))
+    looks &= loading
+    job.gpu[looks, 0] = rng.integers(1, 25, int(looks.sum()))
+    rows = np.asarray(job.at_s > loading_s + rng.uniform(2, 20))
+    job.work(rows, 88, 97, 0.04)
+    job.compute(rows, rng.uniform(0.1, 0.6) * job.cores)
+    job.never = ("waited for I/O", "small files")
+    return job
+
+
+def image_loading_then_idle(rng: np.random.Generator) -> Recording:
+    """The same, then work in bursts that nothing recorded explains, so that looks at the GPU seem to be work."""
+    job = image_loading(rng)
+    rows = job.gpu[:, 0] > 40
+    idle = rows & (np.sin(job.at_s / rng.uniform(8, 20)) > rng.uniform(-0.8, 0.4))
+    job.gpu[rows] *= rng.uniform(0.25, 0.9)
+    job.gpu[idle] = 0
+    job.cause = "unexplained"
+    job.cpu = np.clip(job.cpu, 0.36, 0.5)
+    return job
+
+
+def copies(rng: np.random.Generator) -> Recording:
+    """Two copies of a script at one time, each on its own GPU and counting its steps from 0."""
+    job = Recording(rng, gpus=2)
+    rows = job.begin()
+    job.work(rows, 88, 97, 0.03)
+    job.compute(rows, rng.uniform(0.2, 0.7) * job.cores)
+    step_s = rng.uniform(0.2, 1)
+    job.count_steps("4711", rows, step_s)
+    late = rows & (job.at_s > job.length_s * rng.uniform(0.03, 0.05))
+    job.gpu[~late, 1] = 0
+    job.count_steps("4893", late, step_s * rng.uniform(0.8, 1.3))
+    job.never = ("equal data", "rank")
+    return job
+
+
+def saved(rng: np.random.Generator, share: tuple[float, float] = (0.07, 0.14)) -> Recording:
+    """Every few minutes the GPUs wait while the first process saves, which is recorded."""
+    job = Recording(rng, minutes=(20, 50), gpus=int(rng.choice([1, 2, 4])), cores=16)
+    rows = job.begin()
+    job.work(rows, 90, 97, 0.03)
+    job.compute(rows, rng.uniform(1.5, 6))
+    every_s, part = rng.uniform(200, 320), rng.uniform(*share)
+    starts = np.arange(job.length_s * 0.05, job.length_s * 0.97, every_s)
+    ends = starts + part * every_s * rng.uniform(0.9, 1.1, len(starts))
+    pause = ((job.at_s[:, None] >= starts) & (job.at_s[:, None] < ends)).any(axis=1)
+    job.gpu[pause] = 0
+    job.cpu[pause] = rng.uniform(0.02, 0.1)
+    job.events.append(("0", "Checkpoint", starts + 0.2, ends - 0.1))
+    edges = np.concatenate([[job.at_s[rows][0]], np.stack([starts, ends]).T.ravel(), [job.at_s[rows][-1]]])
+    step_s = rng.uniform(0.3, 1.2)
+    for first, last in edges.reshape(-1, 2):
+        begins = np.arange(first, last - step_s, step_s)
+        job.steps.append(("0", "TRAIN", begins, begins + step_s * 0.998, sum(len(s[2]) for s in job.steps)))
+    if share[0] >= 0.05:
+        job.cause, job.share = "checkpoint", float((pause & rows).mean())
+    return job
+
+
+def saved_quickly(rng: np.random.Generator) -> Recording:
+    """The same within a hundredth of the time."""
+    return saved(rng, (0.005, 0.015))
+
+
+def evaluated(rng: np.random.Generator) -> Recording:
+    """Every few minutes an evaluation is recorded, in which the GPU waits."""
+    job = saved(rng, (0.08, 0.15))
+    job.events = [(rank, "Evaluation", start_s, end_s) for rank, _, start_s, end_s in job.events]
+    job.cause = "evaluation"
+    return job
+
+
+def cpu_waits(rng: np.random.Generator) -> Recording:
+    """No GPU: the process loads each batch itself, for longer than the step takes."""
+    job = Recording(rng, gpus=0)
+    rows = job.begin()
+    step_s = rng.uniform(0.2, 3)
+    part = rng.uniform(0.35, 0.7)
+    waits = job.loading_loop(rows, step_s, step_s * part / (1 - part))
+    job.cpu += (rng.uniform(0.75, 0.95) * (1 - waits) * rows)[:, None] * np.full(job.cores, 1.0)
+    job.compute(rows & (waits > 0.5), rng.uniform(0.1, 0.6))
+    job.cause, job.share, job.also = "data-loading", part, frozenset({"free-cores"})
+    job.mean_cpu = bool(rng.random() < 0.3)
+    return job
+
+
+def cpu_free(rng: np.random.Generator) -> Recording:
+    """No GPU: long steps on half of the cores."""
+    job = Recording(rng, gpus=0)
+    rows = job.begin()
+    job.loading_loop(rows, rng.uniform(1, 8), 0.02)
+    used = rng.uniform(0.3, 0.58)
+    job.compute(rows, used * job.cores)
+    job.cause = "free-cores"
+    job.mean_cpu = bool(rng.random() < 0.3)
+    return job
+
+
+def cpu_fine(rng: np.random.Generator) -> Recording:
+    """No GPU: the cores are used and batches come in time."""
+    job = Recording(rng, gpus=0)
+    rows = job.begin()
+    job.loading_loop(rows, rng.uniform(0.5, 5), 0.004)
+    job.cpu[rows] = np.clip(rng.normal(rng.uniform(0.88, 0.96), 0.03, (int(rows.sum()), job.cores)), 0, 1)
+    return job
+
+
+def trained_on_cpu(rng: np.random.Generator) -> Recording:
+    """Steps ran, and the GPU was never used: the model was left on the CPU."""
+    job = Recording(rng, minutes=(3, 30), gpus=int(rng.choice([1, 1, 2])))
+    rows = job.begin()
+    job.compute(rows, rng.uniform(0.5, 0.95) * job.cores)
+    job.count_steps("0", rows, rng.uniform(0.5, 4))
+    job.cause, job.share = "never-used", 1.0
+    job.never = ("fewer GPUs", "as many processes", "rank")
+    return job
+
+
+def one_of_two(rng: np.random.Generator) -> Recording:
+    """One process that works on the first of several GPUs only."""
+    job = Recording(rng, gpus=int(rng.choice([2, 4])))
+    rows = job.begin()
+    job.work(rows, 88, 97, 0.03)
+    job.gpu[:, 1:] = 0
+    job.compute(rows, rng.uniform(0.2, 0.7) * job.cores)
+    job.count_steps("0", rows, rng.uniform(0.2, 1))
+    job.cause, job.share = "never-used", 1 - 1 / job.gpus
+    job.never = ("training ran on the CPU", "Training ran on the CPU")
+    return job
+
+
+def too_short(rng: np.random.Generator) -> Recording:
+    """Less than a minute of a machine whose GPUs are idle."""
+    job = Recording(rng, minutes=(20 / 60, 40 / 60), gpus=int(rng.choice([1, 4, 8])))
+    job.compute(np.ones(job.n, np.bool_), rng.uniform(0.1, 1.5))
+    return job
+
+
+def short_without_work(rng: np.random.Generator) -> Recording:
+    """Some minutes in which no GPU worked, and no step was recorded."""
+    job = Recording(rng, minutes=(1.5, 9), gpus=int(rng.choice([1, 4])))
+    job.compute(np.ones(job.n, np.bool_), rng.uniform(0.1, 1.5))
+    job.never = ("never used",)
+    return job
+
+
+KINDS: dict[str, Callable[[np.random.Generator], Recording]] = {
+    make.__name__: make
+    for make in (
+        one_process,
+        process_of_each_gpu,
+        one_process_keeps_up,
+        half_start,
+        quick_start,
+        image_loading,
+        image_loading_then_idle,
+        copies,
+        saved,
+        saved_quickly,
+        evaluated,
+        cpu_waits,
+        cpu_free,
+        cpu_fine,
+        trained_on_cpu,
+        one_of_two,
+        too_short,
+        short_without_work,
+    )
+}
+
+
+def described(kind: str, seed: int) -> Described:
+    """The job of a kind and a seed."""
+    made = KINDS[kind](np.random.default_rng([zlib.crc32(kind.encode()), seed]))
+    return Described(
+        kind=kind,
+        seed=seed,
+        job=made.job(),
+        cause=made.cause,
+        also=made.also,
+        share=made.share,
+        never=made.never,
+    )
