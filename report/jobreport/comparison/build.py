@@ -19,7 +19,7 @@ from jobreport.comparison.measures import measured
 from jobreport.comparison.notes import notes
 from jobreport.comparison.profiled import profiled
 from jobreport.comparison.rules import rules
-from jobreport.comparison.verdict import next_step, verdict
+from jobreport.comparison.verdict import left_to_win, next_step, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,13 +94,15 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         others = [_other(label, one, variants, known) for one in labels if one != label]
         if found := sizes.sizing(own, settings.prices, others):
             candidates[label] = found
+    next_one = next_step(variants, measures, key, in_traces)
     return Comparison(
         schema_version=SCHEMA_VERSION,
         version=__version__,
         command=command,
         base=labels[0],
         verdict=verdict(shown, measures, known, goodput, in_traces, differing, steps),
-        next=next_step(variants, measures, key, in_traces),
+        next=next_one,
+        left="" if next_one else left_to_win(variants, measures, key),
         variants=shown,
         differences=tuple(differing),
         headline=key,

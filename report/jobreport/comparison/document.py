@@ -296,6 +296,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...]
     #: None if a run has no traces of PyTorch's profiler.
     profiled: Profiled | None = None
+    #: If nothing is open: the main finding on the best run; empty if it has none.
+    left: str = ""
 
     @property
     def labels(self) -> list[str]:

@@ -35,6 +35,7 @@ def markdown(comparison: Comparison) -> str:
         f"# {escape(labels)}: comparison of runs",
         *(f"**{escape(line)}**" for line in [*_broken(comparison), comparison.verdict]),
         escape(comparison.next),
+        escape(f"What is left to win in {comparison.left}" if comparison.left else ""),
         _runs(comparison),
         _budgets(comparison),
         _measures(comparison),

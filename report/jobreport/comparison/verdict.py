@@ -12,6 +12,7 @@ from jobreport.comparison.document import Word
 from jobreport.comparison.facts import NOT_RECORDED, is_older
 from jobreport.comparison.measures import BY_KEY
 from jobreport.formats import NBSP
+from jobrules.model import Severity
 from jobrules.text import count, escape_name, join_names
 
 if TYPE_CHECKING:
@@ -355,6 +356,23 @@ def next_step(
     if headline not in RATES:
         return _to_judge_throughput(variants, fewest)
     return _to_test_throughput(runs, open_words, fewest)
+
+
+def left_to_win(variants: Mapping[str, Sequence[RunOf]], measures: Sequence[Measure], headline: str) -> str:
+    """The main finding on the best run, with its advice; empty if it has none.
+
+    Best is a variant that is shown to be better in the headline, or the base.
+    """
+    best = next(iter(variants))
+    measure = next((one for one in measures if one.key == headline), None)
+    if measure:
+        sign = 1 if measure.direction == "higher" else -1
+        better = [label for label, change in measure.against.items() if change.word is Word.BETTER]
+        best = max(better, key=lambda one: sign * (measure.values[one] or 0.0), default=best)
+    found = variants[best][0].report.verdict.main_finding
+    if found is None or found.severity is Severity.INFO:
+        return ""
+    return " ".join([f"{best}: {found.title.rstrip('.')}.", *found.advice[:1]])
 
 
 def _to_test_throughput(runs: Sequence[RunOf], open_words: set[Word], fewest: int) -> str:

@@ -12,9 +12,11 @@ from msgspec import UNSET
 from jobreport.comparison import words
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.document import Comparison, Measure, Word
+from jobreport.comparison.markdown import markdown
 from jobreport.comparison.prices import Machine, Prices
 from jobreport.comparison.verdict import _best
 from jobreport.document import Report
+from jobrules.model import Finding, Severity
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.report.comparison.runs import of_traces, report_of, run, shared, steady, stopped
@@ -383,6 +385,28 @@ def test_the_reason_of_slower_steps_is_the_part_of_them_that_grew(
     found = pair(with_waits(steady(), before, before * 0.9), with_waits(steady(scale, 2), after))
 
     assert found.verdict.replace("\u00a0", " ").endswith(f"; main reason: {reason}.")
+
+
+def test_a_settled_comparison_says_what_is_left_to_win_in_the_best_run() -> None:
+    """A third of each job is start-up; the faster one is the best."""
+    lost = Finding(
+        key="long-start-up",
+        severity=Severity.WARNING,
+        title="Start-up took 50.0% of the job",
+        evidence=(),
+        advice=("Cache the data set.", "It helps little in long jobs."),
+        rules=(),
+        section="summary",
+    )
+    found_in = [replace(r, verdict=replace(r.verdict, findings=())) for r in (steady(), steady(0.7, 2))]
+    best = replace(found_in[1], verdict=replace(found_in[1].verdict, findings=(lost,)))
+
+    settled = pair(found_in[0], best)
+    assert (settled.next, settled.left) == ("", "B: Start-up took 50.0% of the job. Cache the data set.")
+    assert "What is left to win in B: Start-up took 50" in markdown(settled)
+    assert pair(best, found_in[0]).left.startswith("A: ")
+    assert pair(found_in[1], replace(best, blocks=found_in[0].blocks)).left == ""
+    assert pair(best, best).left == ""  # not resolved
 
 
 def test_three_runs_are_advised_and_never_two() -> None:
