@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from benchmarks.jobs import JOBS, counted
 from benchmarks.recording import Monitor, Quantity, Recording, lateness_ms
 from benchmarks.results import Facts, LeftOut, Results, Run, Session
 from benchmarks.stages import STAGES
+from jobreport.comparison.build import Settings, compare
 from jobreport.readers.kineto.reader import Kineto
 from jobreport.readers.listing import listing
 from jobreport.readers.tally import Tally
@@ -273,9 +275,9 @@ def test_pairs_that_are_filled_in_are_compared_like_whole_jobs() -> None:
     shapes = [false_alarms.SHAPES[name] for name in ("noisy", "other numbers of steps", "heavy tail")]
     lasts_s = [0.5 * shape(generator) for shape in shapes]
     whole, quick = (
-        false_alarms.compare(
+        compare(
             [false_alarms.run_of(f"v{i}", report(one)) for i, one in enumerate(lasts_s)],
-            false_alarms.Settings(),
+            Settings(),
             "",
         )
         for report in (false_alarms.whole_report, lambda one: false_alarms.report(false_alarms.blocks(one)))
@@ -291,3 +293,33 @@ def test_pairs_that_are_filled_in_are_compared_like_whole_jobs() -> None:
         assert {label: one.word for label, one in slow.against.items()} == {
             label: one.word for label, one in measure.against.items()
         }
+
+
+def rows(text: str) -> dict[str, list[float]]:
+    """Numbers of the rows of Markdown tables, by their first cells; without the number of pairs."""
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"
+    ]
+    return {
+        re.sub(r", [\d,]+ pairs$", "", first): [float(cell.rstrip("%")) for cell in others]
+        for first, *others in cells
+        if re.fullmatch(r"[\d.]+%?", others[0])
+    }
+
+
+def test_the_document_has_the_tables_of_false_alarms_and_they_keep_what_it_claims() -> None:
+    found = rows(false_alarms.stored())
+
+    assert found.keys() == rows(false_alarms.tables(1, 5)).keys()
+    one, three = found["1"], found["3"]
+    # 3%, and what is left of chance in 600 pairs.
+    assert sum(one[:3]) / 3 <= 3
+    assert sum(three) / len(three) <= 3
+    assert max(*one[:3], *three) <= 3 + 2 * 0.7
+    stalled = [found[f"Rare long stalls, {name}, 0% between runs"] for name in false_alarms.STALLS]
+    assert max(max(single, repeated) for single, _, repeated in stalled) <= 4
+    assert max(found["Any measure better or worse"]) <= 5
+    assert max(found["Any of 11 equal variants better or worse"]) <= 5
+    assert found["A change of the cost without its test"] == [0, 0, 0]
+    # Two runs find less than one.
+    assert found["20% slower: found"][1] < min(found["20% slower: found"][0], found["20% slower: found"][2])

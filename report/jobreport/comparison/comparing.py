@@ -91,12 +91,12 @@ def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
     batches = {run.number("batch_size") for run in runs}
     if kind.of_step and len(batches) > 1:
         return "the batch size is not known of all" if None in batches else "the batch sizes differ"
-    other = "steps" if (kind.of_step or kind.of_whole_job) and _other_steps(runs) else ""
+    unlike = "steps" if (kind.of_step or kind.of_whole_job) and _other_steps(runs) else ""
     # The batch of a step is most often that of a GPU times their number.
-    if kind.of_step and not other and len({run.number("gpus") for run in runs} - {None}) > 1:
-        other = "GPUs"
-    unknown = batches == {None} and other
-    return f"the numbers of {other} differ, and the batch sizes are not known" if unknown else ""
+    if kind.of_step and not unlike and len({run.number("gpus") for run in runs} - {None}) > 1:
+        unlike = "GPUs"
+    unknown = batches == {None} and unlike
+    return f"the numbers of {unlike} differ, and the batch sizes are not known" if unknown else ""
 
 
 def stopped(runs: Sequence[RunOf]) -> list[str]:
@@ -204,12 +204,12 @@ def change_of(kind: Kind, base: Sequence[Measured], other: Sequence[Measured], o
         return replace(change, reason=one if isinstance(one, str) else str(two))
     single = (len(base) == 1) + (len(other) == 1)
     noise = options.run_noise * (POINTS_PER_PERCENT if kind.in_points else 1 / 100)
-    as_wide = (one, two)
-    if single == len(as_wide):
+    wide = one, two
+    if single == len(wide):
         # Runs of equal code have equal spread, but one without a stall does not know of them.
-        widest = max(as_wide, key=lambda sample: sample.variance)
-        as_wide = tuple(replace(widest, mean=sample.mean) for sample in as_wide)
-    test = difference(*as_wide, spread=math.sqrt(single) * noise)
+        widest = max(wide, key=lambda sample: sample.variance)
+        wide = replace(widest, mean=one.mean), replace(widest, mean=two.mean)
+    test = difference(*wide, spread=math.sqrt(single) * noise)
     return replace(
         _with_test(change, kind, test, (one, two)),
         word=_word(kind, test, options.least(kind)),

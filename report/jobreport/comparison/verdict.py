@@ -294,7 +294,7 @@ def _stalls(step: Measure | None, steps: Mapping[str, Steps], base: str, label: 
 def _part_of_step(measures: Mapping[str, Measure], base: str, label: str) -> str:
     """What changed of a step: its wait for data, or the rest; empty if the one or the other is not known."""
     step, wait = (measures.get(key) for key in ("step_s", "data_wait_percent"))
-    if wait is None or not _is_compared(step, label) or not _is_compared(wait, label):
+    if not step or not wait or not _is_compared(step, label) or not _is_compared(wait, label):
         return ""
     new, old = (step.values[name] or 0.0 for name in (label, base))
     waits = [lasted * (wait.values[name] or 0.0) / 100 for lasted, name in ((new, label), (old, base))]

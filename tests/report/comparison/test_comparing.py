@@ -150,10 +150,12 @@ def equal_pair(seed: int) -> Comparison:
     generator = np.random.default_rng(seed)
     whole = steady()
 
+    def jitter(value: float) -> float:
+        return value * float(1 + 0.03 * generator.normal())
+
     def one(label: str, i: int) -> RunOf:
         use = whole.verdict.use
         assert use
-        jitter = lambda value: value * (1 + 0.03 * generator.normal())  # noqa: E731
         return run(
             label,
             replace(

@@ -349,7 +349,8 @@ def test_a_few_stalls_are_no_slower_code_and_are_named() -> None:
     found = pair(with_stalls(1), with_stalls(2, 40, 145, 237, 350))
     change = found.measure("steps_per_s").against["B"]
 
-    assert (change.word, change.change) == (Word.NOT_RESOLVED, pytest.approx(-37.8, abs=1))
+    assert change.word is Word.NOT_RESOLVED
+    assert change.change == pytest.approx(-37.8, abs=1)
     assert change.d is not None
     assert math.expm1(change.d) == pytest.approx((change.change or 0) / 100)
     assert found.verdict.endswith(
