@@ -36,6 +36,7 @@ NO_TRACES = "no trace of PyTorch's profiler was read"
 NO_STEPS = "no steps were recorded"
 NO_BATCH = "the batch size is not known"
 NO_PRICE = "no price was given"
+NO_DURATION = "the start or end of the job was not recorded"
 
 
 class Kind(Struct, frozen=True):
@@ -149,7 +150,8 @@ def measured(run: RunOf, cost: RunCost | None) -> dict[str, Measured]:
     )
     found |= _per_work(run, "energy_kwh", _energy_kwh(report), {"energy_per_1000_steps": ("steps", 1e3)})
     per_cost = {"cost_per_1000_steps": ("steps", 1e3), "cost_per_million_samples": ("samples", 1e6)}
-    found |= _per_work(run, "cost", cost.cost if cost else None, per_cost, NO_PRICE)
+    no_cost = NO_PRICE if run.finished is not None else NO_DURATION
+    found |= _per_work(run, "cost", cost.cost if cost else None, per_cost, no_cost)
     return found
 
 

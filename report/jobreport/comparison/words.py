@@ -90,7 +90,7 @@ def lost_money(cost: JobCost) -> str:
 #: How to say what a cost needs, by what is missing; ``given`` is ``--set``, with the label of a comparison.
 TO_GIVE = {
     "duration": "the duration of the job was not recorded",
-    "span": "its start and end were not recorded; use {given}finished=true if the recording holds the whole job",
+    "span": "its start or end was not recorded; use {given}finished=true if the recording holds the whole job",
     "gpus": "give the number of GPUs of a machine with {given}gpus_per_node=N",
     "nodes": "give the number of machines with {given}nodes=N",
     "prices": "no price was given; use --prices FILE with {given}instance_type=TYPE, or {given}price_per_node_hour=PRICE",

@@ -52,9 +52,14 @@ def test_logs_of_a_part_of_a_job_have_neither_a_duration_nor_a_cost() -> None:
         "b was recorded for 14 min 59 s against 15 min (the start and end of a and b were not recorded)."
     )
     assert found.cost is None
-    assert "use --set a.finished=true if the recording holds the whole job" in found.no_cost
+    assert (
+        "its start or end was not recorded; use --set a.finished=true if the recording holds the whole job"
+        in found.no_cost
+    )
     for key in ("duration_s", "gpu_hours", "startup_s", "startup_percent"):
         assert found.measure(key).against["b"].word is Word.REFUSED
+    (cost,) = compared(log(900.0), log(899.0), "cost<=5").budgets
+    assert cost.reason == "not measured"
     (note,) = (one.text for one in found.notes if one.kind == "unrecorded")
     assert "--set a.finished=true --set b.finished=true" in note
 

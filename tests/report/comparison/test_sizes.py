@@ -100,6 +100,8 @@ def test_a_need_that_was_not_recorded_is_not_held(need: str, unknown: str) -> No
     assert not small.holds
     assert not found.advised
     assert lead(found) == "Nothing is proposed for A."
+    needed = shown(found, "USD", "A").table.rows[0]
+    assert [cell for cell in needed if "not known" in cell] == ["not known"]
 
 
 @pytest.mark.parametrize(

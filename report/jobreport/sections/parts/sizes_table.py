@@ -42,7 +42,9 @@ def sizes(found: Sizing, currency: str, job: str) -> Sizes:
     """``job`` is the name of the job in sentences."""
     estimate = ["The demand is an upper estimate from percentiles of each node."]
     # Host memory is that of the processes of a GPU.
-    per_gpu = {"memory_gib": f"{formats.NBSP}per GPU"} if found.needs["gpus"] else {}
+    per_gpu = (
+        {"memory_gib": f"{formats.NBSP}per GPU"} if found.needs["gpus"] and found.needs["memory_gib"] else {}
+    )
     needed = [_amount(amount, key) + per_gpu.get(key, "") for key, amount in found.needs.items()]
     rows = [
         [f"Needed by {job}", *needed, "–", "–", "–", "–"],
