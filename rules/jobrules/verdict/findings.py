@@ -242,7 +242,11 @@ def judge(
             *(() if story else _without_gpus(job, checks)),
             *waits,
             *loops,
-            *free_cores(job.gathered(trainings, work) if work and work.length_us >= MIN_WORK_US else ()),
+            *free_cores(
+                job.gathered(trainings, work, job.loop_facts)
+                if work and work.length_us >= MIN_WORK_US
+                else ()
+            ),
             *_about_samples(job, phases, use, 0.0),
         ]
         found = [one for one in found if one.key not in taken]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from jobrules.measures.data_waits import Waits
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, Finding, Job, Metric, Severity, Where
+from jobrules.model import SECOND_US, Finding, Job, LoopFacts, Metric, Severity, Where
 from jobrules.text import count, number, share, took
 
 #: Cores that are used less than this on average are free.
@@ -33,11 +33,12 @@ class Training(Struct, frozen=True, kw_only=True):
     fetch_s: float | None
 
 
-def trainings(part: Job, work: Work) -> Iterator[Training]:
-    """Of a node with steps whose cores were sampled meanwhile."""
+def trainings(part: Job, work: Work, facts: LoopFacts | None) -> Iterator[Training]:
+    """Of a node with steps, or known ``facts`` of steps, whose cores were sampled meanwhile."""
     (node,) = part.nodes
     cpu, steps = part.panel(node, Metric.CPU_UTILIZATION), part.steps
-    if cpu is None or not len(steps):
+    known = facts if facts and facts.steps else None
+    if cpu is None or not (len(steps) or known):
         return
     inside = cpu.mean[work.holds(cpu.time_us, node)]
     waits = Waits.of(part, work)
@@ -45,9 +46,11 @@ def trainings(part: Job, work: Work) -> Iterator[Training]:
         yield Training(
             node=node,
             used=float(inside.mean()),
-            cores=len(cpu.devices) if len(cpu.devices) > 1 else 0,
-            step_s=float(np.median(steps.comparable.duration_us)) / SECOND_US,
-            fetch_s=waits.fetch_us / SECOND_US if waits else None,
+            cores=len(cpu.devices) if len(cpu.devices) > 1 else (known and known.cores) or 0,
+            step_s=float(np.median(steps.comparable.duration_us)) / SECOND_US
+            if len(steps)
+            else known and known.step_s,
+            fetch_s=waits.fetch_us / SECOND_US if waits else known and known.fetch_s,
         )
 
 

@@ -100,7 +100,7 @@ class Made:
             cpu = panels[Metric.CPU_UTILIZATION]
             rows += _rows(make_panel(cpu.metric, cpu.mean, node=self.node, time_us=cpu.time_us, prefix="cpu"))
         if rows:
-            second = int(panels[Metric.GPU_UTILIZATION].time_us[0]) // SECOND_US
+            second = int(panels[Metric.CPU_UTILIZATION].time_us[0]) // SECOND_US
             files[f"system/incremental/2020091312/{second}.{self.node}.json"] = sorted(rows, key=_time)
         if "log" in sources:
             files["gpu_log.csv"] = _log(panels[Metric.GPU_UTILIZATION])

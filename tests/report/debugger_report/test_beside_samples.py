@@ -200,3 +200,20 @@ def test_results_beside_traces_speak_of_the_job(tmp_path: Path) -> None:
     assert report.verdict.profiled
     assert "according to SageMaker Debugger" in terminal(report)[0]
     assert "only PyTorch traces were recorded" not in all_sections(report)
+
+
+@pytest.mark.parametrize("cpu", ["cpu", "mean"])
+def test_cores_that_steps_of_results_leave_free(tmp_path: Path, cpu: str) -> None:
+    """Without GPUs, and without fetches."""
+    made = Made.of("saturated-process", 13)
+    only_cpus = replace(made.job, panels=made.job.panels[1:])
+    made = replace(made, job=only_cpus)
+    alone = report_of(made, tmp_path, "results")
+    report = report_of(made, tmp_path, "results", cpu)
+    words = found(report.verdict, "free-cores").title
+
+    assert [*lost(alone, report)] == []
+    assert found(alone.verdict, "free-cores")
+    # Nothing names the cores of a mean.
+    assert (f"of {made.cores}\u00a0cores were" if cpu == "cpu" else "of CPU time was") + " free" in words
+    assert "a step takes" in words
