@@ -88,6 +88,12 @@ class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
             launching=trace.launching,
         )
 
+    @property
+    def threads(self) -> list[int]:
+        """All that loaded data, asked the driver for memory, or waited in a blocking call."""
+        found = [calls.thread[rows] for calls, rows in (*self.loading, self.allocation, self.blocking)]
+        return np.unique(np.concatenate(found)).tolist()
+
     def loading_on(self, threads: frozenset[int]) -> Intervals:
         """When any of the threads fetched data."""
         return joined([_time_on(calls, rows, threads) for calls, rows in self.loading])
@@ -135,11 +141,14 @@ def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity
 
     on_host = late | ~has_event
     host_end = np.where(late, call_start, end_ns)
-    for own in np.unique(thread[on_host]).tolist():
+    # Threads that did nothing of what is looked for have the same causes.
+    quiet = np.setdiff1d(thread[on_host], [NOT_GIVEN, steps.thread, *activity.threads])
+    looked_at = np.where(np.isin(thread, quiet), quiet[:1] if len(quiet) else NOT_GIVEN, thread)
+    for own in np.unique(looked_at[on_host]).tolist():
         threads = frozenset({own, steps.thread} - {NOT_GIVEN}) or activity.launching
-        rows = on_host & (thread == own) & (host_end > start_ns)
+        rows = on_host & (looked_at == own) & (host_end > start_ns)
         parts += (
-            (begin, end, cause, np.full(len(begin), own))
+            (begin, end, cause, thread[rows][np.searchsorted(start_ns[rows], begin, side="right") - 1])
             for begin, end, cause in _host_parts(start_ns[rows], host_end[rows], threads, activity)
         )
     begin, end, which = (np.concatenate([part[i] for part in parts]) for i in (0, 1, 3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from tests.kineto import PROCESS, Recording, capture
@@ -53,3 +54,27 @@ def test_equal_events_of_merged_files_count_once_on_each_device(tmp_path: Path) 
         trace.kernel("ncclDevKernel_Generic", 1000, 1100, device=device, correlation=0)
 
     assert [one.events for one in capture(tmp_path, trace).devices] == [1, 1]
+
+
+def test_many_threads_cost_what_their_events_cost(tmp_path: Path) -> None:
+    def spent_s(threads: int, folder: Path) -> float:
+        trace = Recording()
+        folder.mkdir()
+        for i in range(4000):
+            trace.operator("aten::mm", 1000 + 90 * i, 1060 + 90 * i, thread=i % threads)
+            trace.kernel(
+                "gemm",
+                1020 + 90 * i,
+                1070 + 90 * i,
+                launch=(1002 + 90 * i, 1004 + 90 * i),
+                thread=i % threads,
+            )
+        begin = time.process_time()
+        found = capture(folder, trace)
+        spent = time.process_time() - begin
+        (mm,) = found.operators
+        assert (mm.calls, mm.self_ns, mm.device_self_ns) == (4000, 4000 * 60_000, 4000 * 50_000)
+        return spent
+
+    few, many = (spent_s(threads, tmp_path / str(threads)) for threads in (3, 4000))
+    assert many < 4 * few
