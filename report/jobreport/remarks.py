@@ -159,6 +159,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.script": "no header line; the columns are those in {name}",
         "nvidia_smi.same_second": "several samples of a GPU per second; assumed: one machine, equal intervals",
         "nvidia_smi.zone": "no time zone in the log; read as {zone} (change with --timezone)",
+        "nvidia_smi.clock_change": "times step by an hour at {at}, as local times do where the clock is set to summer or winter time; give the zone of the log, such as --timezone Europe/Berlin",
         "nvidia_smi.excel_days": "times are numbers of days, as Excel writes dates",
         "nvidia_smi.no_dates": "no dates in the log: its times count from its start",
         "nvidia_smi.assumed_second": "no times in the log; assumed: one second from row to row, the default of the tool",

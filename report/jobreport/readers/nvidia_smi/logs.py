@@ -19,6 +19,7 @@ from jobreport.readers.nvidia_smi.times import (
     MONTH_FIRST,
     RELATIVE,
     ZONED,
+    clock_change,
     in_order,
     in_zone,
     unwrapped,
@@ -118,7 +119,10 @@ def _dated(parts: list[Part], date_order: str, zone: tzinfo, note: _Note) -> lis
         kind = LOCAL
     if kind in (LOCAL, DAY_FIRST, MONTH_FIRST):
         note("nvidia_smi.zone", zone=str(zone))
-        return [replace(one, time_us=in_zone(one.time_us, zone)) for one in found]
+        found = [replace(one, time_us=in_zone(one.time_us, zone)) for one in found]
+        if change_us := clock_change(max((one.time_us for one in found), key=len)):
+            note("nvidia_smi.clock_change", at=clock(change_us))
+        return found
     if kind != ZONED:
         note("nvidia_smi.no_dates")
     if kind == CLOCK:

@@ -26,7 +26,9 @@ _EARLIEST_S, _LATEST_S = 631_152_000, 4_102_444_800
 _MAX_ELAPSED_S = 10 * 365 * 86400
 #: Seconds, milli-, micro- and nanoseconds since the epoch.
 _EPOCH_UNITS = (1, 10**3, 10**6, 10**9)
-_DAY_US = 86400 * SECOND_US
+_DAY_US, _HOUR_US = 86400 * SECOND_US, 3600 * SECOND_US
+#: A clock that changes shows in rows that are nearer than this share of an hour.
+_MAX_STEP = 0.1
 _DATE = re.compile(
     r"(\d{4})[-/.]?(\d{2})[-/.]?(\d{2})[T _]*(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?\s*(Z|UTC|[-+]\d{2}:?\d{2})?"
 )
@@ -169,6 +171,17 @@ def in_zone(time_us: IntArray, zone: tzinfo) -> IntArray:
         again = mine[np.cumsum(np.diff(wall_us, prepend=wall_us[:1]) < -_BACK_US) > 0]
         time_us[all_twice[again]] = all_later_us[again]
     return time_us
+
+
+def clock_change(time_us: IntArray) -> int:
+    """The first time after a step of an hour to a full hour, in the order of the rows of one GPU; 0 without one."""
+    steps_us = np.diff(time_us)
+    usual_us = np.median(steps_us) if len(steps_us) else 0
+    near_us = 2 * usual_us + SECOND_US
+    is_hour = np.abs(np.abs(steps_us - usual_us) - _HOUR_US) <= near_us
+    is_full = (time_us[1:] + SECOND_US) % _HOUR_US <= near_us + SECOND_US
+    changes = np.flatnonzero(is_hour & is_full & (0 < usual_us < _MAX_STEP * _HOUR_US))
+    return int(time_us[changes[0] + 1]) if len(changes) else 0
 
 
 def zone_of(name: str) -> tzinfo:

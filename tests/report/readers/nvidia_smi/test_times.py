@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -15,11 +16,13 @@ from jobreport.readers.nvidia_smi.times import (
     LOCAL,
     RELATIVE,
     ZONED,
+    clock_change,
     in_zone,
     times_of,
     unwrapped,
     zone_of,
 )
+from jobreport.readers.registry import read_directory
 from jobrules.model import SECOND_US
 
 DAY_US = 86400 * SECOND_US
@@ -154,3 +157,38 @@ def test_zones(name: str, hours: float) -> None:
 def test_no_zone(name: str) -> None:
     with pytest.raises(UsageError, match="Unknown time zone"):
         zone_of(name)
+
+
+@pytest.mark.parametrize("every_s", [1, 10, 45])
+@pytest.mark.parametrize(
+    ("zone", "change"),
+    [
+        ("Europe/Berlin", "2026-10-25T01:00Z"),
+        ("Europe/Berlin", "2026-03-29T01:00Z"),
+        ("America/New_York", "2026-11-01T06:00Z"),
+        ("America/New_York", "2026-03-08T07:00Z"),
+        ("UTC", "2026-03-29T01:00Z"),
+    ],
+)
+def test_a_log_over_a_change_of_the_clock_names_the_option(
+    tmp_path: Path, zone: str, change: str, every_s: int
+) -> None:
+    start = datetime.fromisoformat(change) - timedelta(minutes=17, seconds=3)
+    times = [(start + timedelta(seconds=i * every_s)).astimezone(ZoneInfo(zone)) for i in range(1500)]
+    rows = [f"{at:%Y/%m/%d %H:%M:%S}.417, {gpu}, {gpu + 7} %" for at in times for gpu in (0, 1)]
+    (tmp_path / "gpu.csv").write_text("\n".join(["timestamp, index, utilization.gpu [%]", *rows, ""]))
+
+    said = {
+        given: {one.code for one in read_directory(tmp_path, zone=ZoneInfo(given)).quality.sources[0].remarks}
+        for given in ("UTC", zone)
+    }
+
+    assert ("nvidia_smi.clock_change" in said["UTC"]) == (zone != "UTC")
+    assert said[zone] == {"nvidia_smi.zone"}
+
+
+@pytest.mark.parametrize("pause_s", [-3600, 3600])
+def test_an_hour_without_rows_is_no_change_of_the_clock(pause_s: int) -> None:
+    time_us = us("2026-01-03T10:17:00Z") + np.cumsum([1] * 99 + [pause_s + 1] + [1] * 99) * SECOND_US
+
+    assert clock_change(time_us) == 0
