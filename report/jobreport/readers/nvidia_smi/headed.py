@@ -10,8 +10,8 @@ from __future__ import annotations
 import csv
 import re
 from functools import lru_cache
-from itertools import chain, repeat
-from operator import contains, itemgetter
+from itertools import chain, compress, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,7 @@ from jobreport.readers.nvidia_smi.times import is_date
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Iterable, Iterator, Sequence
 
     from jobreport.readers.nvidia_smi.table import Block
     from jobrules.model import IntArray
@@ -39,6 +39,8 @@ _MAX_REMEMBERED = 1 << 14
 #: What may stand between the columns of a line that names them, besides blanks.
 _SEPARATORS = ",;\t"
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
+#: What is in all lines that name columns.
+_SEVERAL = re.compile(f"[{_SEPARATORS}#]|[^ ]  ")
 #: What stands between the cells of a row of which blanks separate the columns.
 _CELL_END = "\n"
 #: ``column -t`` puts at least two blanks between columns.
@@ -53,6 +55,8 @@ _RULE = "-=+*#~_<>[]|: \t"
 _BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
 #: A line with several cells, one of them with a number: a row without a header, and not a prompt or ``sep=,``.
 _ROW = re.compile(r"\s*[0-9][^,]*,|.*,\s*[0-9]")
+#: A line of one word, and of how many lines in a block these are left out first.
+_WORD, _MANY_LINES = re.compile(r"\s*[^\s,;:]*\s*|.{1,2}"), 1 << 18
 #: Lines in which a prefix of all lines is looked for.
 _SHOWN = 2000
 #: Rows in which a date is looked for: the first may be a header of other names.
@@ -63,6 +67,8 @@ _MARK = "#"
 _TIMES = {says.TIME, says.EPOCH, says.DATE, says.ELAPSED}
 #: Code of the remark on rows without names of columns.
 NO_HEADER = "nvidia_smi.no_header"
+#: Code of the remark on other lines.
+_OTHER = "nvidia_smi.other_fields"
 
 
 class _Header(Struct, frozen=True, kw_only=True):
@@ -78,17 +84,28 @@ class _Header(Struct, frozen=True, kw_only=True):
         """What stands between the cells of what ``row`` returns."""
         return self.separator if isinstance(self.separator, str) else _CELL_END
 
-    def irregular(self, lines: Sequence[str], begin: int, end: int) -> Iterable[int]:
+    def irregular(self, lines: Sequence[str], begin: int, end: int) -> Sequence[int]:
         """Places of lines that are no rows as they stand."""
         separator, count = self.separator, len(self.names) - 1
         if not isinstance(separator, str) or not self.names:
             return range(begin, end)
         mine = lines[begin:end]
-        others = np.fromiter(map(str.count, mine, repeat(separator)), np.int64, len(mine)) != count
+        odd = [
+            place
+            for place, found in enumerate(map(str.count, mine, repeat(separator)), begin)
+            if found != count
+        ]
         for character in ('"', _MARK * self.marked):
             if character and character in "".join(mine):
-                others |= np.fromiter(map(contains, mine, repeat(character)), np.bool_, len(mine))
-        return (begin + np.flatnonzero(others)).tolist()
+                odd = sorted({*odd, *(place for place, line in enumerate(mine, begin) if character in line)})
+        return odd
+
+    def rows_of(self, lines: Iterable[str]) -> dict[str, str]:
+        """The cells of those lines that are rows."""
+        if isinstance(self.separator, str):
+            usual = {len(self.names) - 1, len(self.names)}
+            lines = [line for line in lines if line.count(self.separator) in usual or '"' in line]
+        return {line: row for line in lines if (row := self.row_of(line))}
 
     def row_of(self, line: str) -> str:
         """The cells of a line that may have quotes around them; empty if it is no row."""
@@ -186,11 +203,13 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
         if "" in lines:  # nothing but line ends may be all of a large file
             numbers = numbers[np.fromiter(map(bool, lines), np.bool_, len(lines))]
             lines = [*filter(None, lines)]
+        if len(lines) > _MANY_LINES:
+            lines, numbers = _without_words(lines, numbers, skipped)
         parts = {"": Written(lines=lines, numbers=numbers)}
         if prefix:
             parts, others = by_writer(lines, numbers, prefix)
             for place in others:
-                skipped.add("nvidia_smi.other_fields", int(numbers[place]), lines[place])
+                skipped.add(_OTHER, int(numbers[place]), lines[place])
             # The number of the only task names no machine.
             names_writers |= "host" in prefix.groupindex or len(parts) > 1
         for writer, written in parts.items():
@@ -200,16 +219,32 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
     yield from skipped.found.values()
 
 
+def _without_words(lines: list[str], numbers: IntArray, skipped: _SkippedLines) -> tuple[list[str], IntArray]:
+    """The lines without those of a single word, which are neither rows nor names nor dates: there may be millions."""
+    words = {line for line in {*lines} if _WORD.fullmatch(line)}
+    others = np.fromiter(map(words.__contains__, lines), np.bool_, len(lines))
+    gone = [*compress(lines, others)]
+    drawn = {line for line in words if line.startswith(_MARK) or _BANNER.fullmatch(line)}
+    skipped.add_all(_OTHER, [line for line in gone if line not in drawn] if drawn else gone, lines, numbers)
+    return [*compress(lines, ~others)], numbers[~others]
+
+
 class _SkippedLines:
     """Lines that are left out, by the code of the remark on them."""
 
     def __init__(self) -> None:
         self.found: dict[str, Skipped] = {}
 
-    def add(self, code: str, line: int, text: str) -> None:
+    def add(self, code: str, line: int, text: str, count: int = 1) -> None:
         if text.strip():
             known = self.found.get(code) or Skipped(code=code, count=0, line=line, text=text)
-            self.found[code] = replace(known, count=known.count + 1)
+            self.found[code] = replace(known, count=known.count + count)
+
+    def add_all(self, code: str, texts: Sequence[str], lines: Sequence[str], numbers: IntArray) -> None:
+        """Count texts that are among lines with ``numbers``."""
+        if texts:
+            number = 0 if code in self.found else int(numbers[lines.index(texts[0])])
+            self.add(code, number, texts[0], len(texts))
 
 
 class _Writer:
@@ -226,64 +261,96 @@ class _Writer:
         self._skipped = skipped
 
     def read(self, written: Written) -> Iterator[Table]:
-        """The rows of some lines, those under each header as a table."""
-        begin, repeated = 0, set[int]()
-        for place in _candidates(written.lines):
-            header = _header(written.lines[place])
+        """The rows of some lines, those under equal headers as a table."""
+        lines = written.lines
+        found: dict[_Header, _Found] = {}
+        begin, repeated = 0, list[int]()
+        for place in _candidates(lines):
+            header = _header(lines[place])
             if header == self._header:
-                repeated.add(place)
+                repeated.append(place)
             elif header:
-                yield from self._table(written, begin, place, repeated)
+                self._find(found, written, begin, place, repeated)
                 self._header, self._header_line = header, int(written.numbers[place])
-                begin, repeated = place + 1, set()
-        yield from self._table(written, begin, len(written.lines), repeated)
+                begin, repeated = place + 1, []
+        self._find(found, written, begin, len(lines), repeated)
+        for header, one in found.items():
+            numbers = written.numbers[one.places]
+            times = [written.times[place] for place in one.places] if written.times else one.dates
+            yield header.table(one.rows, lines=numbers, line=one.line, times=Texts.of(times), host=self._host)
 
-    def _table(self, written: Written, begin: int, end: int, headers: Set[int]) -> Iterator[Table]:
-        """The rows among some lines, if there are any; ``headers`` are the places of those that name columns."""
+    def _find(
+        self, found: dict[_Header, _Found], written: Written, begin: int, end: int, headers: Sequence[int]
+    ) -> None:
+        """Add the rows among some lines, if there are any; ``headers`` are the places of those that name columns."""
         lines, header = written.lines, self._header
-        rows: list[str] = []
-        places: list[int] = []
-        dates = {0: self._date}
-        after = begin
-        for place in sorted({*header.irregular(lines, begin, end), *headers}):
-            rows += lines[after:place]
-            places += range(after, place)
-            after = place + 1
-            if place in headers:
+        odd = header.irregular(lines, begin, end)
+        named = {*headers}
+        if headers:
+            odd = sorted({*odd} | named)
+        # Damage may repeat a line a million times.
+        texts = [lines[place] for place in odd if place not in named]
+        distinct = {*texts}
+        rows = header.rows_of(distinct)
+        dates = {
+            text: date for text in distinct if ":" in text and text not in rows and (date := _date_in(text))
+        }
+        if texts:
+            known = rows.keys() | dates.keys()
+            self._leave_out([text for text in texts if text not in known] if known else texts, written)
+        one = found.get(header) or _Found(line=self._header_line)
+        after, gone = begin, list[int]()
+        for place in odd if rows or dates else ():
+            text = lines[place]
+            if text in rows and place not in named:
+                lines[place] = rows[text]
                 continue
-            if row := header.row_of(lines[place]):
-                rows.append(row)
-                places.append(place)
-            elif date := _date_in(lines[place]):
-                dates[len(rows)] = self._date = date
-            else:
-                self._leave_out(int(written.numbers[place]), lines[place])
-        rows += lines[after:end]
-        places += range(after, end)
-        if rows:
+            gone.append(place)
+            if text in dates:
+                one.add(lines, after, place, gone, self._date)
+                self._date, after, gone = dates[text], place + 1, []
+        one.add(lines, after, end, gone if rows or dates else odd, self._date)
+        if one.rows:
             self._any_row = True
-            times = Texts.of([written.times[place] for place in places]) if written.times else None
-            yield header.table(
-                rows,
-                lines=written.numbers[places],
-                line=self._header_line,
-                times=times or _dates(dates, len(rows)),
-                host=self._host,
-            )
+            found[header] = one
 
-    def _leave_out(self, number: int, line: str) -> None:
-        """Count a line that is no row."""
+    def _leave_out(self, texts: Sequence[str], written: Written) -> None:
+        """Count texts of lines that are no rows."""
         is_named = self._header_line > 0
-        is_comment = line.startswith(_MARK) and (self._header.marked or not is_named)
-        if not is_comment and not _BANNER.fullmatch(line):
-            is_row = not is_named and not self._any_row and _ROW.match(line)
-            self._skipped.add(NO_HEADER if is_row else "nvidia_smi.other_fields", number, line)
+        has_comments = self._header.marked or not is_named
+        left = [
+            text
+            for text in texts
+            if text[:1].isalnum()
+            or not ((has_comments and text.startswith(_MARK)) or _BANNER.fullmatch(text))
+        ]
+        if not is_named and not self._any_row:
+            rows = [text for text in left if _ROW.match(text)]
+            self._skipped.add_all(NO_HEADER, rows, written.lines, written.numbers)
+            left = [text for text in left if not _ROW.match(text)]
+        self._skipped.add_all(_OTHER, left, written.lines, written.numbers)
 
 
-def _dates(dates: Mapping[int, str], rows: int) -> Texts:
-    """The date of each row, by the first row that each is in front of."""
-    counts = np.diff([*dates, rows])
-    return Texts(lambda: ([*dates.values()], np.repeat(np.arange(len(dates)), counts)))
+class _Found:
+    """Rows under equal headers, while they are gathered."""
+
+    def __init__(self, line: int) -> None:
+        #: Number of the line of the first header.
+        self.line = line
+        self.rows: list[str] = []
+        self.places: list[int] = []
+        #: The last date in front of each.
+        self.dates: list[str] = []
+
+    def add(self, lines: Sequence[str], begin: int, end: int, gone: Sequence[int], date: str) -> None:
+        """Add those of some consecutive lines that are rows: whose places are not ``gone``."""
+        left: Sequence[int] = range(begin, end)
+        if gone:
+            others = {*gone}
+            left = [place for place in left if place not in others]
+        self.rows += [lines[place] for place in left]
+        self.places += left
+        self.dates += [date] * len(left)
 
 
 def _date_in(line: str) -> str:
@@ -307,11 +374,16 @@ def _first_header(lines: Sequence[str]) -> _Header | None:
 
 
 def _candidates(lines: Sequence[str]) -> list[int]:
-    """Places of lines that may name columns: rows begin with a time, a number or the name of a GPU."""
+    """Places of lines that name columns; rows begin with a time, a number or the name of a GPU."""
     if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
         return []
-    others = [place for place, line in enumerate(lines) if line[:1] not in _DIGITS]
-    return [place for place in others if lines[place].lstrip()[:1] not in _DIGITS]
+    others = {line for line in lines if line[:1] not in _DIGITS}
+    names = {
+        line
+        for line in others
+        if line.lstrip()[:1] not in _DIGITS and _SEVERAL.search(line) and _header(line)
+    }
+    return [place for place, line in enumerate(lines) if line in names] if names else []
 
 
 def _header(line: str) -> _Header | None:

@@ -292,7 +292,10 @@ class _Gathered:
         new = {names: kind for kind, names in enumerate(kinds) if names not in self._place}
         room = list(new.items())[: _MAX_NAMES - len(self._gpus)]
         # In the order of their first rows.
-        for row, names in sorted((int(np.argmax(code == kind)), names) for names, kind in room):
+        # The first row of each kind: of several places the last one that is written stays.
+        begins = np.zeros(len(kinds), np.int64)
+        begins[code[::-1]] = np.arange(len(code))[::-1]
+        for row, names in sorted((int(begins[kind]), names) for names, kind in room):
             self._place[names] = len(self._gpus)
             self._gpus.append(_OfGpu(int(lines[row]), len(self._measured)))
         return np.array([self._place.get(names, -1) for names in kinds], np.int16)[code]
