@@ -29,9 +29,9 @@ def pace(measure: Measure, base: str, label: str) -> str:
     """How fast profiled steps of a variant are, or how much of the profiled time was computing."""
     change = measure.against[label]
     one, two = measure.values[label] or 0.0, measure.values[base] or 0.0
-    tested = words.interval(change) or "not tested"
+    tested = words.tested(change) or "not tested"
     if change.word is Word.NOT_RESOLVED:
-        tested = f"not resolved: {tested}"
+        tested = f"not resolved: {words.interval(change)}"
     shown = words.of_variants(measure)
     values = [shown[label], shown[base]]
     amounts = f"({values[0]} against {values[1]}, {tested})"

@@ -72,7 +72,7 @@ def verdict(
     by_key = {one.key: one for one in measures}
     sentences = []
     if len(others) > MAX_SENTENCES:
-        label, lead = _best(by_key, base, others)
+        label, lead = _best(by_key, base, others, cost)
         others, sentences = [label], [lead]
     for label in others:
         key = headline(measures, label)
@@ -95,7 +95,9 @@ def verdict(
     return " ".join(sentences)
 
 
-def _best(measures: Mapping[str, Measure], base: str, others: Sequence[str]) -> tuple[str, str]:
+def _best(
+    measures: Mapping[str, Measure], base: str, others: Sequence[str], cost: Cost | None = None
+) -> tuple[str, str]:
     """The best of many variants in the first measure in which most can be compared, and how it stands."""
     several = f"{len(others)} variants"
     for key, (most, more) in BEST.items():
@@ -113,12 +115,20 @@ def _best(measures: Mapping[str, Measure], base: str, others: Sequence[str]) -> 
         better = [one for one in values if measure.against[one].word is Word.BETTER]
         label = max(better or values, key=lambda one: sign * values[one])
         of = several if len(values) == len(others) else f"{len(values)} of {several}"
-        if measure.against[label].word in (Word.NOT_RESOLVED, Word.SAME):
+        word, before = measure.against[label].word, measure.values[base] or 0.0
+        of_time = (
+            cost
+            and measure.unit == "money"
+            and not _by_price(cost.factors[label], values[label] / before - 1)
+        )
+        if of_time and word is Word.NOT_TESTED:
+            continue  # throughput says whether there is a change
+        if word in (Word.NOT_RESOLVED, Word.SAME, Word.SMALL):
             return (
                 label,
                 f"None of {of} is shown to be better than {base}; {escape_name(label, 40)} comes nearest.",
             )
-        if sign * values[label] > sign * (measure.values[base] or 0.0):
+        if sign * values[label] > sign * before:
             return label, f"Of {of} compared with {base}, {escape_name(label, 40)} {most}."
         return label, f"None of {of} {more} than {base}; {escape_name(label, 40)} comes nearest."
     return others[0], f"{several} are in the tables; the first:"

@@ -429,6 +429,11 @@ def test_of_many_variants_the_best_one_is_named() -> None:
     assert of_many(scales, A=9.0, B=1.0, C=8.0, D=2.0).startswith(
         "Of 3 variants compared with A, B costs least. B costs 90.9% less than A "
     )
+    # Equal prices: what one costs less is its time, which is not shown to be shorter.
+    equal = {"A": 1.0, "B": 0.97, "C": 1.02, "D": 1.01}
+    assert of_many(equal, **dict.fromkeys(equal, 3.0)).startswith(
+        "None of 3 variants is shown to be better than A; B comes nearest. B cost "
+    )
     assert of_many({"A": 0.5, "B": 0.9, "C": 0.8, "D": 1.2}).startswith(
         "None of 3 variants does more steps per second than A; C comes nearest. C is slower than A: "
     )

@@ -207,6 +207,35 @@ def test_repeats_have_no_assumed_noise_and_a_note_on_their_order_only_if_needed(
     assert "averaged over the runs" in Page.of(comparison.steps(found).html).text
 
 
+def test_a_change_that_is_real_but_does_not_count_is_not_called_open() -> None:
+    """1.5% between runs that differ by 0.4%: the interval excludes 0, and holds changes that count."""
+    scales = {"A": (1.0, 1.004, 0.996), "B": (1.015, 1.019, 1.011)}
+    found = compare(
+        [
+            run(label, report_of([0.5 * scale] * 120, start_s=1000.0 * i))
+            for label, own in scales.items()
+            for i, scale in enumerate(own)
+        ],
+        Settings(),
+        "",
+    )
+
+    assert found.measure("step_s").against["B"].word is Word.SMALL
+    assert found.verdict.endswith("real, but small.")
+    assert "Real, but small the interval excludes 0" in " ".join(
+        Page.of(comparison.measures(found).html).text.split()
+    )
+
+
+def test_steps_that_stalled_are_counted_with_the_step_times() -> None:
+    lasts = [0.5 + 0.01 * (i % 7) for i in range(300)]
+    stalled = [30.0 if i in (50, 170) else one for i, one in enumerate(lasts)]
+    found = compare([run("A", report_of(lasts)), run("B", report_of(stalled))], Settings(), "")
+
+    text = " ".join(Page.of(comparison.steps(found).html).text.split())
+    assert "B: 2 of 290 steps that stalled, against 0 of 290, carry 99.9% of the difference." in text
+
+
 def test_a_base_that_changed_its_course_is_named_in_the_figure_and_the_notes() -> None:
     found = compare(
         [run("A", report_of([0.5] * 150 + [0.6] * 150)), run("B", report_of([0.5] * 300))], Settings(), ""
