@@ -292,8 +292,8 @@ def binned(panel: Panel, loop: tuple[int, int] | None) -> tuple[BoolArray, IntAr
 
 def are_ranks(job: Job) -> bool:
     """True if processes count as ranks do: from 0 on, at least two."""
-    ranks = job.gathered(_ranks)
-    return len({*ranks}) > 1 and {*ranks} == {*map(str, range(len({*ranks})))}
+    ranks = {*job.gathered(_ranks)}
+    return len(ranks) > 1 and ranks == {*map(str, range(len(ranks)))}
 
 
 def _ranks(part: Job) -> list[str]:

@@ -21,6 +21,7 @@ from jobrules.model import (
     JobInMemory,
     Lane,
     Loader,
+    LoopFacts,
     Metric,
     Panel,
     Steps,
@@ -61,6 +62,8 @@ class Recording:
     steps: list[tuple[str, str, Floats, Floats, int]] = field(default_factory=list)
     events: list[tuple[str, str, Floats, Floats]] = field(default_factory=list)
     workers: int | None = None
+    #: What results of SageMaker Debugger beside the samples say.
+    facts: LoopFacts | None = None
     cause: str = ""
     also: frozenset[str] = frozenset()
     share: float | None = None
@@ -146,7 +149,13 @@ class Recording:
             )
             for rank, mode, start_s, end_s, first in self.steps
         ]
-        return JobInMemory(name="job", panels=tuple(panels), steps=Steps.joined(steps), events=self._events())
+        return JobInMemory(
+            name="job",
+            panels=tuple(panels),
+            steps=Steps.joined(steps),
+            events=self._events(),
+            loop_facts=self.facts,
+        )
 
     def _events(self) -> Events:
         tables = []
@@ -406,6 +415,62 @@ def one_of_two(rng: np.random.Generator) -> Recording:
     return job
 
 
+def one_process_now_and_then(rng: np.random.Generator) -> Recording:
+    """Steady low use by one process, and pauses in which the process keeps one core full: one cause."""
+    job = Recording(rng, cores=int(rng.choice([6, 8, 12, 16])))
+    rows = job.begin()
+    job.work(rows, 25, 50, 0.06)
+    waits = rows & (job.at_s % rng.uniform(15, 40) < rng.uniform(3, 8))
+    job.gpu[waits] = 0
+    job.compute(rows & ~waits, rng.uniform(0.98, 1.08) - 0.02 * job.cores, 0.03)
+    job.cpu[waits, int(rng.integers(job.cores))] = rng.normal(0.98, 0.01, int(waits.sum()))
+    job.cause = "one-process"
+    job.never = ("batch size",)
+    return job
+
+
+def results_know_the_fetches(rng: np.random.Generator) -> Recording:
+    """Samples of the GPU and the mean of the cores; results beside them know steps and fetches."""
+    job = Recording(rng, mean_cpu=True)
+    rows = job.begin()
+    part, step_s = rng.uniform(0.4, 0.75), rng.uniform(0.02, 0.3)
+    job.work(rows, 85, 95)
+    job.gpu[rows] *= (rng.random((job.n, 1)) >= part)[rows]
+    job.compute(rows, 0.4 * job.cores)
+    begin, end = (int(us) for us in job._us(job.at_s[rows][[0, -1]]))
+    job.facts = LoopFacts(
+        source="SageMaker Debugger's results",
+        steps_us=(begin, end),
+        outside=part,
+        step_s=step_s,
+        fetch_s=step_s * part / (1 - part),
+        fetches=int(rng.integers(5, 500)),
+        num_workers=0,
+        cores=job.cores,
+    )
+    job.cause = "data-loading"
+    job.also = frozenset({"unexplained"}) if part > 0.7 else frozenset()
+    job.never = ("Not recorded: steps", "no recorded cause")
+    return job
+
+
+def results_know_the_cores(rng: np.random.Generator) -> Recording:
+    """As one process, with the mean of the cores; results beside it know how many there are."""
+    job = one_process(rng)
+    job.mean_cpu = True
+    job.facts = LoopFacts(source="SageMaker Debugger's results", cores=job.cores)
+    return job
+
+
+def cores_are_not_known(rng: np.random.Generator) -> Recording:
+    """The same without results: nothing says whether one process is the limit, or that the CPU is not."""
+    job = one_process(rng)
+    job.mean_cpu = True
+    job.cause = "unexplained"
+    job.never = ("batch size", "neither CPU", "not the cause: mean")
+    return job
+
+
 def too_short(rng: np.random.Generator) -> Recording:
     """Less than a minute of a machine whose GPUs are idle."""
     job = Recording(rng, minutes=(20 / 60, 40 / 60), gpus=int(rng.choice([1, 4, 8])))
@@ -427,6 +492,10 @@ KINDS: dict[str, Callable[[np.random.Generator], Recording]] = {
         one_process,
         process_of_each_gpu,
         one_process_keeps_up,
+        one_process_now_and_then,
+        results_know_the_fetches,
+        results_know_the_cores,
+        cores_are_not_known,
         half_start,
         quick_start,
         image_loading,

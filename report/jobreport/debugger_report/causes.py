@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from jobreport.debugger_report.findings import IDLE_ADVICE
 from jobreport.readers.debugger_results.loop import SOURCE
+from jobrules.load_balancing import APART_ADVICE
 from jobrules.model import Fact, Finding, HowMuch, Inferred, Severity, Where
 from jobrules.model.claims import Cause, Precedence
 from jobrules.text import percent
@@ -74,7 +75,7 @@ def uneven_load(rule: LoadBalancing, gpus: Mapping[GPU, Histogram]) -> Cause:
             HowMuch("Mean utilization", most, "%", of=" ".join(of_most)),
             HowMuch("Mean utilization", least, "%", of=" ".join(of_least)),
             Inferred("the histograms of LoadBalancing"),
-            advice=IDLE_ADVICE if least < ALMOST_UNUSED else rule.documentation().advice,
+            advice=IDLE_ADVICE if least < ALMOST_UNUSED else APART_ADVICE,
             devices=claimed.devices,
         )
 

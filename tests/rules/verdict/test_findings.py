@@ -862,3 +862,33 @@ def test_one_rule_and_several_that_were_not_evaluated_are_counted_in_words() -> 
 
     assert "1 of 2\u00a0rules was not evaluated, so what it looks for is not" in one.without_finding
     assert "2 of 3\u00a0rules were not evaluated, so what they look for is not" in two.without_finding
+
+
+@pytest.mark.parametrize(("start_s", "first"), [(340, "cpu-bottleneck"), (420, "start-up")])
+def test_the_headline_names_the_cause_of_the_first_finding(start_s: int, first: str) -> None:
+    """A short start-up that takes more is a warning below 40% of the GPU time; a saturated CPU is critical from 20%."""
+    second = np.arange(900)
+    waits = (second >= start_s) & (second % 20 < 10)
+    gpu = np.where((second < start_s) | waits, 0.0, 96.0)
+    verdict = verdict_of(make_job(gpu=gpu, cpu=np.where(waits[:, None], [99.0] * 8, 20.0), interval_s=1))
+
+    assert keys(verdict)[0] == first
+    assert {*keys(verdict)} == {"cpu-bottleneck", "start-up"}
+    assert verdict.use
+    named = "in start-up" if first == "start-up" else "while the CPU was saturated"
+    assert lost_sentence(verdict.use, verdict.main_finding).endswith(named)
+
+
+@pytest.mark.parametrize(("ranks", "together"), [(("0", "1"), True), (("4711", "4893"), False), ((), False)])
+def test_uneven_gpus_have_ranks_only_where_ranks_were_recorded(
+    ranks: tuple[str, ...], together: bool
+) -> None:
+    """Two copies of a script are no ranks."""
+    steps = [make_steps([(2.0 * t, 2.0 * t + 1.9) for t in range(N)], rank=rank) for rank in ranks]
+    gpu = np.column_stack([np.full(N, 95.0), np.full(N, 60.0)])
+    job = make_job(gpu=gpu, cpu=[[30.0] * 8] * N, interval_s=2, steps=joined_steps(*steps) if steps else None)
+
+    advice = " ".join(found(verdict_of(job), "load-balancing").advice)
+
+    assert ("every rank" in advice) is together
+    assert ("independent" in advice) is (not together)
