@@ -199,11 +199,12 @@ def _take_steady(ledger: Ledger, results: RuleResults, facts: LoopFacts | None, 
     ):
         cores = max(used.p50 for used in cpu if used) / 100 * facts.cores
         use = ProcessUse(used=cores, cores=facts.cores, processes=1)
+        owner: Rule = rule
         cause = rule.cause(_NO_JOB, result, highest)
         if use.at_limit and (of_process := _chosen(checks, CPUBottleneck)):
-            rule, result = of_process
-            cause = rule.busy_process(result, use)
-        ledger.take_active(inferred(cause, "LoadBalancing and OverallSystemUsage"), rule)
+            owner, found = of_process
+            cause = owner.busy_process(found, use)
+        ledger.take_active(inferred(cause, "LoadBalancing and OverallSystemUsage"), owner)
 
 
 def _highest_mean(usage: Usage) -> float:

@@ -104,7 +104,9 @@ def _means(report: Report, grid: DeviceGrid) -> dict[tuple[str, str, str], float
 
 def _caption(report: Report, grid: DeviceGrid) -> str:
     """How often GPUs were idle and busy, and how often cores were at the threshold."""
-    clauses = [*_gpu_clause(report), *_core_clause(grid)]
+    # Of a mean, only SageMaker Debugger's results name the cores.
+    cores = sum(node.cores for node in report.job.nodes) if report.has_debugger else 1
+    clauses = [*_gpu_clause(report), *_core_clause(grid, cores)]
     caption = "; ".join(clauses)
     return f"{caption[:1].upper()}{caption[1:]}."
 
@@ -132,14 +134,15 @@ def _often(state: str, shares: Sequence[float], of: str = "") -> str:
     return f"{state} in {formats.spread(100 * share for share in shares)}{of}"
 
 
-def _core_clause(grid: DeviceGrid) -> list[str]:
+def _core_clause(grid: DeviceGrid, cores_of_job: int) -> list[str]:
     """One range for similar cores, otherwise how many of them often are at the threshold."""
     if not grid.cores:
         return []
     shares = [core.at_limit for core in grid.cores]
     at = f"at {grid.limit:g}% or more"
     if max(shares) - min(shares) < SIMILAR_SHARE or not max(shares):
-        return [f"{'the core was' if len(shares) == 1 else 'cores were'} {_often(at, shares)}"]
+        one = f"the mean of {cores_of_job} cores was" if cores_of_job > 1 else "the core was"
+        return [f"{one if len(shares) == 1 else 'cores were'} {_often(at, shares)}"]
     most = max(grid.cores, key=lambda core: core.at_limit)
     name = device_name(most.node, most.device, several=len({core.node for core in grid.cores}) > 1)
     highest = f"{name}: {formats.percent(100 * most.at_limit)}"

@@ -49,8 +49,8 @@ def trainings(part: Job, work: Work, facts: LoopFacts | None) -> Iterator[Traini
             cores=len(cpu.devices) if len(cpu.devices) > 1 else (known and known.cores) or 0,
             step_s=float(np.median(steps.comparable.duration_us)) / SECOND_US
             if len(steps)
-            else known and known.step_s,
-            fetch_s=waits.fetch_us / SECOND_US if waits else known and known.fetch_s,
+            else (known.step_s if known else None),
+            fetch_s=waits.fetch_us / SECOND_US if waits else (known.fetch_s if known else None),
         )
 
 
