@@ -171,7 +171,8 @@ def _costs(
     if round(abs(more), 3) == 0:
         return f"costs as much{per} as {base} ({' against '.join(amounts)})"
     change, by_price = measures[key].against[label], _by_price(cost.factors[label], more)
-    shown = words.interval(change)
+    sharp = words.signed(change.low or 0.0) == words.signed(change.high or 0.0)
+    shown = "" if sharp else words.interval(change)
     if change.word not in (Word.BETTER, Word.WORSE):
         slower = rate is not None and rate.against[label].word is (Word.WORSE if more > 0 else Word.BETTER)
         if change.word is not Word.NOT_TESTED or not (by_price or slower):
