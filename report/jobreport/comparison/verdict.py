@@ -55,6 +55,8 @@ RATES = {
 }
 #: The cost of so much work can be compared where that of the whole run cannot.
 PER_WORK = {"cost_per_million_samples": "1 million samples", "cost_per_1000_steps": "1,000 steps"}
+#: What is better of variants that are as fast.
+OF_BEST = ("cost", "gpu_hours")
 _NOT_COMPARED = (Word.REFUSED, Word.NOT_MEASURED)
 
 
@@ -372,14 +374,18 @@ def next_step(
 def left_to_win(variants: Mapping[str, Sequence[RunOf]], measures: Sequence[Measure], headline: str) -> str:
     """The main finding on the best run, with its advice; empty if it has none.
 
-    Best is a variant that is shown to be better in the headline, or the base.
+    Best is a variant that is shown to be better in the headline, otherwise in cost or GPU-hours, or the base.
     """
     best = next(iter(variants))
-    measure = next((one for one in measures if one.key == headline), None)
-    if measure:
+    by_key = {one.key: one for one in measures}
+    for measure in (by_key[key] for key in (headline, *OF_BEST) if key in by_key):
         sign = 1 if measure.direction == "higher" else -1
         better = [label for label, change in measure.against.items() if change.word is Word.BETTER]
-        best = max(better, key=lambda one: sign * (measure.values[one] or 0.0), default=best)
+        if better:
+            best = max(better, key=lambda one: sign * (measure.values[one] or 0.0))
+            break
+        if any(change.word is Word.WORSE for change in measure.against.values()):
+            break
     found = variants[best][0].report.verdict.main_finding
     if found is None or found.severity is Severity.INFO:
         return ""

@@ -408,6 +408,13 @@ def test_a_settled_comparison_says_what_is_left_to_win_in_the_best_run() -> None
     assert pair(best, found_in[0]).left.startswith("A: ")
     assert pair(found_in[1], replace(best, blocks=found_in[0].blocks)).left == ""
     assert pair(best, best).left == ""  # not resolved
+    # As fast, and on half of the GPUs.
+    runs = [
+        run(label, replace(own, job=replace(own.job, start_us=i)), gpus_per_node=gpus, batch_size=8)
+        for i in range(3)
+        for label, own, gpus in (("A", found_in[1], 2), ("B", best, 1))
+    ]
+    assert compare(runs, Settings(), "").left.startswith("B: ")
 
 
 def test_three_runs_are_advised_and_never_two() -> None:
