@@ -21,6 +21,7 @@ from jobreport.comparison.one_job import job_cost
 from jobreport.comparison.prices import Pricing
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.errors import JobReportError, NothingReadableError, UsageError
+from jobreport.lost_samples import with_lost_samples
 from jobreport.output import publish, summary
 from jobreport.output.files import FILES, REPORT, Product
 from jobreport.progress import Progress, advance, showing
@@ -340,13 +341,17 @@ def build_report(
             finished=job.finished,
             recorded=job.recorded,
         ),
-        verdict=judge(
+        verdict=with_lost_samples(
+            judge(
+                job,
+                rules,
+                in_work,
+                in_time,
+                added.account if added else None,
+                added.findings if added else (),
+            ),
+            quality,
             job,
-            rules,
-            in_work,
-            in_time,
-            added.account if added else None,
-            added.findings if added else (),
         ),
         phases=in_time,
         utilization=utilization(job),

@@ -143,7 +143,7 @@ def headline(report: Report) -> str:
         return " ".join([profiled_headline(report.verdict.profiled), coverage(report.verdict.profiled)[0]])
     if use is None:
         unknown = f"Utilization is unknown: {report.verdict.without_samples}."
-        return " ".join(filter(None, [report.verdict.too_short, unknown]))
+        return " ".join(filter(None, [report.verdict.caveat, unknown]))
     sentences = [f"{formats.lost(report.verdict, use, report.phases)}."]
     if use.unknown or not formats.never_used(use, report.phases):
         sentences.insert(0, f"{used_sentence(use)}.")
@@ -153,8 +153,8 @@ def headline(report: Report) -> str:
         sentences.append(f"Utilization of {count(use.unknown, 'more GPU')} is unknown.")
     if use.source:
         sentences[0] = f"{sentences[0].removesuffix('.')}, according to {use.source}."
-    if report.verdict.too_short:
-        sentences.insert(0, report.verdict.too_short)
+    if report.verdict.caveat:
+        sentences.insert(0, report.verdict.caveat)
     if end := bad_end(report):
         sentences.insert(0, f"The job ended: {end}.")
     return " ".join(sentences)

@@ -56,6 +56,8 @@ _OTHER_DEVICES = {
 }
 #: Messages of the system, which name nothing.
 _SYSTEM_MESSAGES = frozenset(map(os.strerror, errno.errorcode))
+#: What the recorder says of its own limit.
+_LIMIT = re.compile(r"--max-bytes [0-9]{1,20} reached")
 #: End of the modes that StepOutlier checks. No name that is kept ends so.
 _CHOSEN = "chosen"
 #: Packages whose files and functions are public.
@@ -195,7 +197,8 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         """What record-job noted, without names: its texts are those of the system, or left out."""
 
         def public(text: str) -> str:
-            return text if text in _SYSTEM_MESSAGES or is_common(text) else "…"
+            is_public = text in _SYSTEM_MESSAGES or _LIMIT.fullmatch(text) or is_common(text)
+            return text if is_public else "…"
 
         return replace(
             one,

@@ -60,6 +60,8 @@ from jobrules.verdict.story import (
 )
 from jobrules.verdict.time_use import TimeUse, time_use
 
+#: Key of the finding on what the recorder could not write.
+LOST_SAMPLES = "lost-samples"
 #: Keys that no rule's cause may have.
 RESERVED = frozenset(
     {
@@ -70,6 +72,7 @@ RESERVED = frozenset(
         *UNEXPLAINED,
         UNEXPLAINED_LOSS,
         NOT_MEASURED,
+        LOST_SAMPLES,
         CROWDED,
         "used",
         "unmeasured",
@@ -182,6 +185,13 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def too_short(self) -> str:
         """``Too short to judge: 41 s of GPU work.``; empty if the job is long enough."""
         return f"Too short to judge: {self.too_little}." if self.too_little else ""
+
+    @property
+    def caveat(self) -> str:
+        """What stands against a judgment: most of the samples are lost, or there is too little; empty if nothing does."""
+        first = self.main_finding
+        is_lost = first and first.key == LOST_SAMPLES and first.severity is not Severity.INFO
+        return " ".join(filter(None, [f"{first.title}." if first and is_lost else "", self.too_short]))
 
     @property
     def without_finding(self) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 #: Keys of findings that others refer to.
 NOT_MEASURED, CROWDED = "not-measured", "other-processes"
+DISJOINT_TIMES = "disjoint-times"
 
 #: A start-up that is a warning: this share of the job, and at least so long.
 LONG_START_SHARE, LONG_START_US = 0.2, 5 * 60 * SECOND_US
@@ -147,7 +148,7 @@ def disjoint_times(job: Job) -> list[Finding]:
         return []
     return [
         Finding(
-            key="disjoint-times",
+            key=DISJOINT_TIMES,
             severity=Severity.WARNING,
             title="Samples and events do not overlap in time",
             evidence=(
