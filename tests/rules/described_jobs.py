@@ -437,7 +437,7 @@ def results_know_the_fetches(rng: np.random.Generator) -> Recording:
     job.work(rows, 85, 95)
     job.gpu[rows] *= (rng.random((job.n, 1)) >= part)[rows]
     job.compute(rows, 0.4 * job.cores)
-    begin, end = (int(us) for us in job._us(job.at_s[rows][[0, -1]]))
+    begin, end = (job.start_us + int(s * SECOND_US) for s in job.at_s[rows][[0, -1]])
     job.facts = LoopFacts(
         source="SageMaker Debugger's results",
         steps_us=(begin, end),
