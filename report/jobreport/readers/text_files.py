@@ -114,13 +114,14 @@ def _pieces(path: Path) -> Iterator[bytes]:
                 data = file.read(_CHUNK)
             return
         unzip = zlib.decompressobj(_GZIP)
-        size = 0
+        size, begins = 0, True
         while data:
-            before = unzip.copy()
+            # A member that begins needs no copy, which takes longer than a short member.
+            before = None if begins else unzip.copy()
             try:
                 text = unzip.decompress(data, _PIECE)
             except zlib.error as error:
-                yield _in_front_of_damage(before, data)
+                yield _in_front_of_damage(before or zlib.decompressobj(_GZIP), data)
                 raise DamagedError from error
             if text:
                 yield text
@@ -133,9 +134,9 @@ def _pieces(path: Path) -> Iterator[bytes]:
                 while not data and (more := file.read(_CHUNK)):
                     data = more.lstrip(b"\0")
                 if data:
-                    unzip = zlib.decompressobj(_GZIP)
+                    unzip, begins = zlib.decompressobj(_GZIP), True
             else:
-                data = unzip.unconsumed_tail or file.read(_CHUNK)
+                data, begins = unzip.unconsumed_tail or file.read(_CHUNK), False
         if not unzip.eof:
             yield unzip.flush()
             raise DamagedError
