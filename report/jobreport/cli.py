@@ -361,7 +361,13 @@ def print_error(text: str) -> None:
 def print_path(path: Path) -> None:
     """Print to standard output."""
     try:
-        click.echo(_escaped(str(path)) if sys.stdout and sys.stdout.isatty() else str(path))
+        if sys.stdout and sys.stdout.isatty():
+            click.echo(_escaped(str(path)))
+        elif hasattr(sys.stdout, "buffer"):
+            # The bytes of the name: of text, click would remove what looks like a color.
+            click.echo(os.fsencode(path))
+        else:
+            click.echo(str(path))
     except OSError as error:
         raise OSError(error.errno, error.strerror, "standard output") from error
 

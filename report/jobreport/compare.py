@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from jobreport.progress import Progress, showing
 from jobreport.redaction.captures import renamed
 from jobreport.redaction.identifiers import is_common
 from jobreport.redaction.pseudonyms import Pseudonyms
+from jobreport.scratch import Scratch
 from jobrules.text import count
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _report(argument: Argument, engine: Engine | None, *, strict: bool, redact: 
         report = reading.load(file)
         return without_names(report) if redact else report
     try:
-        with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:
+        with Scratch() as folder:
             outcome = pipeline.make_report(
                 argument.path,
                 Path(folder) / "report",

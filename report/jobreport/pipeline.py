@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import importlib
 import os
 import shlex
+import tempfile
 import threading
 from datetime import timedelta
 from functools import partial
@@ -563,6 +565,12 @@ def pages(
             raise
         if isinstance(error, JobReportError):
             return files, error
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            place = escape_name(tempfile.gettempdir(), 200)
+            return files, JobReportError(
+                f"{capitalized(product.noun)} written without the page: no space left in {place}. "
+                "Set TMPDIR to another directory."
+            )
         return files, _written_without([f"the page ({type(error).__name__}: {error})"], product)
     return files, None
 

@@ -71,6 +71,10 @@ class Lines(Progress):
             self._stage, self._began, self._due = self.words, now, now + LINE_S
             self._write(self.words)
         elif now >= self._due and self.done:
+            if self.done == self.total:
+                self._write(f"{self.words}: all read, not finished yet")
+                self._due = now + LINE_S
+                return
             left_s = (now - self._began) * (self.total - self.done) / self.done
             self._write(
                 f"{self.words}: {percent(100 * self.done / self.total)}, about {duration(left_s * 1e6)} left"

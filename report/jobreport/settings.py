@@ -16,7 +16,6 @@ from __future__ import annotations
 import difflib
 import math
 import re
-import tomllib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from msgspec import Struct
 
 from jobreport.errors import UsageError
 from jobreport.plugins import Known
+from jobreport.user_files import MAX_TOML, read, read_toml
 from jobrules import RULES, Rule
 from jobrules.rule import parameter_fields, written
 
@@ -139,10 +139,10 @@ def _known_name(name: str, known: Iterable[str], kind: str, hint: str) -> str:
 
 def _read(config: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(config.read_text("utf-8"))
+        return read_toml(read(config, MAX_TOML).decode())
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UsageError(f"not valid TOML: {error}.") from error
 
 

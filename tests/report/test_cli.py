@@ -21,6 +21,8 @@ from jobrules import RULES
 from tests.paths import ROOT, SAMPLES
 
 LINE = '{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":5,"NodeId":"algo-1","Timestamp":1700000041.5}\n'
+CODE = f"import sys; sys.path[:0] = [{str(ROOT / 'report')!r}, {str(ROOT / 'rules')!r}]; "
+COMMAND = [sys.executable, "-c", f"{CODE}from jobreport.cli import main; main()"]
 
 
 def make_report(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -36,10 +38,8 @@ def make_report(*arguments: str | Path, cwd: Path | None = None) -> subprocess.C
 
 def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The same as a process."""
-    code = f"import sys; sys.path[:0] = [{str(ROOT / 'report')!r}, {str(ROOT / 'rules')!r}]; "
-    code += "from jobreport.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [*COMMAND, *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -349,3 +349,28 @@ def test_a_run_of_a_log_is_chosen_by_its_number(
     if not status:
         command = json.loads((tmp_path / "out" / "report.json").read_text())["command"]
         assert command.endswith(" ".join(chosen))
+
+
+def test_the_path_in_a_pipe_is_that_of_the_page_whatever_its_name_has(tmp_path: Path) -> None:
+    out = os.fsencode(tmp_path) + b"/a\x1b[31mred\xff"
+    done = subprocess.run(
+        [*COMMAND, "--job-dir", sample("cpu"), "--out", out, "--formats", "json", "--quiet"],
+        capture_output=True,
+        check=True,
+    )
+
+    assert done.stdout == out + b"/report.json\n"
+    assert Path(os.fsdecode(done.stdout[:-1])).is_file()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs limits on open files")
+def test_few_open_files_cost_the_page_and_no_traceback(tmp_path: Path) -> None:
+    script = 'ulimit -n 24; exec "$@"'
+    options = ["--job-dir", sample("cpu"), "--out", tmp_path / "o", "--quiet"]
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *COMMAND, *options], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "open files" in line

@@ -33,6 +33,17 @@ def test_a_stage_has_a_line_when_it_begins_and_one_a_minute_with_an_estimate() -
     ]
 
 
+def test_at_the_end_of_its_bytes_a_stage_promises_no_end() -> None:
+    printed: list[str] = []
+    times = iter((0.0, 59.0, 61.0, 70.0, 122.0))
+    lines = Lines(printed.append, lambda: next(times))
+    lines.stage("Reading", 100, "B")
+    for amount in (90, 10, 5, 0):
+        lines.advance(amount)
+
+    assert printed == ["Reading", *["Reading: all read, not finished yet"] * 2]
+
+
 def test_what_was_added_during_a_task_is_part_of_the_finished_task() -> None:
     one = Progress()
     one.stage("reading", 100)

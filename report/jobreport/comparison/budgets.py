@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import math
 import re
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -14,6 +13,7 @@ from jobreport.comparison.document import Budget, Word
 from jobreport.comparison.facts import NOT_RECORDED
 from jobreport.comparison.measures import BY_KEY
 from jobreport.errors import UsageError
+from jobreport.user_files import MAX_TOML, read, read_toml
 from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ class Limit(Struct, frozen=True, kw_only=True):
 def read_budgets(path: Path) -> list[Limit]:
     """The limits of a file. Raises ``UsageError`` with what is wrong."""
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        found = read_toml(read(path, MAX_TOML).decode())
     except OSError as error:
         raise UsageError(f"Cannot read {path}: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
     rows = found.get("budget")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

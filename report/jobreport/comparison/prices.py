@@ -8,13 +8,13 @@ from __future__ import annotations
 import csv
 import io
 import math
-import tomllib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from jobreport.errors import UsageError
+from jobreport.user_files import read, read_toml
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ class Pricing(Struct, frozen=True, kw_only=True):
 def read_prices(path: Path, date: str | None = None) -> Prices:
     """The list in a file. Raises ``UsageError`` if it is not one, with what is wrong."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{path} is larger than 50 MB.")
-        data = path.read_bytes()
+        data = read(path, MAX_BYTES)
     except OSError as error:
         raise UsageError(f"Cannot read {path}: {error.strerror}.") from error
     try:
@@ -112,8 +110,8 @@ def read_prices(path: Path, date: str | None = None) -> Prices:
 
 def _from_toml(path: Path, text: str) -> Prices:
     try:
-        found = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = read_toml(text)
+    except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
     for key in ("currency", "source", "as_of"):
         if not found.get(key):

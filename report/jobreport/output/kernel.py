@@ -13,12 +13,12 @@ import os
 import secrets
 import subprocess
 import sys
-import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, cast
 
 from jobreport.errors import JobReportError
+from jobreport.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Kernel:
 
     def __init__(self) -> None:
         """Start the process; ``OSError`` if that is not possible."""
-        self._folder = tempfile.TemporaryDirectory(prefix="jobreport-")
+        self._folder = Scratch()
         folder = Path(self._folder.name)
         #: Where the cells run.
         self.work = folder / "work"
@@ -63,6 +63,8 @@ class Kernel:
             cwd=self.work,
             env=kernel_environment(os.environ) | {"IPYTHONDIR": str(folder)},
             stdin=subprocess.DEVNULL,
+            # If it dies, ``run_notebook`` says so.
+            stderr=subprocess.DEVNULL,
             # Ctrl-C would end the kernel with a traceback; this process stops it.
             start_new_session=True,
         )

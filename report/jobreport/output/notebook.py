@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import html
+import logging
 import math
 import queue
 import sys
@@ -117,6 +118,7 @@ def _execute(notebook: NotebookNode, name: str, data: bytes, kernel: Kernel) -> 
         running = kernel
 
     (kernel.work / name).write_bytes(data)
+    logging.getLogger("papermill").addHandler(logging.NullHandler())  # what it logs is raised, too
     try:
         executed: NotebookNode = papermill.execute_notebook(
             notebook,
@@ -132,7 +134,7 @@ def _execute(notebook: NotebookNode, name: str, data: bytes, kernel: Kernel) -> 
         ) from error
     except (RuntimeError, TimeoutError) as error:  # DeadKernelError, or a kernel that never answered
         raise JobReportError(
-            f"The notebook's kernel did not run ({error}). Try `{sys.executable} -m ipykernel_launcher --help`."
+            f"The notebook's kernel did not run ({error}), perhaps for lack of memory or of open files (`ulimit`). Try `{sys.executable} -m ipykernel_launcher --help`."
         ) from error
     return executed
 

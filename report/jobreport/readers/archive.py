@@ -11,7 +11,6 @@ import math
 import os
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from functools import partial
@@ -22,6 +21,7 @@ from msgspec import Struct
 
 from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.readers.tally import Tally, UnusableError
+from jobreport.scratch import Scratch
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def unpacked(job: Path) -> Iterator[Unpacked]:
         yield Unpacked(directory=job, name=printable(stem) or None)
         return
     shown = escape_name(str(job), 200)
-    with tempfile.TemporaryDirectory(prefix="jobreport-") as folder:
+    with Scratch() as folder:
         extraction = _Extraction(Path(folder), job.stat().st_size)
         try:
             for name, source in _zipped(job) if suffix == ".zip" else _taped(job, extraction.spend):

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from jobreport import progress
 from jobreport.errors import JobReportError
+from jobreport.scratch import Scratch
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class LocalEngine:
         self._executor, self._store = _Serial(), _Memory(self._in_memory, self._disk)
 
     def _disk(self) -> _Disk:
-        folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="jobreport-"))
+        folder = self._open.enter_context(Scratch())
         return _Disk(Path(folder))
 
     def _results(

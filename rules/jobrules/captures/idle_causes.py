@@ -92,7 +92,7 @@ class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
     def threads(self) -> list[int]:
         """All that loaded data, asked the driver for memory, or waited in a blocking call."""
         found = [calls.thread[rows] for calls, rows in (*self.loading, self.allocation, self.blocking)]
-        return np.unique(np.concatenate(found)).tolist()
+        return list(np.unique(np.concatenate(found)).tolist())
 
     def loading_on(self, threads: frozenset[int]) -> Intervals:
         """When any of the threads fetched data."""

@@ -46,7 +46,9 @@ def call_sums(
     names: int,
     moments: HostCalls | None = None,
     weight_ns: IntArray | None = None,
-    length: Callable[[IntArray, IntArray, IntArray], IntArray] = lambda end, start, _: end - start,
+    length: Callable[[IntArray, IntArray, IntArray | CodeArray], IntArray] = lambda end, start, _: (
+        end - start
+    ),
 ) -> CallSums:
     """The sums of all threads. Moments are the starts of other calls; ``length`` takes ends, starts, and threads."""
     moments = HostCalls() if moments is None else moments
@@ -103,7 +105,7 @@ class _Threads(Struct, eq=False):
     name: CodeArray
     start_ns: IntArray
     end_ns: IntArray
-    length: Callable[[IntArray, IntArray, IntArray], IntArray]
+    length: Callable[[IntArray, IntArray, IntArray | CodeArray], IntArray]
     #: True if the calls are those of several threads.
     several: bool
     #: End and name of each open call; and what had been launched before it, if it lies in no other of its name.
@@ -243,7 +245,7 @@ class _Stretches(Struct, eq=False):
     start_ns: IntArray
     end_ns: IntArray
 
-    def overlap(self, end_ns: IntArray, start_ns: IntArray, thread: IntArray) -> IntArray:
+    def overlap(self, end_ns: IntArray, start_ns: IntArray, thread: IntArray | CodeArray) -> IntArray:
         """(n,) how much of given intervals, by thread, lies inside."""
         rows = slice(*np.searchsorted(self.thread, (thread[0], thread[-1] + 1))) if len(thread) else slice(0)
         own = _Stretches(self.thread[rows], self.start_ns[rows], self.end_ns[rows])
@@ -251,7 +253,7 @@ class _Stretches(Struct, eq=False):
             return np.zeros(len(thread), np.int64)
         return own._before(end_ns, thread) - own._before(start_ns, thread)
 
-    def _before(self, time_ns: IntArray, thread: IntArray) -> IntArray:
+    def _before(self, time_ns: IntArray, thread: IntArray | CodeArray) -> IntArray:
         """(n,) length of the stretches of all earlier threads, and of the same one before the moment."""
         if thread[0] == thread[-1]:
             begun = np.searchsorted(self.start_ns, time_ns, side="right")
