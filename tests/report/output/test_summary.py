@@ -29,7 +29,7 @@ def report_of(job: Job) -> Report:
     return pipeline.build_report(job, quality, rules, run_rules(rules, job, strict=True), "make-report")
 
 
-LOW = make_job(cpu=[10.0] * 1500, gpu=[20.0] * 1500, memory=[20.0] * 1500)
+LOW = make_job(cpu=[[10.0] * 4] * 1500, gpu=[20.0] * 1500, memory=[20.0] * 1500)
 
 
 def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
