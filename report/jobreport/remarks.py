@@ -47,6 +47,7 @@ class Wording(NamedTuple):
 #: The shortest command whose log is read, and the names of its columns.
 RECORD = "nvidia-smi --query-gpu=timestamp,index,utilization.gpu --format=csv -l 1 > gpu.csv"
 _NAMED = "--columns timestamp,index,utilization.gpu"
+_SYSTEM = "record CPU, memory, disk, and network with: record-job"
 _TRACE = "record a trace with torch.profiler"
 
 #: By action, unit, and code. A code is ``<area>.<what>``, and stays when its words change.
@@ -80,6 +81,14 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "recognized.tegrastats": f"the output of tegrastats, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
         "recognized.rocm": f"the output of rocm-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
         "recognized.amd": f"the output of amd-smi, which is not read; write time, GPU, and utilization as CSV, and use {_NAMED}",
+        "recognized.codecarbon": f"CodeCarbon's emissions, which are means over a whole task and no samples; record with: {RECORD}",
+        "recognized.sysstat": f"the output of iostat, mpstat, pidstat, or sar, which is not read; {_SYSTEM}",
+        "recognized.vmstat": f"the output of vmstat, which is not read; {_SYSTEM}",
+        "recognized.top": f"the output of top, which is not read; {_SYSTEM}",
+        "recognized.dool": f"the CSV of dool or dstat, which is not read; {_SYSTEM}",
+        "recognized.megatron": "the log of a training with Megatron, which is not read; jobrecord.start() in the script records steps",
+        "recognized.csv": f"a CSV without columns of GPUs, which is not read; for names of its own, add {_NAMED}",
+        "recognized.debugger_page": "the page of SageMaker Debugger, which is not read; keep profiler-reports/*.json next to it",
         "recognized.json": f"JSON of a script, which is not read; write its values as CSV with: jq -r '[.]|flatten[]|[.time,.gpu,.gpu_util]|@csv' gpu.json > gpu.csv, and use {_NAMED}",
         "recognized.json_table": f"JSON of a table, which is not read; write its values as CSV with: jq -r '[.time,.gpu,.gpu_util]|map([.[]])|transpose[]|@csv' gpu.json > gpu.csv, and use {_NAMED}",
         "recognized.execution_trace": f"an execution trace of PyTorch, which is not read; {_TRACE}",
@@ -199,11 +208,13 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.other_time": "times of another kind than most in the file",
         "nvidia_smi.no_value": "no value that is read",
         "nvidia_smi.no_name": "no {what} named, as in other rows",
+        "nvidia_smi.no_number": "no number of a GPU, as in other rows",
         "nvidia_smi.other_query": "not samples of GPUs but what --query-{query} lists: processes or memory pages",
         "nvidia_smi.incomplete": "no GPU named, in a moment that does not have the usual {usual} rows: which GPU is missing is unknown",
         "nvidia_smi.lost_gpu": "no GPU named, and not the usual {usual} rows in any moment from {since} to the end: which GPU is missing is unknown; record index or uuid",
         "nvidia_smi.no_writer": "several machines wrote to the file, and the row shows none of them",
         "nvidia_smi.mixed": "several rows of each GPU in one interval: rows of several machines, or of a loop faster than its times show, cannot be separated; write a file for each machine, or record uuid, or times with milliseconds (nvidia-smi --query-gpu=timestamp,uuid,… writes both; Excel leaves seconds out)",
+        "nvidia_smi.mixed_loops": "from {since} on, several rows of each GPU in one interval, which cannot be separated: several machines, or several loops on one, wrote to the file; write a file for each, or record uuid",
         "nvidia_smi.not_joined": "GPUs with UUID or bus id only, while other logs of the machine have numbers; record index and uuid in one log",
     },
     ("skipped", "time bases"): {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobrules.model import SECOND_US
+from jobrules.model import SECOND_US, natural_sorted
+from jobrules.text import count, join_names
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -68,3 +70,23 @@ def end_of(run: RecordedRun, *, is_last: bool = True) -> str:
     if kind == "detached":
         return "recording ended before the job"
     return "not recorded" if run.exit_status is None else f"exit status {run.exit_status}"
+
+
+def unread(report: Report) -> str:
+    """``3 files are not read: the output of vmstat, the log of a training with Megatron.``; empty for none."""
+    kinds = [one for one in report.quality.remarks if one.code.startswith("recognized.")]
+    names = dict.fromkeys(re.split(r"[,;]", one.reason)[0] for one in kinds)
+    files = sum(one.count for one in kinds)
+    verb = "is" if files == 1 else "are"
+    return f"{count(files, 'file')} {verb} not read: {', '.join(names)}." if files else ""
+
+
+def mixed(report: Report) -> str:
+    """``The logs of 12 machines are one job here: a, b, c, and 9 more.``; empty unless all samples are of such logs."""
+    logs = [{log.node for log in source.logs} for source in report.quality.sources]
+    nodes = natural_sorted(set.union(*logs)) if logs and all(logs) else []
+    return (
+        f"The logs of {count(len(nodes), 'machine')} are one job here: {join_names(nodes)}."
+        if len(nodes) > 1
+        else ""
+    )

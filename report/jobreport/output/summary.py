@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.comparison import words
-from jobreport.sentences import bad_end, goodput_sentence
+from jobreport.sentences import bad_end, goodput_sentence, mixed, unread
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
 from jobrules.verdict.not_evaluated import by_reason
@@ -56,6 +56,7 @@ def markdown(report: Report) -> str:
         *_profiled(report.verdict),
         f"{_ran(report)} on {_machines(report)}. Sources: {', '.join(report.job.sources)}.",
         *([f"Run {escape(run)}"] if (run := formats.reported_run(report.quality.runs)) else []),
+        *(escape(one) for one in (mixed(report), unread(report)) if one),
     ]
     if report.of_debugger:
         blocks.append(
@@ -93,7 +94,7 @@ def _verdict(verdict: Verdict) -> list[str]:
 
 
 def terminal(report: Report) -> list[str]:
-    """The verdict in at most five lines, and the run that is reported, if there are several."""
+    """The verdict in at most five lines; then the run of several, that machines are mixed, and what is not read."""
     verdict = report.verdict
     main, advice = verdict.main_finding, verdict.advice
     lines = [headline(report), verdict.without_finding]
@@ -114,6 +115,7 @@ def terminal(report: Report) -> list[str]:
         lines.append(words.no_cost(report.cost))
     if run := formats.reported_run(report.quality.runs):
         lines.append(f"Run {run}")
+    lines += [mixed(report), unread(report)]
     return [_CODE.sub(r"\2", line) for line in lines if line]
 
 

@@ -12,7 +12,7 @@ from jobreport.readers import text_files
 from jobreport.readers.nvidia_smi.columns import columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from jobreport.readers.base import SourceFile
 
@@ -35,6 +35,11 @@ _KINDS = {
         "recognized.gputil": r"\s*\| *ID *\|.*GPU.*\| *MEM",
         "recognized.dcgmi": r"\s*# ?Entity ",
         "recognized.prometheus": r"\s*# (?:HELP|TYPE) \w+|\s*\{\"status\":\"success\",\"data\":\{\"resultType\"",
+        "recognized.codecarbon": r"[^\n]*\bemissions_rate\b[^\n]*\benergy_consumed\b",
+        "recognized.sysstat": r"\s*(?:Linux \d\S* \([^\n]*CPU\)|avg-cpu:|Device:?[ \t]+(?:tps|r/s|rrqm/s))",
+        "recognized.vmstat": r"\s*procs -+memory",
+        "recognized.top": r"\s*top - \d+:\d\d:\d\d up ",
+        "recognized.dool": r'"?(?:dool|dstat|pcp-dstat) [\d.]+ CSV',
         "recognized.tegrastats": r"\s*(?:[\d-]+ [\d:]+ )?RAM \d+/\d+MB",
         "recognized.rocm": r"(?:.*\n){0,9}?(?:=+ ROCm System Management Interface|device,.*(?:Graphics Package|GPU use))",
         "recognized.amd": r"(?:.*\n){0,9}?(?:GPU: \d+\n +\w+:\n|.*\bgfx_activity\b)",
@@ -46,6 +51,13 @@ _KINDS = {
         "recognized.json": r'\s*(?:\[\s*)?\{(?![\s\S]*"(?:query_time|Dimension|ph)")[\s\S]*?"[^"]*(?:gpu|util|power)[^"]*"[\s\S]*?\}\s*,?\s*\{',
     }.items()
 }
+#: Of files that no reader takes: their lines may stand between the rows of a log.
+_OTHER_KINDS = {
+    "recognized.megatron": re.compile(r"[\s\S]*?\biteration +\d+/ *\d+ *\|"),
+    "recognized.csv": re.compile(r"[^\n,]+,[^\n,]+,[^\n]*\n[^\n,]*,"),
+}
+#: The page of SageMaker Debugger, which is made from results.
+_DEBUGGER_PAGE = "profiler-report.html"
 #: Recordings of Nsight Systems, whose bytes show nothing.
 _NSYS = (".nsys-rep", ".qdrep")
 _FAILURES = (
@@ -72,6 +84,8 @@ def recognized(file: SourceFile) -> Recognized | None:
     """What a file is that cannot be read; ``None`` if neither its lines nor its name show it."""
     if file.name.endswith(_NSYS):
         return Recognized(code="recognized.nsys")
+    if file.own_name == _DEBUGGER_PAGE:
+        return Recognized(code="recognized.debugger_page")
     try:
         beginning = next(text_files.chunks(file.path), b"")[:_BEGINNING]
         # The lines of a log are short; looking for the end of a long one might read all of the file.
@@ -84,9 +98,19 @@ def recognized(file: SourceFile) -> Recognized | None:
     return Recognized(code=code) if code else None
 
 
-def _kind(beginning: bytes) -> str:
+def recognized_last(file: SourceFile) -> Recognized | None:
+    """What a file is that no reader takes; ``None`` if its lines do not show it."""
+    try:
+        code = _kind(next(text_files.chunks(file.path), b"")[:_BEGINNING], _OTHER_KINDS)
+    except (OSError, text_files.DamagedError):
+        return None
+    is_other = code == "recognized.csv" and ".csv" not in file.own_name.lower()
+    return Recognized(code=code) if code and not is_other else None
+
+
+def _kind(beginning: bytes, kinds: Mapping[str, re.Pattern[str]] = _KINDS) -> str:
     text = beginning.decode(_MARKS.get(beginning[:2], "utf-8"), "replace").replace("\r\n", "\n")
-    return next((code for code, pattern in _KINDS.items() if pattern.match(text)), "")
+    return next((code for code, pattern in kinds.items() if pattern.match(text)), "")
 
 
 def _lines(file: SourceFile) -> Iterator[str]:
@@ -114,5 +138,5 @@ def _names_columns(line: str) -> bool:
     plain = line.lstrip(_MARK)
     names = _SEPARATORS.split(plain) if _SEPARATORS.search(plain) else plain.split()
     known = columns([name.strip(' "') for name in names[:_NAMES]])
-    # A command and JSON name columns too, and rows may end with a carriage return.
-    return sum(map(bool, known)) > 1 and not {*"={\r"} & {*line}
+    # A command, JSON, and values with their names name columns too, and rows may end with a carriage return.
+    return sum(map(bool, known)) > 1 and ": " not in line and not {*"={\r"} & {*line}

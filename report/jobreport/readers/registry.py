@@ -23,7 +23,7 @@ from jobreport.readers.machines import assign_logs
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
-from jobreport.readers.recognized import Recognized, recognized
+from jobreport.readers.recognized import Recognized, recognized, recognized_last
 from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.runs import chosen_run
 from jobreport.readers.system_samples.reader import SystemSamples
@@ -211,6 +211,7 @@ def _reader_of(file: SourceFile, readers: Sequence[Reader]) -> Reader | Recogniz
         or next(by_content, None)
         or recognized(file)
         or (logs if logs.matches_content(file) else None)
+        or recognized_last(file)
     )
 
 

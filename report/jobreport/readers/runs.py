@@ -44,16 +44,26 @@ def chosen_run(pieces: list[Piece], engine: Engine, choice: Choice) -> tuple[lis
     found = [
         (first, last)
         for first, last, moments in split
-        # Times without dates have no place among those with dates.
         if moments >= _MIN_MOMENTS and dated(first) == dated(split[-1][0])
     ]
+    newest = found[-1:]
+    # A log without any of them is in a run, too: all of its rows are too few, or without dates.
+    for span in sorted({(log.first_us, log.last_us) for piece in pieces for log in piece.found.quality.logs}):
+        if found and not any(first <= span[1] and span[0] <= last for first, last in found):
+            found += [(first, last) for first, last, _ in split if first <= span[1] and span[0] <= last]
+    found.sort()
     if isinstance(choice, int) and choice > max(len(found), 1):
         raise UsageError(f"--run {choice}: the recording has {count(max(len(found), 1), 'run')}.")
     if len(split) < 2 or not found:
         return pieces, ()
-    number = len(found) if choice is None else choice
+    number = found.index(newest[0]) + 1 if choice is None else choice
     runs = [
-        Run(start_us=first, end_us=last, reported=number in ("all", place))
+        # Times without dates have no place among those with dates.
+        Run(
+            start_us=first,
+            end_us=last,
+            reported=number == place or (number == "all" and dated(first) == dated(newest[0][0])),
+        )
         for place, (first, last) in enumerate(found, start=1)
     ]
     spans = [(run.start_us, run.end_us) for run in runs if run.reported]

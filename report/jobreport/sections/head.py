@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.sections.fragment import Fragment, render
 from jobreport.sections.outline import OF_CAPTURES, SECTIONS
-from jobreport.sentences import bad_end
+from jobreport.sentences import bad_end, unread
 from jobrules.capture_rules.shares import profiled_gpus
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("Steps", _steps_of_results(job.steps)))
     elif job.steps:
         facts.append(("Steps", formats.number(job.steps, 0)))
+    if others := unread(report):
+        facts.append(("Not read", others))
     if end := bad_end(report):
         facts.append(("End", end))
     elif job.finished is False:

@@ -108,7 +108,7 @@ def test_somebody_who_tried_the_command_later_is_no_run(tmp_path: Path) -> None:
     assert [(one.code, one.count) for one in source.remarks if one.unit == "rows"] == [("times.no_run", 4)]
 
 
-def test_times_without_dates_are_no_run_among_those_with_dates(tmp_path: Path) -> None:
+def test_times_without_dates_are_a_run_of_their_own_and_not_with_all(tmp_path: Path) -> None:
     write(tmp_path, *rows(0, 20))
     undated = [f"{10 * i}, 0, 90 %" for i in range(50)]
     (tmp_path / "other.csv").write_text("\n".join(["elapsed_s, index, utilization.gpu [%]", *undated, ""]))
@@ -116,7 +116,19 @@ def test_times_without_dates_are_no_run_among_those_with_dates(tmp_path: Path) -
     reading = read_directory(tmp_path, strict=True, run="all")
 
     assert means(reading) == {"node": [20, 21]}
-    assert [one for _, one in lengths(reading)] == [True]
+    assert [one for _, one in lengths(reading)] == [False, True]
+    assert means(read_directory(tmp_path, strict=True, run=1)) == {"node": [90]}
+
+
+def test_a_log_of_a_few_rows_is_a_run_that_can_be_chosen(tmp_path: Path) -> None:
+    write(tmp_path, *rows(0, 20), name="n1.csv")
+    write(tmp_path, *rows(DAY, 60)[:3], name="n2.csv")
+
+    newest, few = (read_directory(tmp_path, strict=True, run=run) for run in (None, 2))
+
+    assert [one for _, one in lengths(newest)] == [True, False]
+    assert [one for _, one in lengths(few)] == [False, True]
+    assert means(few).keys() == {"node"}
 
 
 def test_machines_of_one_run_are_together_and_others_are_left_out(tmp_path: Path) -> None:

@@ -13,9 +13,12 @@ import pytest
 from jobreport import pipeline, sections
 from jobreport.document import Report
 from jobreport.figures.chart import over_time
+from jobreport.output import summary
 from jobreport.output.export import _empty_as_one, render_html
 from jobreport.sections.outline import SECTIONS
+from jobrules.text import NBSP
 from tests.copies import replace
+from tests.report.readers.nvidia_smi.forms import FORMS, write
 from tests.report.sections.html import Page, read
 from tests.report.sections.test_nodes import text_of
 from tests.report.sections.test_sections import CALLS, whole
@@ -263,3 +266,22 @@ def test_a_single_log_needs_no_table_and_very_many_are_cut(report: Report) -> No
 
     assert "Logs and their nodes" not in read(sections.quality(report)).text
     assert "Logs and their nodes: the first 50, 10 more in report.json." in read(sections.quality(many)).text
+
+
+def test_what_is_not_read_and_that_machines_are_mixed_is_said_where_people_look_first(tmp_path: Path) -> None:
+    forms = {form.name: form for form in FORMS}
+    for node, use in (("n1", "90%"), ("n2", "80%"), ("n7", "30%")):
+        (tmp_path / "job" / node).mkdir(parents=True)
+        (tmp_path / "job" / node / "gpu.csv").write_text(log().replace("90%", use))
+    for name in ("vmstat", "dool", "megatron"):
+        write(tmp_path / "job", forms[name].write(()))
+
+    report = pipeline.make_report(tmp_path / "job", tmp_path / "out", formats=("json",)).report
+
+    unread = "3 files are not read: the CSV of dool or dstat, the log of a training with Megatron, the output of vmstat."
+    mixed = "The logs of 3 machines are one job here: n1, n2, and n7."
+    assert {unread, mixed} <= {line.replace(NBSP, " ") for line in summary.terminal(report)}
+    text = summary.markdown(report).replace(NBSP, " ").replace("\\", "")
+    assert unread in text
+    assert mixed in text
+    assert unread in read(sections.head(report)).text.replace(NBSP, " ")

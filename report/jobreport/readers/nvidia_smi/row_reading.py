@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jobreport.readers.nvidia_smi.table import Table
 
 _NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?\+?([0-9]{1,4})(?:\.0+)?", re.IGNORECASE)
+_GPU = re.compile(r"gpu[0-9]+")
 #: Bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons) by the metric that they make 100%.
 _MASKS = {
     Metric.GPU_THERMAL_SLOWDOWN: 0x20 | 0x40,
@@ -323,6 +324,11 @@ class _Gathered:
         self._gpus.clear()
         self._settle_activity(found, used)
         self._note_lost([self._measured[i] for i in used])
+        # In a log that numbers GPUs, a row with another text is damaged.
+        numbers = [rows for rows in found if not rows.gpu.name or _GPU.fullmatch(rows.gpu.name)]
+        if 2 * (sound := count_of(numbers)) > (all_ := count_of(found)):
+            self._note("nvidia_smi.no_number", count=all_ - sound)
+            found = numbers
         # In a log that names GPUs or machines, a row that does not is damaged.
         for what, nameless in (
             ("GPU", [rows for rows in found if rows.gpu == GPU()]),

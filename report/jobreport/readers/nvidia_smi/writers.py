@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from jobreport.readers.nvidia_smi.rows import count_of, joined
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import SECOND_US
+from jobrules.text import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -103,12 +104,24 @@ def by_writer(gpus: Sequence[Rows], note: Callable[..., None]) -> list[list[Rows
             writers, code = _by_phase(gpus), "nvidia_smi.writers"
             note("nvidia_smi.uneven", count=int(len(writers) < 2 and _is_uneven(_times_us(gpus))))
     except MixedError:
-        note("nvidia_smi.mixed", count=count_of(gpus))
+        _note_mixed(gpus, note)
         return []
     if len(writers) > 1:
         note(code, machines=len(writers))
         note("nvidia_smi.no_writer", count=count_of(gpus) - sum(map(count_of, writers)))
     return sorted(writers, key=lambda mine: min((rows.line, rows.time_us[0]) for rows in mine))
+
+
+def _note_mixed(gpus: Sequence[Rows], note: Callable[..., None]) -> None:
+    """Say whether times with milliseconds would help, or else from when on rows come from several loops."""
+    time_us = np.sort(_times_us(gpus))
+    steps_us = np.diff(time_us)
+    if not (time_us % SECOND_US).any():
+        note("nvidia_smi.mixed", count=count_of(gpus))
+        return
+    is_short = steps_us < _UNEVEN * np.quantile(steps_us, _MANY_ROWS)
+    first_us = int(time_us[np.argmax(is_short)])
+    note("nvidia_smi.mixed_loops", count=count_of(gpus), since=clock(first_us))
 
 
 def _by_identifier(gpus: Sequence[Rows]) -> list[list[Rows]]:

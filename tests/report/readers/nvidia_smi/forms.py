@@ -829,6 +829,33 @@ FORMS: tuple[Form, ...] = (
     Form("prometheus", "metrics of Prometheus", "curl -s localhost:9400/metrics > dcgm.prom",
          lambda rows: {"dcgm.prom": "# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).\n" + "".join(f'DCGM_FI_DEV_GPU_UTIL{{gpu="{row.gpu}",UUID="{row.uuid}"}} {row.use}\n' for row in rows)},
          truth=REFUSED, says="Prometheus"),
+    Form("codecarbon", "CodeCarbon's emissions", "EmissionsTracker().start()",
+         lambda rows: {"emissions.csv": home_made(rows, timestamp=seconds, project_name=lambda row: "train", duration=lambda row: 60.1, emissions=lambda row: 0.01, emissions_rate=lambda row: 1e-4, cpu_power=lambda row: 42.5, gpu_power=lambda row: row.power, energy_consumed=lambda row: 0.31, gpu_count=lambda row: 2, gpu_utilization_percent=lambda row: row.use)},
+         truth=REFUSED, says="CodeCarbon"),
+    Form("iostat", "iostat", "iostat -x 1 > iostat.log",
+         lambda rows: {"iostat.log": "Linux 5.15.0-91-generic (node-1) \t11/30/2021 \t_x86_64_\t(8 CPU)\n\n" + "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n           0.14    0.00    0.16    0.00    0.00   99.70\n\nDevice            r/s     w/s    rkB/s    wkB/s  %util\nsda               0.02    0.13     0.01     0.00   0.01\n\n" * 3},
+         truth=REFUSED, says="iostat"),
+    Form("vmstat", "vmstat", "vmstat 1 > vmstat.txt",
+         lambda rows: {"vmstat.txt": "procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----\n r  b   swpd   free   buff  cache   si   so    bi    bo   in   cs us sy id wa st\n 2  0      0 1544820   2120 1346152    0    0    15    23   52   76  1  0 99  0  0\n"},
+         truth=REFUSED, says="vmstat"),
+    Form("top", "top", "top -b -d 1 > top.txt",
+         lambda rows: {"top.txt": "top - 11:20:43 up 10 days, 35 min,  3 users,  load average: 0.02, 0.03, 0.05\nTasks: 112 total,   2 running\n%Cpu(s):  3.1 us,  3.1 sy,  0.0 ni, 93.8 id\n"},
+         truth=REFUSED, says="top"),
+    Form("dool", "dool --output", "dool --output dool.csv 1",
+         lambda rows: {"dool.csv": '"dool 1.3.0 CSV output"\n"Author:","Scott Baker"\n"Host:","node-1"\n\n"total usage","","","dsk/total",""\n"usr","sys","idl","read","writ"\n' + "12.1,3.0,84.9,4096,0\n" * 9},
+         truth=REFUSED, says="dool"),
+    Form("megatron", "the log of Megatron", "torchrun pretrain_gpt.py > train.log",
+         lambda rows: {"train.log": "".join(f" [2026-01-03 10:{n:02}:17] iteration {n:8}/     500 | consumed samples: {256 * n:12} | elapsed time per iteration (ms): 1234.5 | lm loss: 7.{n}E+00 |\n" for n in range(1, 40))},
+         truth=REFUSED, says="Megatron"),
+    Form("metrics-csv", "the metrics of a training", "keras.callbacks.CSVLogger('log.csv')",
+         lambda rows: {"log.csv": "epoch,accuracy,loss\n" + "".join(f"{n},0.9,1.{n}\n" for n in range(9))},
+         truth=REFUSED, says="without columns of GPUs"),
+    Form("debugger-page", "SageMaker Debugger's page alone", "aws s3 cp …/profiler-report.html .",
+         lambda rows: {"profiler-report.html": "<!DOCTYPE html>\n<html></html>\n"},
+         truth=REFUSED, says=r"keep profiler-reports/\*\.json"),
+    Form("values-with-names", "values with their names", "print(f'Temp: {t}C, Power: {p}W, Utilization: {u}%')",
+         lambda rows: {"gpu.log": "".join(f"Temp: 58C, Power: {row.power:.0f}W, Utilization: {row.use}%\n" for row in rows)},
+         truth=REFUSED, says="--columns"),
     Form("tegrastats", "tegrastats", "tegrastats --logfile tegra.log",
          lambda rows: {"tegra.log": "".join(f"{row.at:%m-%d-%Y %H:%M:%S} RAM 2871/7772MB (lfb 445x4MB) SWAP 0/3886MB (cached 0MB) CPU [12%@1190,9%@1190] EMC_FREQ 0% GR3D_FREQ {row.use}% GPU@45C VDD_IN 4939mW/4939mW\n" for row in rows)},
          truth=REFUSED, says="tegrastats"),
@@ -925,7 +952,9 @@ _MEASURES = {
 #: Difference of a mean that rounding explains.
 _TOLERANCE = {"u": 0.6, "m": 25.0, "p": 0.6}
 #: A refusal helps if it names an option or a command.
-HELP = re.compile(r" --[a-z]|nvidia-smi |git lfs pull|sed -E ")
+HELP = re.compile(
+    r" --[a-z]|nvidia-smi |git lfs pull|sed -E |record-job|jobrecord\.start|keep profiler-reports/"
+)
 
 
 def contents(files: Files) -> dict[str, bytes]:

@@ -268,3 +268,17 @@ def test_a_new_identifier_in_each_row_takes_no_time() -> None:
     assert [found.gpus[rows.gpu] for rows in gpus[::-1]] == [f"gpu{i}" for i in range(n)]
     # To look for a free number from 0 each time would take half a minute.
     assert time.process_time() - begin < 5
+
+
+def test_what_is_no_number_among_the_indices_is_no_gpu(tmp_path: Path) -> None:
+    damaged = ["nan", "1e308", "१२", "-1", "0x3", "inf"]
+    index = [f"{i % 2}" if i % 7 else damaged[i // 7 % len(damaged)] for i in range(140)]
+    rows = [f"2026/01/03 15:{i // 60:02}:{i % 60:02}.417, {gpu}, {i % 101} %" for i, gpu in enumerate(index)]
+    (tmp_path / "gpu.csv").write_text("\n".join(["timestamp, index, utilization.gpu [%]", *rows, ""]))
+
+    job, quality = read_job(tmp_path)
+
+    assert [facts.gpus for facts in job.facts] == [{"gpu0", "gpu1"}]
+    (source,) = quality.sources
+    assert {one.code: one.count for one in source.remarks}["nvidia_smi.no_number"] == 20
+    assert source.rows == 120

@@ -537,7 +537,7 @@ def test_columns_that_are_given_are_those_of_a_log_without_header(units: bool, t
     assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(60)]
     assert lost(source(reading.quality)) == 1
     found = [(one.code, one.count) for one in reading.quality.remarks]
-    assert found == [("file.empty", 1), ("directory.unknown", 1)]
+    assert found == [("recognized.csv", 1), ("file.empty", 1)]
 
 
 def test_the_command_of_a_report_repeats_the_columns(tmp_path: Path) -> None:

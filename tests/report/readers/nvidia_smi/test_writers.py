@@ -152,7 +152,7 @@ def test_loops_that_cannot_be_separated_are_not_read(loops: tuple[Loop, ...], tm
     (tmp_path / "gpu.csv").write_text(text_of(loops))
 
     with pytest.raises(
-        NothingReadableError, match=r"960.rows skipped: several rows of each GPU in one interval"
+        NothingReadableError, match=r"960.rows skipped: .*several rows of each GPU in one interval"
     ):
         read_job(tmp_path, strict=True)
 
@@ -163,7 +163,7 @@ def test_loops_at_nearly_the_same_times_are_not_read(machines: str, jitter_s: fl
     # Milliseconds, as the tool writes them.
     (tmp_path / "gpu.csv").write_text(re.sub(r"(\.[0-9]{3})[0-9]{3},", r"\1,", text))
 
-    with pytest.raises(NothingReadableError, match=r"rows skipped: several rows of each GPU in one interval"):
+    with pytest.raises(NothingReadableError, match=r"several rows of each GPU in one interval"):
         read_job(tmp_path, strict=True)
 
 
