@@ -366,7 +366,7 @@ def test_the_path_in_a_pipe_is_that_of_the_page_whatever_its_name_has(tmp_path: 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs limits on open files")
 def test_few_open_files_cost_the_page_and_no_traceback(tmp_path: Path) -> None:
     script = 'ulimit -n 24; exec "$@"'
-    options = ["--job-dir", sample("cpu"), "--out", tmp_path / "o", "--quiet"]
+    options = ["--job-dir", str(sample("cpu")), "--out", str(tmp_path / "o"), "--quiet"]
     done = subprocess.run(
         ["sh", "-c", script, "sh", *COMMAND, *options], capture_output=True, text=True, check=False
     )

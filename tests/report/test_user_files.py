@@ -49,7 +49,12 @@ def test_what_is_written_to_a_pipe_is_read(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     text = b'ignore = ["BatchSize"]\n'
     other = os.open(pipe, os.O_RDWR)
-    writer = threading.Timer(0.2, lambda: (os.write(other, text), os.close(other)))
+
+    def write() -> None:
+        os.write(other, text)
+        os.close(other)
+
+    writer = threading.Timer(0.2, write)
     writer.start()
 
     assert read(pipe, 100) == text

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison.document import Rule, RuleResult
 from jobrules.model import Severity, Status
+from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,8 +50,8 @@ def _rules(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Rule]:
             if name in own
         }
         yield Rule(
-            name=name,
-            title=card.title,
+            name=escape_name(name),
+            title=escape_name(card.title, 200),
             results=results,
             other_thresholds=len(thresholds) > 1,
             changed=len({one.status for one in results.values()}) > 1,

@@ -126,7 +126,7 @@ class DaskEngine:
 
     def _results(self, futures: Sequence[Any]) -> list[Any]:
         from distributed.client import FutureCancelledError  # noqa: PLC0415 - as above
-        from distributed.comm import CommClosedError  # noqa: PLC0415
+        from distributed.comm.core import CommClosedError  # noqa: PLC0415
         from distributed.scheduler import KilledWorker  # noqa: PLC0415
 
         gathering = asyncio.run_coroutine_threadsafe(

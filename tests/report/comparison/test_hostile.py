@@ -161,3 +161,15 @@ def test_any_change_of_a_number_or_a_list_is_refused_or_shown(data: st.DataObjec
     except NothingReadableError:
         return
     shown(found, first=data.draw(st.booleans()))
+
+
+def test_a_name_of_a_rule_is_short_and_has_no_direction_marks() -> None:
+    one = run("A", steady(1.0))
+    first, *others = one.report.rules
+    crafted = replace(first, name="R\u202e" + "x" * 200_000, title="\u2066" * 200_000, can_trigger=True)
+    two = replace(run("B", steady(1.0)), report=replace(one.report, rules=(crafted, *others)))
+
+    written = comparison.to_json(compare([one, two], Settings(), "")).decode()
+
+    assert len(written) < 200_000
+    assert not {"\u202e", "\u2066"} & set(written)
