@@ -164,7 +164,7 @@ def make_report(
                 strict=strict,
                 engine=engine,
                 progress=progress,
-                leave=frozenset(str(real / file) for file in publish.own_files(real)),
+                leave=frozenset(str(real / file) for file in (*publish.own_files(real), publish.LOCK)),
                 zone=zone_of(zone or "UTC"),
                 columns=column_names(columns) if columns is not None else (),
                 date_order=date_order or "",

@@ -9,6 +9,7 @@ from its start to its end, so that no other run writes to it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ with contextlib.suppress(ImportError):  # Windows
 #: Folders below that of the report, which are removed if nothing is left in them.
 _FOLDERS = ("rules/more", "rules")
 _PART = ".part"
+#: A hidden file that stands in the folder of a run until its end.
+LOCK = ".jobreport.lock"
 #: Pattern of the random part of such a name.
 _RANDOM = "[0-9a-f]" * 8
 
@@ -47,49 +50,64 @@ def reserved(
     Raises ``UsageError`` as ``_check`` does, and if another run holds the folder.
     """
     _check_place(folder)
-    made = not folder.exists()
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _no_place(folder, error) from error
-    with _locked(folder) as locked:
-        _check(folder, names, force=force, product=product)
-        if locked:
-            for name in own_files(folder, product).union(names):
-                for part in folder.glob(f"{name}.{_RANDOM}{_PART}"):
-                    part.unlink(missing_ok=True)
         try:
-            yield
-        finally:
-            for name in (*_FOLDERS, *([""] if made else [])):
-                with contextlib.suppress(OSError):  # not empty
-                    (folder / name).rmdir()
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _no_place(folder, error) from error
+        with _locked(folder) as locked:
+            _check(folder, names, force=force, product=product)
+            if locked:
+                for name in own_files(folder, product).union(names):
+                    for part in folder.glob(f"{name}.{_RANDOM}{_PART}"):
+                        part.unlink(missing_ok=True)
+            try:
+                yield
+            finally:
+                _remove_empty([folder / name for name in _FOLDERS])
+    finally:
+        _remove_empty(made)
+
+
+def _remove_empty(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):  # not empty
+            folder.rmdir()
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """A lock on the folder; False where there are none. Raises ``UsageError`` if another run holds it."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        yield False
-        return
+    """A lock on the folder; False where there are none. Raises ``UsageError`` if another run holds it.
+
+    NFS passes on a lock on a file that is open for writing, but none on a folder.
+    """
+    file, descriptor, busy = folder / LOCK, None, False
     try:
         try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            locked, busy = True, not os.fstat(descriptor).st_nlink  # the other run has just removed it
+            locked = os.path.samestat(os.fstat(descriptor), file.lstat())
+            busy = not locked  # another run has just ended, and a third one may have begun
+        except AttributeError:  # Windows
+            locked = False
         except OSError as error:
-            locked, busy = False, isinstance(error, BlockingIOError)
+            locked = False
+            # Files and folders vanish when another run ends.
+            busy = error.errno in (errno.EWOULDBLOCK, errno.ENOENT, errno.ESTALE)
         if busy:
             raise UsageError(
                 f"Another run writes to {escape_name(str(folder), 200)}. Wait for its end, or choose another --out."
             )
         yield locked
     finally:
-        # Processes that this one started may have a copy of the descriptor.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                if not busy:
+                    file.unlink(missing_ok=True)
+                # Processes that this one started may have a copy of the descriptor.
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
 
 def _check(folder: Path, names: Collection[str], *, force: bool, product: Product = REPORT) -> None:
@@ -166,26 +184,23 @@ def publish(folder: Path, files: Mapping[str, bytes], *, force: bool, product: P
         return {product.files["html"]: 0, product.files["json"]: 2}.get(name, 1)
 
     parts = {name: folder / f"{name}.{secrets.token_hex(4)}{_PART}" for name in files}
-    try:
-        _write(parts, files, folder, unchanged=f" The earlier {product.noun} is unchanged." if older else "")
-        for name in sorted(older - {product.files["json"]}, key=page_first):
-            (folder / name).unlink(missing_ok=True)
-        for name in sorted(files, key=page_first, reverse=True):
-            parts[name].replace(folder / name)
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-
-
-def _write(parts: Mapping[str, Path], files: Mapping[str, bytes], folder: Path, *, unchanged: str) -> None:
+    unchanged = f" The earlier {product.noun} is unchanged." if older else ""
     try:
         for name, part in parts.items():
             part.parent.mkdir(parents=True, exist_ok=True)
             # A new file: one that someone else put there is neither followed nor replaced.
             with part.open("xb") as file:
                 file.write(files[name])
+        unchanged = ""
+        for name in sorted(older - {product.files["json"]}, key=page_first):
+            (folder / name).unlink(missing_ok=True)
+        for name in sorted(files, key=page_first, reverse=True):
+            parts[name].replace(folder / name)
     except OSError as error:
         raise _no_place(folder, error, unchanged) from error
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)
 
 
 def _no_place(folder: Path, error: OSError, unchanged: str = "") -> JobReportError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -17,7 +18,7 @@ import pytest
 from fuzz import writers
 from jobreport.errors import JobReportError, UsageError
 from jobreport.output.files import COMPARISON, REPORT
-from jobreport.output.publish import publish, reserved
+from jobreport.output.publish import LOCK, publish, reserved
 
 NAMES = {
     "report.html",
@@ -38,6 +39,10 @@ def report(text: str, names: set[str] = NAMES) -> dict[str, bytes]:
 
 def found(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refuse(*_: Any) -> None:
+    raise OSError(38, "Function not implemented")
 
 
 def write(folder: Path, files: dict[str, bytes], *, force: bool) -> None:
@@ -153,7 +158,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_report_or_no_page(tmp_path: Path) -
         time.sleep(at_random.uniform(0.002, 0.03) * max(1, number / 100))
         child.kill()
         child.join()
-        files = {name: one for name, one in found(tmp_path).items() if not name.endswith(".part")}
+        files = {name: one for name, one in found(tmp_path).items() if not name.endswith((".part", LOCK))}
         text = json.loads(files["report.json"])["text"]
         interrupted += "report.html" not in files
         seen.add(text)
@@ -199,7 +204,7 @@ def test_a_run_removes_its_own_parts_and_those_of_killed_runs_only(tmp_path: Pat
         (tmp_path / name).write_text("x")
 
     with reserved(tmp_path, NAMES, force=False):
-        assert set(found(tmp_path)) == {"mine.part", "report.html.mine.part"}
+        assert set(found(tmp_path)) == {"mine.part", "report.html.mine.part", LOCK}
         # As of another run, on a file system without locks.
         (tmp_path / "report.html.89abcdef.part").write_text("y")
         publish(tmp_path, report("1"), force=False)
@@ -211,21 +216,57 @@ def test_a_run_removes_its_own_parts_and_those_of_killed_runs_only(tmp_path: Pat
 def test_a_file_system_without_locks_gets_its_report(
     failing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: Any) -> None:
-        raise OSError(38, "Function not implemented")
-
     monkeypatch.setattr({"open": "os.open", "flock": "fcntl.flock"}[failing], refuse)
     write(tmp_path / "out", report("1"), force=False)
     assert found(tmp_path / "out") == report("1")
 
 
-def test_a_run_without_a_report_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+def test_files_of_a_run_that_another_machine_does_not_see_are_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fcntl.flock
+
+    def on_this_machine(descriptor: int, how: int) -> None:
+        # As on NFS, which passes on locks on files that are open for writing; a second machine has none of folders.
+        if not os.path.isdir(f"/proc/self/fd/{descriptor}"):  # noqa: PTH112
+            real(descriptor, how)
+
+    monkeypatch.setattr("fcntl.flock", on_this_machine)
+    with reserved(tmp_path, NAMES, force=True):
+        part = tmp_path / "report.html.0123abcd.part"
+        part.write_text("of the first run")
+        with pytest.raises(UsageError, match="Another run writes to"), reserved(tmp_path, NAMES, force=True):
+            pass
+        assert part.exists()
+
+
+def test_files_that_vanish_while_they_appear_end_the_run_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, report("1"), force=False)
+    unlink = Path.unlink
+
+    def with_the_parts(path: Path, **kwargs: Any) -> None:
+        for one in (path, *tmp_path.glob("*.part")):
+            unlink(one, **kwargs)
+
+    monkeypatch.setattr(Path, "unlink", with_the_parts)
+    with pytest.raises(JobReportError, match=r": no such file or directory\.$"):
+        write(tmp_path, report("2"), force=True)
+
+
+@pytest.mark.parametrize("locks", [True, False])
+def test_a_run_without_a_report_leaves_folders_as_they_were(
+    locks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not locks:
+        monkeypatch.setattr("fcntl.flock", refuse)
     (tmp_path / "empty").mkdir()
-    for name in ("empty", "missing"):
+    for name in ("empty", "missing", "empty/a/b", "missing/a/b"):
         with pytest.raises(JobReportError), reserved(tmp_path / name, NAMES, force=False):
             raise JobReportError
 
-    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
 
 
 def test_the_rules_are_not_written_through_a_link(tmp_path: Path) -> None:
