@@ -53,11 +53,9 @@ def write(
     Without `is_synced`, the file may be empty after the machine has crashed, and no write waits for the disk.
     """
     part = _part(stem, facts)
-    # Bytes of the command line that are no text would be no JSON.
+    # Bytes of a label that are no text would be no JSON.
     data = json.dumps(facts, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-    # The command line is for its owner only.
-    mode = 0o600 if "command" in facts else 0o644
-    with os.fdopen(_kept_room(folder, part, mode), "wb") as stream:
+    with os.fdopen(_kept_room(folder, part), "wb") as stream:
         stream.write(data)
         stream.truncate()
         stream.flush()
@@ -65,8 +63,13 @@ def write(
             os.fsync(stream.fileno())
     folder.move(part, folder, f"{stem}.json")
     if not is_last:
-        with contextlib.suppress(OSError), os.fdopen(folder.create(part, mode), "wb") as stream:
+        with contextlib.suppress(OSError), os.fdopen(folder.create(part), "wb") as stream:
             stream.write(bytes(len(data) + _BLOCK))
+
+
+def _command(node: str) -> str:
+    """File of the command line."""
+    return f"{node}.command.json"
 
 
 def _part(stem: str, facts: Mapping[str, Any]) -> str:
@@ -74,18 +77,13 @@ def _part(stem: str, facts: Mapping[str, Any]) -> str:
     return f"{stem}.{facts.get('pid')}.json.tmp"
 
 
-def _kept_room(folder: Folder, part: str, mode: int) -> int:
-    """Open the file that keeps room for facts, if it is this user's, or a new one."""
+def _kept_room(folder: Folder, part: str) -> int:
+    """Open the file that keeps room for facts, or a new one."""
     try:
-        file = folder.reopen(part)
+        return folder.reopen(part)
     except OSError:
-        pass
-    else:
-        if os.name == "nt" or os.fstat(file).st_uid == os.geteuid():
-            return file
-        os.close(file)
-    folder.remove(part)
-    return folder.create(part, mode)
+        folder.remove(part)
+        return folder.create(part)
 
 
 def read(folder: Folder, name: str) -> dict[str, Any]:
@@ -116,7 +114,7 @@ def claim(
     another machine of this name records into the folder. Raises SettingError.
     """
     try:
-        check(settings.out)
+        check(settings.out, settings.node)
         with Folder(settings.out, FOLDER, make=True) as folder:
             settings, last = _taken_name(folder, settings, environment)
             facts, node = first_facts(settings, environment), settings.node
@@ -126,11 +124,17 @@ def claim(
             # Those of training processes that the job had before a restart; their sums are in the facts above.
             with contextlib.suppress(OSError), Folder(settings.out, hooks_folder(node)) as hooks:
                 for name in hooks.names():
-                    hooks.remove(name)
+                    with contextlib.suppress(OSError):
+                        hooks.remove(name)
             if no_steps:
                 facts["auto_steps"] = no_steps
+            folder.remove(_command(node))
             if settings.record_command:
-                facts["command"] = without_secrets(command)
+                # For its owner only.
+                with os.fdopen(
+                    folder.create(_command(node), 0o600), "w", encoding="utf-8", errors="replace"
+                ) as file:
+                    json.dump(without_secrets(command), file, ensure_ascii=False)
             write(folder, node, facts)
         for name in _END_MARKED:
             with contextlib.suppress(FileNotFoundError), Folder(settings.out, name) as folder:
@@ -149,6 +153,7 @@ def withdraw(settings: Settings, exit_status: int) -> None:
     with contextlib.suppress(OSError):
         with Folder(settings.out, FOLDER) as folder:
             folder.remove(_part(settings.node, facts))
+            folder.remove(_command(settings.node))
             folder.remove(f"{settings.node}.json")
         (settings.out / FOLDER).rmdir()
         settings.out.rmdir()

@@ -22,7 +22,12 @@ PARTS = ("system", "framework", "jobrecord")
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd
 # A FIFO is not waited for.
 _SAFE = sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "CLOEXEC", "NONBLOCK", "BINARY"))
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFE
+# A folder that may be written to, and not listed, is no trouble.
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _SAFE
+#: What systems say of a link that is not followed.
+_NO_LINK = (errno.ELOOP, errno.EMLINK, errno.ENOTDIR)
+#: Far more than facts are.
+_MAX_BYTES = 8 << 20
 
 
 class Folder:
@@ -67,13 +72,19 @@ class Folder:
         return file
 
     def read(self, name: str) -> bytes:
-        """All of a file."""
+        """A file, 8 MiB of it at most."""
         with os.fdopen(self._open(name, os.O_RDONLY), "rb") as stream:
-            return stream.read()
+            return stream.read(_MAX_BYTES)
 
     def names(self) -> list[str]:
         """Names of its files and folders."""
-        return os.listdir(self.path if self._descriptor is None else self._descriptor)  # noqa: PTH208
+        if self._descriptor is None:
+            return os.listdir(self.path)  # noqa: PTH208
+        listed = os.open(".", os.O_RDONLY, dir_fd=self._descriptor)
+        try:
+            return os.listdir(listed)  # noqa: PTH208
+        finally:
+            os.close(listed)
 
     def has(self, name: str) -> bool:
         """Whether anything has this name."""
@@ -102,7 +113,7 @@ class Folder:
         try:
             file = os.open(self._at(name), flags | _SAFE, mode, dir_fd=self._descriptor)
         except OSError as error:
-            if error.errno == errno.ELOOP:
+            if error.errno in {errno.ELOOP, errno.EMLINK}:
                 error.strerror = f"{name} is a link"
             raise
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -116,7 +127,9 @@ class Folder:
                 os.mkdir(name, dir_fd=self._descriptor)
         try:
             entered = os.open(name, _FOLDER, dir_fd=self._descriptor)
-        except NotADirectoryError as error:
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
             found = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
             error.strerror = f"{inside} is {'a link' if stat.S_ISLNK(found.st_mode) else 'not a folder'}"
             raise
@@ -128,9 +141,8 @@ def _opened(out: Path) -> int:
     """Open the folder of the recording, which may be a link of this user, or of root."""
     try:
         return os.open(out, _FOLDER)
-    except NotADirectoryError as error:
-        found = out.lstat()
-        if not stat.S_ISLNK(found.st_mode):
+    except OSError as error:
+        if error.errno not in _NO_LINK or not stat.S_ISLNK((found := out.lstat()).st_mode):
             raise
         if found.st_uid not in {0, os.geteuid()}:
             error.strerror = "it is a link of another user"
@@ -138,21 +150,22 @@ def _opened(out: Path) -> int:
         return os.open(out.resolve(), _FOLDER)
 
 
-def check(out: Path) -> None:
-    """Raise OSError that names what is neither a file nor a folder in the recording that `out` may hold."""
-    folders = [out] if out.is_dir() else []
-    while folders:
-        with os.scandir(folder := folders.pop()) as entries:
-            for entry in entries:
-                if folder == out and entry.name not in PARTS:
-                    continue
-                path = folder / entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(path)
-                elif not entry.is_file(follow_symlinks=False):
-                    kind = (
-                        "a link, and none is followed"
-                        if entry.is_symlink()
-                        else "neither a file nor a folder"
-                    )
-                    raise OSError(errno.EINVAL, f"{path.relative_to(out)} is {kind}")
+def check(out: Path, node: str) -> None:
+    """Raise OSError that names a link, or a FIFO, in the recording that `out` may hold, but for files of other nodes.
+
+    So a user reads of it before the job starts; each open looks again.
+    """
+    names = [*PARTS]
+    while names:
+        name = names.pop()
+        if ".json" in name and node not in name:
+            continue
+        try:
+            mode = (out / name).lstat().st_mode
+            names += [f"{name}/{one}" for one in os.listdir(out / name)] if stat.S_ISDIR(mode) else []  # noqa: PTH208
+        except OSError:  # gone by now, or closed to this user
+            continue
+        # A script may leave a socket, which leads nowhere.
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
+            kind = "a link, and none is followed" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+            raise OSError(errno.EINVAL, f"{name} is {kind}")

@@ -181,19 +181,70 @@ def test_the_first_node_marks_the_end(rank: int | None, ended_by: str, marked: b
     assert (tmp_path / "framework/training_job_end.ts").exists() == marked
 
 
-@pytest.mark.parametrize(("command", "mode"), [(True, 0o600), (False, 0o644)])
-def test_facts_with_a_command_line_are_for_their_owner(command: bool, mode: int, tmp_path: Path) -> None:
+def test_the_command_line_is_for_its_owner_and_the_facts_are_for_all(tmp_path: Path) -> None:
+    command = tmp_path / "jobrecord/n.command.json"
     before = os.umask(0o022)
     try:
-        facts.claim(settings(tmp_path, record_command=command), {}, ["python", "train.py"])
-        claimed = {path.stat().st_mode & 0o777 for path in (tmp_path / "jobrecord").iterdir()}
+        facts.claim(settings(tmp_path, record_command=True), {}, ["python", os.fsdecode(b"\xff \xc3\xa9.py")])
+        modes = {path.name: path.stat().st_mode & 0o777 for path in command.parent.iterdir()}
         facts.end(settings(tmp_path), "exit", 0)
     finally:
         os.umask(before)
 
-    assert claimed == {mode}
-    assert facts.path(tmp_path, "n").stat().st_mode & 0o777 == mode
-    assert facts.of_node(tmp_path, "n").get("command") == (["python", "train.py"] if command else None)
+    assert modes.pop(command.name) == 0o600
+    assert len(modes) == 2
+    assert {*modes.values(), facts.path(tmp_path, "n").stat().st_mode & 0o777} == {0o644}
+    assert "python" not in facts.path(tmp_path, "n").read_text()
+    assert json.loads(command.read_bytes()) == ["python", "? é.py"]
+
+    facts.claim(settings(tmp_path, record_command=True, force=True), {}, ["python", "again.py"])
+    assert json.loads(command.read_bytes()) == ["python", "again.py"]
+    assert command.stat().st_mode & 0o777 == 0o600
+
+    facts.claim(settings(tmp_path, force=True), {}, ["python", "unasked.py"])
+    assert not command.exists()
+
+
+def test_a_job_that_could_not_be_started_leaves_no_folder(tmp_path: Path) -> None:
+    facts.claim(settings(tmp_path / "job", record_command=True), {}, ["no-such-command"])
+
+    facts.withdraw(settings(tmp_path / "job"), 127)
+
+    assert not (tmp_path / "job").exists()
+
+
+def test_one_thing_that_cannot_be_removed_keeps_no_other(tmp_path: Path) -> None:
+    hooks = tmp_path / facts.hooks_folder("n")
+    for number in range(20):
+        (hooks / f"{number}").mkdir(parents=True)
+        (hooks / f"{number}.json").touch()
+
+    facts.claim(settings(tmp_path), {})
+
+    assert [path.name for path in hooks.iterdir() if path.is_file()] == []
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no numbers of users")
+def test_room_for_facts_is_used_where_files_belong_to_another_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with root squashed by NFS, and with a mount that maps users."""
+    with Folder(tmp_path) as folder:
+        facts.write(folder, "n", {"pid": 1})
+        room = (tmp_path / "n.1.json.tmp").stat().st_ino
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+        facts.write(folder, "n", {"pid": 1})
+
+    assert (tmp_path / "n.json").stat().st_ino == room
+
+
+def test_of_a_file_as_large_as_a_disk_a_part_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "n.json").open("wb") as file:
+        file.truncate(64 << 20)
+
+    with Folder(tmp_path) as folder:
+        assert len(folder.read("n.json")) < 16 << 20
+        assert facts.read(folder, "n.json") == {}
 
 
 def test_facts_are_on_the_disk_before_they_are_in_place(

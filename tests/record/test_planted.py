@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import socket
 import stat
 import sys
 import tempfile
@@ -17,6 +20,8 @@ import pytest
 from jobrecord import facts
 from jobrecord.command import main
 from jobrecord.files import Row
+from jobrecord.folder import Folder
+from jobrecord.hooks.loading import NotedWorker
 from jobrecord.hooks.recording import Recording
 from jobrecord.sampler import Sampler
 from jobrecord.sensors import Machine
@@ -169,7 +174,7 @@ def test_what_another_user_planted_is_refused_by_name(
         out = place / f"job-{number}"
         assert in_a_child(NOBODY, victim.plant, kind, out / name) == 0
 
-        status = main(["--quiet", "--out", str(out), "--", "true"])
+        status = main(["--quiet", "--node", "n", "--out", str(out), "--", "true"])
 
         printed = capfd.readouterr().err
         assert (status, printed.count("\n")) == (2, 1), name
@@ -268,3 +273,87 @@ def test_a_folder_that_is_a_link_is_followed_if_it_is_ones_own(place: Path, vict
         in_a_child(NOBODY, (place / "planted").symlink_to, victim.folder)
         assert in_a_child(0, work, place / "planted") == REFUSED
         assert victim.is_unchanged()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="root hides files from others")
+def test_what_may_not_be_listed_is_recorded_into(place: Path) -> None:
+    """A folder that takes what others bring, with a folder inside that is closed to them."""
+    (out := place / "job").mkdir()
+    for name in ("framework", "framework/private"):
+        (out / name).mkdir(exist_ok=True)
+    (out / "framework/private").chmod(0o700)
+    (out / "framework").chmod(0o777)
+    out.chmod(0o733)
+
+    assert in_a_child(NOBODY, work, out) == 0
+
+    assert len(rows(out)) == 5
+
+
+def test_files_of_other_nodes_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come and go, and there may be many: a day of 32 nodes."""
+    hour = tmp_path / "system/incremental/2023111422"
+    hour.mkdir(parents=True)
+    names = {f"{MINUTE + 60 * minute}.{node}.json.gz" for node in ("w-1", "w-22") for minute in range(60)}
+    for name in names:
+        (hour / name).touch()
+    looked_at, stat_ = set[str](), os.stat
+
+    def gone(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        looked_at.add(Path(os.fsdecode(path)).name if not isinstance(path, int) else "")
+        if str(path).endswith(".w-1.json.gz"):
+            raise FileNotFoundError
+        return stat_(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", gone)
+    monkeypatch.setattr(os, "lstat", lambda path, **_: gone(path, follow_symlinks=False))
+    chosen = facts.claim(Settings(out=tmp_path, node="w-1", run="r"), {})
+
+    assert chosen.node == "w-1"
+    assert hour.name in looked_at
+    assert looked_at & names == {name for name in names if ".w-1." in name}
+
+
+def test_a_socket_of_the_script_leads_nowhere(place: Path) -> None:
+    (place / "job/framework").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(place / "job/framework/agent"))
+
+        assert in_a_child(0, work, place / "job") == 0
+
+
+@pytest.mark.parametrize("number", [errno.ELOOP, errno.EMLINK])
+def test_a_link_is_one_by_the_words_of_other_systems(
+    number: int, place: Path, victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS and FreeBSD say so of a link that is opened as a folder."""
+    (place / "real").mkdir()
+    (place / "own").symlink_to(place / "real")
+    open_ = os.open
+
+    def opened(*arguments: Any, **options: Any) -> int:
+        try:
+            return open_(*arguments, **options)
+        except NotADirectoryError as error:
+            raise OSError(number, "unlike Linux") from error
+
+    monkeypatch.setattr(os, "open", opened)
+
+    with Folder(place / "own", "jobrecord", make=True) as folder:
+        assert folder.names() == []
+    (place / "real/system").symlink_to(victim.folder)
+    with pytest.raises(OSError, match="system is a link"):
+        Folder(place / "own", "system")
+
+
+def test_a_note_of_a_loader_process_that_was_killed_is_written_anew(tmp_path: Path) -> None:
+    """After a restart of a container, processes have the same numbers."""
+    note = tmp_path / f"jobrecord/workers/n-7-0-{os.getpid()}.json"
+    note.parent.mkdir(parents=True)
+    note.write_text('{"worker_id": 3, "pid": 1, "start_us": 5}')
+
+    NotedWorker(tmp_path, "n-7-0", None)(2)
+
+    found = json.loads(note.read_text())
+    assert (found["worker_id"], found["pid"]) == (2, os.getpid())
+    assert found["start_us"] > MINUTE * 1_000_000

@@ -134,8 +134,9 @@ class NotedWorker:
         """Note this process, which is loader process `worker_id`."""
         note = {"worker_id": worker_id, "pid": os.getpid(), "start_us": time.time_ns() // 1000}
         with suppress(OSError), Folder(self.out, _NOTES, make=True) as folder:
-            file = folder.create(f"{self.name}-{os.getpid()}.json")
-            with os.fdopen(file, "w") as stream:
+            # One of the same number may be left of a job that was killed.
+            folder.remove(file := f"{self.name}-{os.getpid()}.json")
+            with os.fdopen(folder.create(file), "w") as stream:
                 json.dump(note, stream)
         if self.own is not None:
             self.own(worker_id)

@@ -1,14 +1,18 @@
-"""Facts about the recording of each node: ``jobrecord/<node>.json``, which record-job rewrites every minute."""
+"""Facts about the recording of each node: ``jobrecord/<node>.json``, which record-job rewrites every minute.
+
+The command line, if it is kept, is in ``jobrecord/<node>.command.json``, which others than its owner may not read.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
@@ -25,12 +29,14 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
 
 _NAME = re.compile(r"(?:.*/)?jobrecord/[^/]+\.json", re.DOTALL)
+_FACTS, _COMMAND = ".json", ".command.json"
 _ENDED_BY = re.compile(r"exit|signal:[0-9]{1,3}|detached|parent gone")
 #: Far more than a recorder writes: labels, a command line, and a thousand earlier runs.
 _MAX_BYTES = 8 << 20
 #: Entries of each list, and characters of a text and of the command, that are kept.
 _MAX_ENTRIES, _MAX_TEXT, _MAX_COMMAND = 512, 300, 2000
 
+_Read = TypeVar("_Read")
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**15)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e15)]
 Time: TypeAlias = Annotated[int, Meta(ge=int(EARLIEST_S * SECOND_US), le=int(LATEST_S * SECOND_US))]
@@ -61,13 +67,20 @@ class RecorderFacts:
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read the facts of every node."""
         tally = Tally()
-        recordings = []
+        found: dict[str, Recording] = {}
+        commands: dict[str, list[str]] = {}
         for file in sorted(files):
             try:
-                recordings.append(_recording(file))
+                if file.name.endswith(_COMMAND):
+                    commands[file.name.removesuffix(_COMMAND)] = _read(file, list[str])
+                else:
+                    found[file.name.removesuffix(_FACTS)] = _recording(file)
             except UnusableError as error:
                 tally.note(error.code, file=file.name, **error.fields)
-        recordings.sort(key=lambda one: natural_key(one.node))
+        for name in found.keys() & commands.keys():
+            command = shlex.join(commands[name][:_MAX_ENTRIES])[:_MAX_COMMAND]
+            found[name] = replace(found[name], command=command)
+        recordings = sorted(found.values(), key=lambda one: natural_key(one.node))
         quality = SourceQuality(
             source=self.source,
             files=len(recordings),
@@ -164,18 +177,22 @@ class _Facts(_Run, kw_only=True):
     hooks: _Hooks = field(default_factory=_Hooks)
     auto_steps: str | None = None
     labels: dict[str, str] = field(default_factory=dict)
-    command: list[str] = field(default_factory=list)
 
 
-def _recording(file: SourceFile) -> Recording:
-    """The facts in a file. Raises ``UnusableError``."""
+def _read(file: SourceFile, kind: type[_Read]) -> _Read:
+    """The JSON in a file. Raises ``UnusableError``."""
     content = text_files.content(file.path, _MAX_BYTES)
     try:
-        facts = msgspec.json.decode(content, type=_Facts)
+        return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError:
         raise UnusableError("facts.unknown") from None
     except (ValueError, RecursionError):
         raise UnusableError("file.not_json") from None
+
+
+def _recording(file: SourceFile) -> Recording:
+    """The facts in a file. Raises ``UnusableError``."""
+    facts = _read(file, _Facts)
     models = Counter(gpu.name or "" for gpu in facts.gpus[:_MAX_ENTRIES])
     return Recording(
         node=as_name(facts.node),
@@ -218,7 +235,6 @@ def _recording(file: SourceFile) -> Recording:
             Label(key=_text(key), value=_text(value))
             for key, value in list(facts.labels.items())[:_MAX_ENTRIES]
         ),
-        command=shlex.join(facts.command[:_MAX_ENTRIES])[:_MAX_COMMAND],
     )
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobrecord import facts as recorder
+from jobrecord.settings import Settings
 from jobreport.readers.registry import read_job
 from jobreport.recordings import Recording
 from jobreport.remarks import Quality
@@ -93,12 +97,41 @@ def test_facts_of_a_job_that_restarted_often_and_has_long_labels_are_read(tmp_pa
     run = {"run": "r" * 100, "started_us": FACTS["started_us"], "dropped": {"reason": "x" * 300}}
     labels = {f"{i}": "\x01" * 1000 for i in range(60)}
 
-    (found,), remarks, _ = read(
-        tmp_path, FACTS | {"earlier": [run] * 1000, "labels": labels, "command": ["python", "c" * (2 << 20)]}
-    )
+    write(tmp_path, {"jobrecord/0.command.json": json.dumps(["python", "c" * (2 << 20)])})
+    (found,), remarks, _ = read(tmp_path, FACTS | {"earlier": [run] * 1000, "labels": labels})
 
     assert (remarks, len(found.labels)) == ([], 60)
     assert found.command == f"python {'c' * 1993}"
+
+
+@pytest.mark.parametrize("content", ["", "[", "{}", "[1]", '[["a"]]'])
+def test_a_command_line_that_is_something_else_costs_no_facts(tmp_path: Path, content: str) -> None:
+    write(tmp_path, {"jobrecord/0.command.json": content, "jobrecord/1.command.json": '["python", "a b.py"]'})
+
+    recordings, remarks, _ = read(tmp_path, FACTS, FACTS | {"node": "m"}, FACTS | {"node": "o"})
+
+    assert {one.node: one.command for one in recordings} == {"n": "", "m": "python 'a b.py'", "o": ""}
+    assert len(remarks) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "setresuid") or os.geteuid() != 0, reason="only root can be another user")
+def test_facts_of_another_user_are_read_without_the_command_line(tmp_path: Path) -> None:
+    """A report by root's colleague, of a recording by root in a container."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        out.chmod(0o755)
+        chosen = Settings(out=out, node="n", run="r", record_command=True, labels={"a": "b"})
+        recorder.claim(chosen, {}, ["python", "train.py"])
+        write(out, {FILE: [sample()]})
+        os.setresuid(65534, 65534, 0)
+        try:
+            _, quality = read_job(out, strict=True)
+        finally:
+            os.setresuid(0, 0, 0)
+
+    (found,) = quality.sources[-1].recordings
+    assert (found.node, found.command, len(found.labels)) == ("n", "", 1)
+    assert [(one.code, one.count) for one in quality.remarks] == [("directory.denied", 1)]
 
 
 def test_files_that_the_recorder_needs_for_itself_are_no_remark(tmp_path: Path) -> None:
