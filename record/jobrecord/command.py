@@ -7,7 +7,6 @@ import contextlib
 import difflib
 import os
 import re
-import shlex
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -195,4 +194,4 @@ def _end(chosen: Settings, sampler: SamplerProcess | None, ended_by: str, exit_s
     if reason:
         _say(f"samples are missing: {reason}.")
     if not chosen.quiet:
-        _say(f"next: make-report --job-dir {shlex.quote(str(chosen.out))}")
+        _say(f"next: make-report --job-dir {names.word(str(chosen.out))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,17 @@ def node_name(name: str = "") -> str:
 def shown(text: str) -> str:
     """Text on one line of a terminal: what is not printable, such as a control character, is escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def word(text: str) -> str:
+    """Text as one word for a shell; what is not printable is octal, which bash, ksh, and zsh read."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = (
+        c if c.isprintable() and c not in "\\'" else "".join(f"\\{byte:03o}" for byte in os.fsencode(c))
+        for c in text
+    )
+    return f"$'{''.join(escaped)}'"
 
 
 def folder_name() -> str:

@@ -68,14 +68,29 @@ def test_a_command_that_a_signal_kills(command: tuple[str, ...], status: int, tm
     assert facts(tmp_path / "job")["exit_status"] == status
 
 
-def test_a_folder_with_control_characters_is_shown_escaped(tmp_path: Path) -> None:
-    out = tmp_path / os.fsdecode("a\x1b[31m\n\u202eé ".encode() + b"\xff")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="the line is for a shell")
+@pytest.mark.parametrize("name", ["a'b \u3000c", "a\\b\xa0\n1", "$HOME \x1b[31m\u202e2é"])
+def test_the_next_command_works_as_it_is_printed(name: str, tmp_path: Path) -> None:
+    out = tmp_path / os.fsdecode(name.encode() + b"\xff7")
 
     done = record(out, command=["true"])
+
+    line = done.stderr.removeprefix("record-job: next: ")
+    assert line.endswith("\n")
+    assert line[:-1].isprintable()
+    printed = subprocess.run(
+        ["bash", "-c", line.replace("make-report", "printf '%s\\n'")], stdout=subprocess.PIPE, check=True
+    )
+    assert printed.stdout == b"--job-dir\n" + os.fsencode(out) + b"\n"
+
+
+def test_a_folder_with_control_characters_is_shown_escaped(tmp_path: Path) -> None:
+    out = tmp_path / os.fsdecode("a\x1b[31m\n\u202eé ".encode() + b"\xff")
+    record(out, command=["true"])
+
     again = record(out, command=["true"])
 
     shown = f"{tmp_path}/a\\x1b[31m\\n\\u202eé \\udcff"
-    assert done.stderr == f"record-job: next: make-report --job-dir '{shown}'\n"
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)
     assert again.stderr.startswith(f"record-job: {shown} already contains a recording of ")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shlex
 import sys
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -84,7 +83,7 @@ def stop() -> None:
         process, sampled = sampler
         facts.end(sampled, "exit", None, process.stop())
         if not sampled.quiet:
-            warn(f"next: make-report --job-dir {shlex.quote(str(sampled.out))}")
+            warn(f"next: make-report --job-dir {names.word(str(sampled.out))}")
 
 
 @contextmanager
