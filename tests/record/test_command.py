@@ -245,8 +245,8 @@ def test_nothing_secret_is_written(tmp_path: Path) -> None:
     text = "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*.json"))
     assert "hush" not in text
     assert "hush" not in json.dumps(rows(tmp_path / "job"))
-    (kept,) = (tmp_path / "kept/jobrecord").glob("*.command.json")
-    assert json.loads(kept.read_bytes()) == ["sh", "-c", "true", "--api-key", "***", "--lr=1"]
+    (written,) = (tmp_path / "kept/jobrecord").glob("*.command.json")
+    assert json.loads(written.read_bytes()) == ["sh", "-c", "true", "--api-key", "***", "--lr=1"]
 
 
 def test_samples_of_a_fake_gpu_and_of_the_machine(tmp_path: Path) -> None:
