@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.gpu_memory_full import totals
-from jobrules.measures.core_use import WAITING_PERCENT, CoreUse
+from jobrules.measures.core_use import WAITING_PERCENT, CoreUse, near_one
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import quartiles
@@ -117,8 +117,8 @@ class BatchSize(Rule):
         highest = max(job.gathered(_p95, work), default=100.0)
         if highest >= self.gpu_threshold_p95:
             return ()
-        cores_known = bool(job.loop_facts and job.loop_facts.cores)
-        return (self.cause(job, result, highest, partial(_small, self, cores_known)),)
+        cores = (job.loop_facts and job.loop_facts.cores) or 0
+        return (self.cause(job, result, highest, partial(_small, self, cores)),)
 
     def cause(self, job: Job, result: RuleResult, highest: float, claim: Any = None) -> Cause:
         """The cause, where the most used GPU has a p95 of ``highest`` percent."""
@@ -264,16 +264,16 @@ def _memory_in_use(part: Job) -> Iterator[float]:
                 yield float(100 * np.nanmax(panel.values[:, column]) / total[device])
 
 
-def _small(
-    rule: BatchSize, cores_known: bool, part: Job, panel: Panel, weight_us: FloatArray
-) -> Claim | None:
+def _small(rule: BatchSize, cores: int, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
     """Claim the loss while a GPU is active, if it is seldom idle, the CPU has room, and little else claims it.
 
-    The mean of an unknown number of cores clears nobody: one process may be at its limit.
+    The mean of an unknown number of cores clears nobody: one process may be at its limit. Nor, where no step says how many
+    processes train, does about one core for each GPU.
     """
     del weight_us
     cpu = part.panel(panel.node, Metric.CPU_UTILIZATION)
-    if cpu is None or not (cores_known or len(cpu.devices) > 1):
+    cores = len(cpu.devices) if cpu and len(cpu.devices) > 1 else cores
+    if cpu is None or not cores:
         return None
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, 100.0)
     io = CoreUse.of(part, panel, Metric.IO_WAIT, WAITING_PERCENT)
@@ -295,6 +295,7 @@ def _small(
         lost_us = float(gpu.lost_us[gpu.in_work].sum())
         if (
             mean >= rule.cpu_threshold_p95
+            or (not len(part.steps) and near_one(mean / 100 * cores / len(panel.devices)))
             or np.mean(idle[gpu.in_work]) >= MAX_IDLE
             or np.mean(waiting[gpu.in_work]) >= MAX_WAITING
             or float(gpu.left_us.sum()) < (1 - MAX_CLAIMED) * lost_us

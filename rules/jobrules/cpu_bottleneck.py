@@ -17,7 +17,7 @@ from jobrules.measures.core_use import (
     SLOWED_MEAN,
     CoreUse,
     ProcessUse,
-    all_low,
+    one_core_each,
     process_use,
     stalls_s,
 )
@@ -120,7 +120,7 @@ class CPUBottleneck(BottleneckRule):
     def _low_with_one_core(self, job: Job, result: RuleResult, work: Work | None) -> Iterator[Cause]:
         """What is left while GPUs are low, if about one core for each training process is in use meanwhile."""
         cores = (job.loop_facts and job.loop_facts.cores) or 0
-        found = job.gathered(process_use, work, cores)
+        found = job.gathered(process_use, work, cores) if work else []
         if work and found:
             cause = self.busy_process(result, max(found, key=lambda one: one.used))
             yield replace(cause, claim=partial(_low, work, cores))
@@ -324,6 +324,5 @@ def _alone(rule: CPUBottleneck, part: Job, panel: Panel, weight_us: FloatArray) 
 def _low(work: Work, cores: int, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
     """Claim the moments in which all GPUs of a node are low, if its processes are at their limit."""
     del weight_us
-    low = all_low(panel)
-    at_limit = any(process_use(part, work, cores))
-    return (lambda gpus: [np.where(low[gpu.rows], gpu.left_us, 0.0) for gpu in gpus]) if at_limit else None
+    found = one_core_each(part, panel, work, cores)
+    return found and (lambda gpus: [np.where(found[1][gpu.rows], gpu.left_us, 0.0) for gpu in gpus])

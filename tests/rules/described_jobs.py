@@ -252,6 +252,66 @@ def one_process_keeps_up(rng: np.random.Generator) -> Recording:
     return job
 
 
+def a_rank_at_its_limit(rng: np.random.Generator) -> Recording:
+    """Two ranks take turns with about one core in all."""
+    job = Recording(rng, gpus=2, cores=16)
+    rows = job.begin()
+    job.work(rows, 25, 50, 0.08)
+    job.compute(rows, rng.uniform(0.95, 1.1) - 0.32, 0.03)
+    for rank in range(2):
+        job.count_steps(str(rank), rows, rng.uniform(0.2, 0.6))
+    job.cause = "one-process"
+    job.never = ("batch size", "neither CPU")
+    return job
+
+
+def one_core_per_gpu(rng: np.random.Generator) -> Recording:
+    """Four GPUs and about as many cores in use; no step says how many processes there are."""
+    job = Recording(rng, gpus=4, cores=32)
+    rows = job.begin()
+    job.work(rows, *[rng.uniform(25, 50)] * 2, 0.08)
+    job.compute(rows, rng.uniform(3.9, 4.4) - 0.64, 0.03)
+    job.cause = "unexplained"
+    job.never = ("batch size", "neither CPU")
+    return job
+
+
+def pause_like_work(rng: np.random.Generator) -> Recording:
+    """A busy GPU that now and then has nothing to do; about one core is in use all the time."""
+    job = Recording(rng, gpus=int(rng.choice([1, 4])))
+    rows = job.begin()
+    job.work(rows, 90, 97, 0.02)
+    every_s = rng.uniform(90, 200)
+    job.gpu[job.at_s % every_s < every_s * rng.uniform(0.1, 0.35)] = 0
+    job.compute(np.ones(job.n, np.bool_), rng.uniform(1.0, 1.1) - 0.02 * job.cores, 0.03)
+    job.cause = "unexplained"
+    job.never = ("ne process",)
+    return job
+
+
+def many_cores(rng: np.random.Generator) -> Recording:
+    """GPUs steadily below what they could, of a machine that has so many cores that its own work is as much as one."""
+    job = Recording(rng, cores=int(rng.choice([64, 96])))
+    job.cpu *= rng.uniform(0.96, 1.1) / (0.02 * job.cores)
+    job.work(job.begin((0.02, 0.04)), 22, 55, 0.06)
+    job.cause = "unexplained"
+    job.never = ("ne process",)
+    return job
+
+
+def now_none_now_some(rng: np.random.Generator) -> Recording:
+    """The GPU is steadily low; hardly a core is in use, then three: one on average."""
+    job = Recording(rng, cores=int(rng.choice([4, 6])))
+    rows = job.begin()
+    job.work(rows, 22, 55, 0.06)
+    some = rows & (rng.random(job.n) < rng.uniform(0.33, 0.37))
+    job.cpu *= 0.1
+    job.compute(some, rng.uniform(2.9, 3.1))
+    job.cause = "unexplained"
+    job.never = ("ne process",)
+    return job
+
+
 def half_start(rng: np.random.Generator) -> Recording:
     """Four minutes, of which about half pass before the first work."""
     job = Recording(rng, minutes=(3.5, 4.6), gpus=int(rng.choice([1, 2])))
@@ -302,6 +362,24 @@ def image_loading_then_idle(rng: np.random.Generator) -> Recording:
     job.gpu[idle] = 0
     job.cause = "unexplained"
     job.cpu = np.clip(job.cpu, 0.36, 0.5)
+    return job
+
+
+def cold_cache(rng: np.random.Generator) -> Recording:
+    """The first pass over the data waits for the disk, the others find it in memory; no step is recorded."""
+    job = Recording(rng, minutes=(120, 200))
+    rows = job.begin((0.001, 0.003))
+    job.work(rows, 88, 96, 0.03)
+    job.compute(rows, rng.uniform(0.2, 0.5) * job.cores)
+    every_s, part = rng.uniform(18, 40), rng.uniform(0.6, 0.7)
+    waits = (
+        rows & (job.at_s < job.length_s * rng.uniform(0.092, 0.098)) & (job.at_s % every_s < part * every_s)
+    )
+    job.gpu[waits] = 0
+    job.io_wait = np.abs(rng.normal(0.4, 0.5, (job.n, job.cores)))
+    job.io_wait[waits] = rng.normal(rng.uniform(70, 95), 8, (int(waits.sum()), job.cores))
+    job.cause, job.share = "io-bottleneck", float(waits.mean())
+    job.never = ("in the first",)
     return job
 
 
@@ -492,6 +570,11 @@ KINDS: dict[str, Callable[[np.random.Generator], Recording]] = {
         one_process,
         process_of_each_gpu,
         one_process_keeps_up,
+        a_rank_at_its_limit,
+        one_core_per_gpu,
+        pause_like_work,
+        many_cores,
+        now_none_now_some,
         one_process_now_and_then,
         results_know_the_fetches,
         results_know_the_cores,
@@ -500,6 +583,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Recording]] = {
         quick_start,
         image_loading,
         image_loading_then_idle,
+        cold_cache,
         copies,
         saved,
         saved_quickly,

@@ -8,7 +8,6 @@ job: from the earliest start to the latest end over the training processes.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -75,8 +74,8 @@ class Goodput(Struct, frozen=True, kw_only=True):
 
     @property
     def at_most(self) -> bool:
-        """True if other time may be counted as productive: no fetch was recorded."""
-        return not self.of("data_wait").measured
+        """True if other time may be counted as productive: no fetch was recorded, or what a restart repeats is not known."""
+        return not (self.of("data_wait").measured and self.of("lost_work").measured)
 
 
 def goodput(job: Job) -> Goodput | None:
@@ -92,7 +91,7 @@ def goodput(job: Job) -> Goodput | None:
     # Steps of neighboring numbers overlap if processes lag behind one another.
     start_us = np.maximum(steps.start_us, np.maximum.accumulate(steps.previous_end_us))
     start_us = np.minimum(start_us, steps.end_us)
-    restarts = _restarts(job, clocks, interruptions)
+    restarts, known = _restarts(job, clocks, interruptions)
     lost = np.zeros(len(steps), np.bool_)
     for one in restarts:
         earlier = (steps.start_us >= one.since_us) & (steps.end_us <= one.start_us)
@@ -126,6 +125,7 @@ def goodput(job: Job) -> Goodput | None:
     measured = {
         "interruption": bool(job.samples_us),
         "checkpoint": bool(written.total),
+        "lost_work": known or bool(lost.any()),
         "data_wait": fetches_us is not None,
     }
     kept_percent = round(100 * us["productive"] / clocks.length_us, 1)
@@ -185,24 +185,34 @@ class _Restart(Struct, frozen=True, kw_only=True):
     since_us: int
 
 
-def _restarts(job: Job, clocks: Clocks, interruptions: Intervals) -> list[_Restart]:
-    """The restarts of any process.
+class _Chain(Struct, frozen=True, kw_only=True):
+    """A process with those before it that it resumed."""
+
+    #: Of the first step of all, and when what a restart may repeat began; 0 is the last run.
+    number: int
+    since_us: int
+    last: _Run
+
+
+def _restarts(job: Job, clocks: Clocks, interruptions: Intervals) -> tuple[list[_Restart], bool]:
+    """The restarts of any process, and whether what they repeat is known.
 
     The number of its steps falls, after an interruption or to another number than its first: some sources count the steps
-    of each epoch. A process that begins where an earlier one left off resumes it; one that counts from the beginning, or
-    beside others, is another one.
+    of each epoch. A process that begins where an earlier one left off resumes it; one beside others is another one. One
+    that counts from the beginning may repeat an earlier one, or be another one.
     """
     found: list[_Restart] = []
-    runs = sorted(job.gathered(_runs, clocks), key=lambda one: one[-1].end_us)
-    ends_us = [one[-1].end_us for one in runs]
-    for own in runs:
-        ended = bisect_right(ends_us, own[0].start_us)
-        earlier = runs[ended - 1] if ended else None
-        chain = [(own[i], own[i + 1], own[0].number) for i in range(len(own) - 1)]
-        if earlier and own[0].number <= earlier[-1].last and own[0].number > earlier[0].number:
-            chain.insert(0, (earlier[-1], own[0], earlier[0].number))
-        since_us = 0
-        for last, run, first in chain:
+    chains: list[_Chain] = []
+    known = True
+    for own in sorted(job.gathered(_runs, clocks), key=lambda one: one[0].start_us):
+        first, since_us, pairs = own[0].number, 0, list(itertools.pairwise(own))
+        ended = sorted((one for one in chains if one.last.end_us <= own[0].start_us), key=_end_us)
+        if resumed := next((one for one in reversed(ended) if one.number < first <= one.last.last), None):
+            first, since_us = resumed.number, resumed.since_us
+            pairs.insert(0, (resumed.last, own[0]))
+        else:
+            known = known and not any(first <= one.number for one in ended)
+        for last, run in pairs:
             end_us, start_us = np.array([last.end_us]), np.array([max(run.start_us, last.end_us)])
             is_restart = run.number > first or interruptions.overlap(end_us, start_us)[0] > 0
             since_us = (since_us or last.start_us) if is_restart else 0
@@ -210,7 +220,12 @@ def _restarts(job: Job, clocks: Clocks, interruptions: Intervals) -> list[_Resta
                 found.append(
                     _Restart(number=run.number, end_us=last.end_us, start_us=run.start_us, since_us=since_us)
                 )
-    return found
+        chains.append(_Chain(number=first, since_us=since_us, last=own[-1]))
+    return found, known
+
+
+def _end_us(chain: _Chain) -> int:
+    return chain.last.end_us
 
 
 def _runs(part: Job, clocks: Clocks) -> Iterator[list[_Run]]:

@@ -31,6 +31,8 @@ WAITING_PERCENT = 50.0
 TELLING_LIFT = 2.0
 #: A process that is the limit uses so many cores on average.
 OF_ONE_PROCESS = (0.9, 1.3)
+#: Of so many cores, what the system does on its own may be as much: what is in use outside of the work does not count.
+MANY_CORES = 48
 
 
 class CoreUse(Struct, frozen=True, kw_only=True, eq=False):
@@ -135,36 +137,64 @@ class ProcessUse(Struct, frozen=True, kw_only=True):
 
     used: float
     cores: int
-    #: Training processes with recorded steps; 1 without steps.
-    processes: int
+    #: Processes that may use one core each; 1 if a single one of them may.
+    processes: int = 1
 
     @property
     def at_limit(self) -> bool:
-        """True if that is about one for each training process, of more."""
-        least, most = OF_ONE_PROCESS
-        return self.cores > self.processes and least <= self.used / self.processes <= most
+        """True if that is about one for each process, of more."""
+        return self.cores > self.processes and bool(near_one(self.used / self.processes))
 
 
-def process_use(part: Job, work: Work | None, cores: int = 0) -> Iterator[ProcessUse]:
+def near_one(cores: FloatArray | float) -> BoolArray:
+    """Whether so many cores may be those of one process without threads."""
+    least, most = OF_ONE_PROCESS
+    return (least <= np.asarray(cores)) & (np.asarray(cores) <= most)
+
+
+def process_use(part: Job, work: Work, cores: int = 0) -> Iterator[ProcessUse]:
     """Of a node whose processes are at their limit; it has so many ``cores`` where their mean alone was sampled, 0 is
     unknown.
     """
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
-        use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
-        if use is None or work is None:
-            continue
-        low = all_low(panel) & work.holds(panel.time_us, panel.node) & ~np.isnan(use.mean)
-        cores = use.cores if use.cores > 1 else cores
-        processes = max(1, len(rows_by_rank(part.steps)))
-        used = float(use.mean[low].mean()) / 100 * cores if low.any() else 0.0
-        found = ProcessUse(used=used, cores=cores, processes=processes)
-        if found.at_limit:
-            yield found
+        if found := one_core_each(part, panel, work, cores):
+            yield found[0]
 
 
-def all_low(panel: Panel) -> BoolArray:
-    """(n,) whether no GPU of a node works as much as it could."""
-    return np.asarray(~(panel.values >= SLOWED_GPU).any(axis=1))
+def one_core_each(part: Job, panel: Panel, work: Work, cores: int = 0) -> tuple[ProcessUse, BoolArray] | None:
+    """Cores in use, and (n,) the moments: those in which no GPU of a node works as much as it could.
+
+    None unless that is about one core for each training process, or one, on average and in most of these moments.
+    Where the others show the same as often, it is what the node does on its own: then it says nothing of low moments, or,
+    if these are most, of idle ones.
+    """
+    use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+    cores = use.cores if use and use.cores > 1 else cores
+    if use is None or not cores:
+        return None
+    in_work = work.holds(panel.time_us, panel.node)
+    known, all_low = ~np.isnan(use.mean), ~(panel.values >= SLOWED_GPU).any(axis=1)
+    used = use.mean / 100 * cores
+    if cores >= MANY_CORES:
+        outside = used[known & ~in_work]
+        used = used - (outside.mean() if len(outside) else np.nan)
+    low, others = known & in_work & all_low, known & in_work & ~all_low
+    idle = low & (panel.values < IDLE_PERCENT).all(axis=1)
+    rare = low if low.sum() < others.sum() else idle
+    for processes in sorted({max(1, len(rows_by_rank(part.steps))), 1}):
+        at_limit = near_one(used / processes)
+        none = rare if _part(at_limit, rare) < TELLING_LIFT * _part(at_limit, others) else rare & False
+        left = low & ~none
+        mean = float(used[left].mean()) if left.any() else 0.0
+        found = ProcessUse(used=mean, cores=cores, processes=processes)
+        if found.at_limit and _part(at_limit, left) > 0.5:
+            return found, all_low & ~none
+    return None
+
+
+def _part(holds: BoolArray, rows: BoolArray) -> float:
+    """Share of some moments in which something holds; 0 of none."""
+    return float(holds[rows].mean()) if rows.any() else 0.0
 
 
 def stalls_s(part: Job, work: Work) -> Iterator[FloatArray]:

@@ -23,9 +23,9 @@ AHEAD_US, AHEAD_SAMPLES = 60 * SECOND_US, 5
 
 #: used at least this part as much as from its first to its last active sample.
 USED_PART = 0.25
-#: Without steps, waiting for I/O is start-up if so much of it lies in this part of the job, and the GPUs are used this many
-#: times as much after it: a container's image, or data, is loaded.
-MOSTLY_EARLY, EARLY_PART, LASTING_LIFT = 0.95, 0.1, 2.0
+#: Without steps, waiting for I/O is start-up if so much of it lies in this part of the job, and within this time, and no
+#: minute of it uses the GPUs this part as much as the time after it: a container's image, or data, is loaded.
+MOSTLY_EARLY, EARLY_PART, EARLY_US, LASTING_PART = 0.95, 0.1, 15 * 60 * SECOND_US, 1 / 3
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -116,14 +116,16 @@ def _loaded_us(part: Job, panel: Panel) -> int:
     idle = (panel.values < IDLE_PERCENT).any(axis=1)
     waited_us = panel.time_us[idle & (use.above > 0)]
     start_us, end_us = part.span_us
-    early_us = waited_us[waited_us <= start_us + EARLY_PART * (end_us - start_us)]
+    early_us = waited_us[waited_us <= start_us + min(EARLY_US, EARLY_PART * (end_us - start_us))]
     if not len(early_us) or len(early_us) < MOSTLY_EARLY * len(waited_us):
         return 0
-    before = panel.time_us <= early_us[-1]
-    used, used_after = (
-        float(np.nansum(panel.values[rows])) / max(1, rows.sum()) for rows in (before, ~before)
-    )
-    return int(early_us[-1]) if LASTING_LIFT * used <= used_after else 0
+    loaded_us = int(early_us[-1])
+    before = panel.time_us <= loaded_us
+    if before.all():
+        return 0
+    minute = (panel.time_us[before] - start_us) // AHEAD_US
+    used = [panel.mean[before][minute == one].mean() for one in np.unique(minute)]
+    return loaded_us if max(used) < LASTING_PART * panel.mean[~before].mean() else 0
 
 
 def _worked_us(part: Job, has_steps: bool) -> Iterator[tuple[str, tuple[int, int], float]]:

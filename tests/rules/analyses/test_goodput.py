@@ -128,6 +128,44 @@ def test_a_process_that_begins_after_another_repeats_only_what_it_resumes(
     assert parts(found).get("lost_work", 0) == (40 if lost else 0)
 
 
+@pytest.mark.parametrize("again_at", [500, 400])
+@pytest.mark.parametrize("between", [False, True])
+def test_each_process_that_resumes_the_same_checkpoint_repeats_all_before_it(
+    again_at: int, between: bool
+) -> None:
+    """The second one dies before it saves; another command may run, and end, between the last two."""
+    spans = {"4711": (10, 1000, 0), "4890": (1100, 301, 500), "5002": (1500, 700, again_at)}
+    steps = [
+        numbered(make_steps(in_turn(start, [1.0] * n), rank=pid), first)
+        for pid, (start, n, first) in spans.items()
+    ]
+    if between:
+        steps.append(make_steps(in_turn(1420, [1.0] * 30), rank="4950"))
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(2250, 50.0), interval_s=1)
+
+    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*steps)))
+
+    assert found
+    assert found.lost_steps == 1000 - again_at + 301
+    assert parts(found)["lost_work"] == pytest.approx(found.lost_steps, abs=1)
+
+
+@pytest.mark.parametrize(("second_s", "known"), [(300, False), (30, True)])
+def test_whether_a_process_that_counts_from_the_beginning_repeats_another_is_not_known(
+    second_s: float, known: bool
+) -> None:
+    """After the first has ended; one beside it is another one."""
+    steps = [
+        make_steps(in_turn(start, [2.0] * 50), rank=pid) for pid, start in (("34", 10), ("99", second_s))
+    ]
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full(400, 50.0), interval_s=1)
+
+    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*steps)))
+
+    assert found
+    assert (found.of("lost_work").seconds, found.of("lost_work").measured) == (0, known)
+
+
 def test_a_restart_of_all_ranks_is_one() -> None:
     first = [make_steps(in_turn(10 + i / 10, [2.0] * 30), rank=str(i)) for i in range(4)]
     again = [numbered(make_steps(in_turn(100 + i / 7, [2.0] * 20), rank=str(i)), 20) for i in range(4)]

@@ -49,6 +49,9 @@ def random_job(seed: int) -> Job:
                 cores = int(rng.choice([1, 3, 4]))
                 values = rng.choice([0.0, 30.0, 60.0, 95.0], (n, cores), p=[0.4, 0.4, 0.1, 0.1])
                 values[rng.random(n) < (0.02 if steady else 0.2)] = 95.0
+                if steady and rng.random() < 0.5:
+                    # About one core of all.
+                    values[rng.random(n) < rng.uniform(0.4, 1)] = 30.0
                 panel = make_panel(metric, values, node=node, time_us=time_us, prefix="cpu")
                 some = np.sort(rng.choice(n, n - rng.integers(0, 5), replace=False))
                 panels.append(

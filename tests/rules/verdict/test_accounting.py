@@ -393,18 +393,29 @@ class OfRules(Account):
     def one_process(
         self, panel: Panel, samples: list[Any], left: list[dict[int, float]], lost: list[dict[str, float]]
     ) -> None:
-        """All that is left while every GPU is low, if about one core for each process is in use meanwhile."""
+        """All that is left while every GPU is low, if about one core for each process, or one, is in use meanwhile."""
         assert self.work
-        inside = [self.work.begin_us <= t <= self.work.end_us for t in panel.time_us]
-        low = {row for row, values in enumerate(panel.values) if inside[row] and not any(values >= 70)}
-        used = [
-            (sum(c) / 100, len(c)) for row in low if (c := self.cores(panel, row, Metric.CPU_UTILIZATION))
-        ]
+        rows = {row for row, t in enumerate(panel.time_us) if self.work.begin_us <= t <= self.work.end_us}
+        low = {row for row in rows if not any(panel.values[row] >= 70)}
+        idle = {row for row in low if all(panel.values[row] < 10)}
+        cpu = {row: c for row in rows if (c := self.cores(panel, row, Metric.CPU_UTILIZATION))}
         steps = self.job.steps
         ranks = {steps.rank[i] for i in range(len(steps)) if steps.node[i] == panel.node} or {""}
-        if not used or used[0][1] < 2 or used[0][1] <= len(ranks):
-            return
-        if not 0.9 <= float(np.mean([cores for cores, _ in used])) / len(ranks) <= 1.3:
+
+        def part(some: set[int], processes: int) -> float:
+            known = [sum(cpu[row]) / 100 / processes for row in some & cpu.keys()]
+            return sum(0.9 <= one <= 1.3 for one in known) / max(1, len(known))
+
+        for processes in {1, len(ranks)}:
+            rare = low if len(low & cpu.keys()) < len(cpu.keys() - low) else idle
+            usual = part(rare, processes) < 2 * part(rows - low, processes)
+            left_rows = low - rare if usual else low
+            used = [(sum(cpu[row]) / 100, len(cpu[row])) for row in left_rows & cpu.keys()]
+            mean = float(np.mean([cores for cores, _ in used])) / processes if used else 0.0
+            if used and used[0][1] > processes and 0.9 <= mean <= 1.3 and part(left_rows, processes) > 0.5:
+                low = left_rows
+                break
+        else:
             return
         for k, own in enumerate(samples):
             for row in low & {s[0] for s in own if s[4]}:
