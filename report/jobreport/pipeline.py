@@ -351,6 +351,7 @@ def build_report(
                 in_time,
                 added.account if added else None,
                 added.findings if added else (),
+                strict=strict,
             ),
             quality,
             job,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jobreport import cli, pipeline, sections
 from jobreport.document import Report, to_json
@@ -13,6 +14,9 @@ from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.output import notebook
 from jobreport.readers.base import Found, SourceFile
 from jobreport.readers.system_samples.reader import SystemSamples
+from jobrules import CPUBottleneck
+from jobrules.model import Job, RuleResult
+from jobrules.model.claims import Cause
 from tests.paths import SAMPLES
 
 SAMPLE = SAMPLES[0]
@@ -57,6 +61,21 @@ def test_strict_stops_before_anything_is_written(tmp_path: Path, monkeypatch: py
         pipeline.make_report(SAMPLE, tmp_path / "out", strict=True)
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", ["causes", "claim", "finding"])
+def test_strict_raises_what_a_cause_of_a_rule_raises(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    causes = CPUBottleneck.causes
+
+    def with_one_broken(rule: CPUBottleneck, job: Job, result: RuleResult) -> list[Cause]:
+        return [replace(cause, **{part: broken}) for cause in causes(rule, job, result)]
+
+    monkeypatch.setattr(CPUBottleneck, "causes", broken if part == "causes" else with_one_broken)
+    pipeline.make_report(SAMPLE, tmp_path / "out", formats=["json"])
+    with pytest.raises((ValueError, RuntimeError), match="by hand"):
+        pipeline.make_report(SAMPLE, tmp_path / "strict", formats=["json"], strict=True)
 
 
 def test_a_bug_is_a_sentence_and_status_one(

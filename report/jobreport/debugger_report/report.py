@@ -116,7 +116,7 @@ def build(
             steps=step_events(results),
             finished=None,
         ),
-        verdict=verdict_of(story_of(account))
+        verdict=verdict_of(story_of(account, strict=strict))
         if account
         else replace(
             sorted_verdict(checks, (), None),

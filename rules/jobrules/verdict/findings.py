@@ -226,10 +226,13 @@ def judge(
     phases: JobPhases,
     others: Account | None = None,
     known: Sequence[Finding] = (),
+    *,
+    strict: bool = False,
 ) -> Verdict:
     """The verdict on a job, from the results of its rules during its work and from its phases.
 
     ``others`` is the account of GPUs without samples, ``known`` are findings on them, both from another source.
+    What a cause of a rule raises is an error of its rule, unless ``strict``.
     """
     checks: Checks = [
         (rule, with_place(job, rule, result))
@@ -239,8 +242,8 @@ def judge(
     own = bool(job.gpu_count and job.covers_time and Clocks.of(job).length_us)
     if not own:
         use = time_use(job)
-        checks, causes = _causes_of_rules(job, checks)
-        story = story_of(replace(others, checks=checks)) if others else None
+        checks, causes = _causes_of_rules(job, checks, strict=strict)
+        story = story_of(replace(others, checks=checks), strict=strict) if others else None
         taken = {*story.claims} if story else {one.key for one in known}
         span_us = job.steps_us or job.span_us
         waits = [in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop]
@@ -263,8 +266,8 @@ def judge(
         if story:
             return _with_profiled(verdict_of(story, found), job, checks)
         return _with_profiled(sorted_verdict(checks, join_explained([*known, *found]), use), job, checks)
-    account = account_of(job, checks)
-    story = story_of(joined_accounts(account, others) if others else account)
+    account = account_of(job, checks, strict=strict)
+    story = story_of(joined_accounts(account, others) if others else account, strict=strict)
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
     samples = _about_samples(job, phases, story.use, unmeasured_us)
     return _with_profiled(verdict_of(story, samples), job, checks)
@@ -349,16 +352,19 @@ def _on_own_ground(finding: Finding, checks: Checks) -> Finding:
     return replace(finding, evidence=(*finding.evidence, note))
 
 
-def account_of(job: Job, checks: Checks) -> Account:
+def account_of(job: Job, checks: Checks, *, strict: bool = False) -> Account:
     """Give each lost moment of each GPU of a job to one cause."""
     work = Work.of(job)
     first_step = next((r for rule, r in checks if rule.role is Role.START_UP), None)
-    checks, of_rules = _causes_of_rules(job, checks) if work else (checks, [])
+    checks, of_rules = _causes_of_rules(job, checks, strict=strict) if work else (checks, [])
     of_rules = [(cause, name) for cause, name in of_rules if cause.claim]
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
     causes += recorded_causes(job, work) if work else ()
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
+    raised = [error for node in nodes for error in node.failed.values()]
+    if strict and raised:
+        raise raised[0]
     owners = {cause.key: name for cause, name in of_rules}
     cores = FewCores.sum(job.gathered(few_cores, work) if work else ())
     steps = StepUse.sum(job.gathered(step_use, work) if work else ())
@@ -376,8 +382,8 @@ def account_of(job: Job, checks: Checks) -> Account:
     )
 
 
-def _causes_of_rules(job: Job, checks: Checks) -> tuple[Checks, list[tuple[Cause, str]]]:
-    """The causes that rules name, each with its rule; a rule that raises has failed."""
+def _causes_of_rules(job: Job, checks: Checks, *, strict: bool) -> tuple[Checks, list[tuple[Cause, str]]]:
+    """The causes that rules name, each with its rule; a rule that raises has failed, unless ``strict``."""
     known: list[tuple[Rule, RuleResult]] = []
     causes: list[tuple[Cause, str]] = []
     for rule, result in checks:
@@ -389,7 +395,9 @@ def _causes_of_rules(job: Job, checks: Checks) -> tuple[Checks, list[tuple[Cause
                 raise ValueError(f"there is already a cause {twice[0]}")
             causes += [(cause, rule.name) for cause in own]
             known.append((rule, result))
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        except (Exception, SystemExit) as error:
+            if strict:
+                raise
             known.append((rule, rule.failed(error)))
     return known, causes
 

@@ -138,12 +138,15 @@ class Story(Struct, frozen=True, kw_only=True):
     too_short: str = ""
 
 
-def story_of(account: Account) -> Story:
-    """All findings of an account, unsorted, and the parts of the bar."""
+def story_of(account: Account, *, strict: bool = False) -> Story:
+    """All findings of an account, unsorted, and the parts of the bar.
+
+    A cause that cannot be described has a finding that says so, unless ``strict``.
+    """
     claims = {cause.key: claimed(cause, account.nodes) for cause in account.causes}
     story = Story(account=account, claims=claims, too_short=_too_short(account))
     if not story.too_short:
-        story = _name_causes(story)
+        story = _name_causes(story, strict=strict)
         story = _name_the_rest(story)
         story = _join_chain(story)
         story = _add_symptoms(story)
@@ -166,7 +169,7 @@ def _too_short(account: Account) -> str:
     return count(snapshots, "snapshot") if snapshots < MIN_SNAPSHOTS else ""
 
 
-def _name_causes(story: Story) -> Story:
+def _name_causes(story: Story, *, strict: bool) -> Story:
     """Add a finding for each cause that explains enough of the GPU time."""
     findings = []
     for cause in story.account.causes:
@@ -177,7 +180,8 @@ def _name_causes(story: Story) -> Story:
             found &= edge_us >= WARNING_EDGE_US or share >= WARNING_EDGE_SHARE
             critical &= edge_us >= CRITICAL_EDGE_US or share >= CRITICAL_EDGE_SHARE
         if found:
-            findings.append(_with_amount(_finding_of(cause, amount), share, amount.gpu_s, critical=critical))
+            described = _finding_of(cause, amount, strict=strict)
+            findings.append(_with_amount(described, share, amount.gpu_s, critical=critical))
     keys = {finding.key for finding in findings}
     return replace(
         story,
@@ -187,14 +191,16 @@ def _name_causes(story: Story) -> Story:
     )
 
 
-def _finding_of(cause: Cause, amount: Claimed) -> Finding:
+def _finding_of(cause: Cause, amount: Claimed, *, strict: bool) -> Finding:
     # As in check, a rule of a user's own may raise anything.
     try:
         found = cause.finding(amount)
         if isinstance(found, Finding):
             return found
         raise TypeError(f"finding returned {type(found).__name__}")
-    except (Exception, SystemExit) as error:  # noqa: BLE001
+    except (Exception, SystemExit) as error:
+        if strict:
+            raise
         what = escape_name(f"{type(error).__name__}: {error}", 200)
         return Finding(
             key=cause.key,
