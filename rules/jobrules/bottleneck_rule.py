@@ -96,9 +96,14 @@ class BottleneckRule(Rule):
             return None
         return job.loop_facts.stalls.get(self.criteria.key)
 
+    def placed_stalls(self, job: Job) -> Stalls | None:
+        """The same, if there is one node that they can be of."""
+        found = self.stalls(job)
+        return found if found and found.of_one_node and len(job.nodes) == 1 else None
+
     def evidence(self, job: Job) -> Inferred:
         """What a cause is inferred from."""
-        if self.stalls(job) and job.loop_facts:
+        if self.placed_stalls(job) and job.loop_facts:
             return Inferred(f"{job.loop_facts.source}: entries of {self.name}")
         return Inferred("simultaneous samples")
 

@@ -96,7 +96,7 @@ class CPUBottleneck(BottleneckRule):
         cores = {len(panel.devices) for panel in panels}
         work = Work.of(job)
         stalls = NodeStalls.of(job, work, self.cpu_threshold, self.gpu_threshold)
-        listed, facts = self.stalls(job), job.loop_facts
+        listed, facts = self.placed_stalls(job), job.loop_facts
         known = (facts.cores if listed and facts else 0) or (cores.pop() if len(cores) == 1 else 0)
         half = CROWDED_PART * known if known > 1 else np.inf
         # Where training waits for data by other evidence, fewer cores are its own.

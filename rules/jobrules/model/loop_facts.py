@@ -20,6 +20,8 @@ class Stalls(Struct, frozen=True, kw_only=True, eq=False):
     #: Time that a snapshot stands for, and how many there were with and without a stall.
     interval_us: float
     snapshots: int
+    #: True if all are of one node. Of several, none names its own.
+    of_one_node: bool = True
 
     @property
     def share(self) -> float:

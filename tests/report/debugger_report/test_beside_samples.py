@@ -178,6 +178,32 @@ def test_nodes_without_samples_are_those_of_the_results(tmp_path: Path) -> None:
     assert causes(report.verdict)["cpu-bottleneck"] > NAMED_PERCENT
 
 
+@pytest.mark.parametrize("cause", ["saturated-process", "io-bottleneck", "cpu-bottleneck"])
+@pytest.mark.parametrize("named", ["both", "one", "neither"])
+def test_listed_stalls_are_not_laid_on_nodes_that_they_may_not_be_of(
+    tmp_path: Path, cause: str, named: str
+) -> None:
+    """Was: causes on the GPUs of each node."""
+    made = Made.of(cause, 14)
+    other = [
+        replace(panel, node="other-1", values=panel.values if panel.metric.of_gpus else 0.1 * panel.values)
+        for panel in made.job.panels
+    ]
+    folder = made.write(tmp_path / "job", "gpu")
+    replace(made, node="other-1", job=replace(made.job, panels=tuple(other))).write(folder, "gpu")
+    nodes = {"both": (made.node, "other-1"), "one": (made.node,), "neither": ("algo-7",)}[named]
+    known = [panel for panel in (*made.job.panels, *other) if panel.node in nodes] or [
+        replace(panel, node="algo-7") for panel in made.job.panels
+    ]
+    replace(made, job=replace(made.job, panels=tuple(known))).write(folder, "results")
+    report = make_report(folder, tmp_path / "out", formats=["json"], strict=True).report
+
+    assert not {"saturated-process", "io-bottleneck", "cpu-bottleneck"} & {*causes(report.verdict)}
+    words = " ".join(in_words(one.evidence) for one in report.verdict.findings)
+    # The results have it, whosever it is.
+    assert "I/O wait" not in words.partition("Not recorded")[2].partition(".")[0]
+
+
 def test_a_mean_of_the_cores_does_not_stand_against_listed_ones(tmp_path: Path) -> None:
     """Was: 0 of 1,465 snapshots are CPU bottlenecks, next to 594 of the results."""
     made = Made.of("saturated-process", 11)

@@ -64,6 +64,7 @@ def step_events(results: RuleResults) -> int:
 def _stalls(results: RuleResults) -> dict[str, Stalls]:
     """The entries of the bottleneck rules, as far as what they look for was sampled."""
     start_us, end_us, stalls = results.start_us, results.end_us, {}
+    nodes = len(nodes_of(results))
     for key, rule, metric in (("cpu", "CPUBottleneck", "CPU"), ("io", "IOBottleneck", "I/O")):
         document, found = results[rule], results.bottlenecks[rule]
         snapshots = (document.datapoints if document else None) or 0
@@ -71,8 +72,9 @@ def _stalls(results: RuleResults) -> dict[str, Stalls]:
             stalls[key] = Stalls(
                 time_us=found.time_us,
                 cores=found.cores,
-                interval_us=len(nodes_of(results)) * (end_us - start_us) / snapshots,
+                interval_us=nodes * (end_us - start_us) / snapshots,
                 snapshots=snapshots,
+                of_one_node=nodes == 1,
             )
     return stalls
 
