@@ -26,8 +26,9 @@ from jobreport.comparison.facts import RunOf, facts_of
 from jobreport.pipeline import build_report
 from jobreport.remarks import Quality
 from jobrules import RULES
-from jobrules.analyses.blocks import WARM_UP_STEPS, StepBlocks, blocks_of
+from jobrules.analyses.blocks import StepBlocks, blocks_of
 from jobrules.model import SECOND_US, JobInMemory, Metric, Panel, Steps
+from jobrules.model.steps import WARM_UP_STEPS
 from jobrules.rule import run_rules
 
 if TYPE_CHECKING:

@@ -20,13 +20,12 @@ from jobrules.measures.rows import rows_by_lane
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.model.steps import WARM_UP_STEPS
 
 BLOCKS = 20
 #: Steps that blocks of means need, and steps of each block of quantiles; with fewer, half as many blocks.
 MIN_STEPS = 100
 MIN_STEPS_OF_QUANTILE = 20
-#: The first steps choose kernels and fill caches.
-WARM_UP_STEPS = 10
 #: Bins of a histogram of utilization, 2% each.
 BINS = 50
 

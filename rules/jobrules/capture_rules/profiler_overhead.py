@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from msgspec.structs import replace
 
+from jobrules.capture_rules.profiled_steps import profiled_in, profiled_steps
 from jobrules.capture_rules.shares import PROFILED_TIME, ProfiledGPU, ShareRule
-from jobrules.measures.profiled_steps import profiled_in, profiled_steps
 from jobrules.model import Finding, HowMuch, Note, Reason, ReasonKind, Severity, Where
 from jobrules.model.claims import Cause, Precedence
 from jobrules.rule import number as a_number
@@ -22,7 +22,7 @@ from jobrules.text import percent as in_percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.measures.profiled_steps import ProfiledSteps, Spans
+    from jobrules.capture_rules.profiled_steps import ProfiledSteps, Spans
     from jobrules.model import Fact, FloatArray, Job, Panel, RuleResult
     from jobrules.model.claims import Claim, Claimed
 

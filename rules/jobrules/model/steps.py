@@ -23,6 +23,9 @@ from jobrules.model.types import (
     natural_key,
 )
 
+#: The first steps choose kernels and fill caches.
+WARM_UP_STEPS = 10
+
 #: Node, training process (its rank, or its process id on the node), and mode of steps: ``TRAIN``, ``EVAL``,
 #: ``PREDICT``, or ``GLOBAL``.
 StepSeries: TypeAlias = tuple[str, str, str]

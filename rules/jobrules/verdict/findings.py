@@ -246,7 +246,7 @@ def judge(
         story = story_of(replace(others, checks=checks), strict=strict) if others else None
         taken = {*story.claims} if story else {one.key for one in known}
         span_us = job.steps_us or job.span_us
-        waits = [in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop]
+        waits = [in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop >= WARNING_SHARE]
         loops = loop_findings(job)
         has_gpus = story or job.captures or any(part.gpus for part in job.facts)
         work = None if waits or loops or has_gpus else Work.of(job)
@@ -527,7 +527,7 @@ def in_loop(cause: Cause, span_us: tuple[int, int], nodes: tuple[str, ...]) -> F
     return replace(
         cause.finding(nothing),
         severity=Severity.CRITICAL if cause.of_loop >= CRITICAL_SHARE else Severity.WARNING,
-        share=cause.of_loop,
+        share=round(cause.of_loop, 3),
         share_of="of the training loop",
     )
 

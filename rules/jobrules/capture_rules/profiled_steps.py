@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.intervals import union
 from jobrules.model import BoolArray, IntArray, Job, StepMark
+from jobrules.model.steps import WARM_UP_STEPS
 
-#: Steps of each kind that a comparison needs.
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Steps of each kind that a comparison needs, after the first steps, which are longer for other reasons.
 _MIN_STEPS = 3
 #: Profiled steps that are longer than the others by more than this part of them are slowed down.
 SLOWED_PART = 0.5
@@ -24,10 +28,10 @@ Spans = tuple[tuple[int, int], ...]
 class ProfiledSteps(Struct, frozen=True, kw_only=True, eq=False):
     """The profiled steps of one series."""
 
-    #: Of the part's steps: those that were profiled. And how many others there are.
+    #: Of the part's steps: those that were profiled. And how many others there are after the warm-up.
     rows: IntArray
     others: int
-    #: Medians of both, and by how much the profiled ones are longer in all, in microseconds.
+    #: Medians of both after the warm-up, and by how much the profiled ones are longer in all, in microseconds.
     during_us: float
     usual_us: float
     extra_us: float
@@ -53,21 +57,27 @@ def profiled_in(job: Job) -> tuple[Spans, frozenset[int]]:
 
 
 def profiled_steps(part: Job, spans: Spans, numbers: frozenset[int]) -> Iterator[ProfiledSteps]:
-    """Of each series with enough steps of both kinds."""
+    """Of each series with enough steps of both kinds after its warm-up."""
     steps = part.steps
     profiled = _profiled(part, spans, numbers)
     for code in range(len(steps.series)):
-        own = (steps.code == code) & (steps.mark != StepMark.CUT)
-        rows, others = np.flatnonzero(own & profiled), np.flatnonzero(own & ~profiled)
-        if min(len(rows), len(others)) < _MIN_STEPS:
+        own = np.flatnonzero((steps.code == code) & (steps.mark != StepMark.CUT))
+        rows, first = own[profiled[own]], int(profiled[own[:WARM_UP_STEPS]].sum())
+        later = own[WARM_UP_STEPS:]
+        others = later[~profiled[later]]
+        if min(len(rows) - first, len(others)) < _MIN_STEPS:
             continue
-        during_us, usual_us = steps.duration_us[rows], max(1.0, float(np.median(steps.duration_us[others])))
+        taken_us = steps.duration_us[rows]
+        during_us = float(np.median(taken_us[first:]))
+        usual_us = max(1.0, float(np.median(steps.duration_us[others])))
+        # What warm-up takes is not the profiler's.
+        taken_us[:first] = np.minimum(taken_us[:first], during_us)
         yield ProfiledSteps(
             rows=rows,
             others=len(others),
-            during_us=float(np.median(during_us)),
+            during_us=during_us,
             usual_us=usual_us,
-            extra_us=float(np.maximum(0.0, during_us - usual_us).sum()),
+            extra_us=float(np.maximum(0.0, taken_us - usual_us).sum()),
             loop_us=int(steps.end_us[own].max() - steps.start_us[own].min()),
         )
 
