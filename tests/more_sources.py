@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from jobreport.document import Report
+from jobrules.model import ReasonKind, in_words
 from jobrules.verdict.accounting import UNEXPLAINED
 from jobrules.verdict.findings import Verdict
+from jobrules.verdict.story import UNEXPLAINED_LOSS
 
-#: A cause of less is on the edge of being named, and may be found in less time by better evidence.
-NAMED_PERCENT, KEPT_PART = 10.0, 0.5
-#: What a saturated process of which nothing else is known turns out to be.
+#: Causes of more are compared, and better evidence may find so much less. Of another whole, all that is asked is a name.
+NAMED_PERCENT, KEPT_PART, OF_ANOTHER_WHOLE = 5.0, 0.8, 1.0
+#: What a cause turns out to be when more is known.
 FINER = {"saturated-process": ("data-loading", "cpu-bottleneck")}
+#: What a card shows to be recorded.
+SHOWN = {
+    "Dataloader": ("loader events", "data loading"),
+    "StepOutlier": ("steps",),
+    "CPUBottleneck": ("CPU utilization", "CPU utilization per core"),
+    "IOBottleneck": ("I/O wait",),
+}
 
 
 def causes(verdict: Verdict) -> dict[str, float]:
@@ -23,15 +33,55 @@ def causes(verdict: Verdict) -> dict[str, float]:
     }
 
 
+def _whole(verdict: Verdict) -> str:
+    """What shares of causes are of."""
+    named = (
+        any(part.role == "lost" and part.key not in UNEXPLAINED for part in verdict.use.parts)
+        if verdict.use
+        else False
+    )
+    return "of GPU time" if named else "of the training loop"
+
+
+def _is_finer(first: str, now: str, before: Verdict) -> bool:
+    """True if a first finding stands, turns out to be another, or gives way to the cause of what was unexplained."""
+    unexplained = any(one.key == UNEXPLAINED_LOSS for one in before.findings)
+    new = now not in {one.key for one in before.findings}
+    return now in (first, *FINER.get(first, ())) or (unexplained and new)
+
+
+def _recorded(report: Report) -> set[str]:
+    shown = {what for card in report.rules if card.was_evaluated for what in SHOWN.get(card.name, ())}
+    return shown | ({"steps"} if report.job.steps else set())
+
+
+def _not_recorded(report: Report) -> set[str]:
+    """What the report says of its rules, and of its findings."""
+    reasons = {
+        one.reason.what for one in report.verdict.not_evaluated if one.reason.kind is ReasonKind.NOT_RECORDED
+    }
+    words = " ".join(in_words(one.evidence) for one in report.verdict.findings)
+    said = {
+        what
+        for sentence in re.findall(r"Not recorded: ([^.]*)", words)
+        for what in re.split(r", and |, | and ", sentence)
+    }
+    return reasons | said
+
+
 def lost(fewer: Report, more: Report) -> Iterator[str]:
     """What a report has not that one on a part of its sources has, in words."""
-    kept = causes(more.verdict)
+    kept, same_whole = causes(more.verdict), _whole(fewer.verdict) == _whole(more.verdict)
     for cause, percent in causes(fewer.verdict).items():
-        # With GPUs, shares are of another whole.
-        of_gpus = fewer.verdict.use is not None and fewer.verdict.use.device == "GPU"
         now = max(kept.get(one, 0.0) for one in (cause, *FINER.get(cause, ())))
-        if percent >= NAMED_PERCENT and now < (KEPT_PART * percent if of_gpus else 1.0):
+        if percent >= NAMED_PERCENT and now < (KEPT_PART * percent if same_whole else OF_ANOTHER_WHOLE):
             yield f"{cause}: {percent} to {now}"
+    first, now_first = fewer.verdict.main_finding, more.verdict.main_finding
+    if first and not (now_first and _is_finer(first.key, now_first.key, fewer.verdict)):
+        yield f"first finding: {first.key} to {now_first and now_first.key}"
+    if fewer.verdict.has_cause and not more.verdict.has_cause:
+        yield f"{more.verdict.main_head}, was {fewer.verdict.main_head}"
+    yield from (f"not recorded: {what}" for what in sorted(_recorded(fewer) & _not_recorded(more)))
     answered = {card.name for card in more.rules if card.was_evaluated}
     for card in fewer.rules:
         if card.was_evaluated and card.name not in answered:
