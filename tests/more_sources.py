@@ -52,7 +52,8 @@ def _is_finer(first: str, now: str, before: Verdict) -> bool:
 
 def _recorded(report: Report) -> set[str]:
     shown = {what for card in report.rules if card.was_evaluated for what in SHOWN.get(card.name, ())}
-    return shown | ({"steps"} if report.job.steps else set())
+    loading = {"data loading"} if "data-loading" in causes(report.verdict) else set()
+    return shown | loading | ({"steps"} if report.job.steps else set())
 
 
 def _not_recorded(report: Report) -> set[str]:
