@@ -49,6 +49,8 @@ class Candidate(Struct, frozen=True, kw_only=True):
     unknown: tuple[str, ...] = ()
     #: How long the variant took that did the same work on these machines; needs are then not estimated.
     measured_s: float | None = None
+    #: False if chance can make a cost that was measured as much lower.
+    is_sure: bool = True
 
     @property
     def holds(self) -> bool:

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from jobreport.comparison.comparing import not_whole
 from jobreport.comparison.document import Budget, Word
-from jobreport.comparison.facts import NOT_RECORDED
 from jobreport.comparison.measures import BY_KEY
 from jobreport.errors import UsageError
 from jobreport.user_files import MAX_TOML, read, read_toml
 from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from jobreport.comparison.document import Change, Measure
+    from jobreport.comparison.facts import RunOf
 
 LEVELS = ("error", "warn")
 _KEYS = {"measure", "max", "min", "max_increase", "max_decrease", "level", "runs"}
@@ -131,7 +132,12 @@ def _number(place: str, text: str) -> float:
     return value
 
 
-def judged(limits: Sequence[Limit], measures: Sequence[Measure], others: Sequence[str]) -> list[Budget]:
+def judged(
+    limits: Sequence[Limit],
+    measures: Sequence[Measure],
+    others: Sequence[str],
+    variants: Mapping[str, Sequence[RunOf]],
+) -> list[Budget]:
     """All budgets, broken ones first, then inconclusive ones. Raises ``UsageError`` for a label that is not compared."""
     by_key = {one.key: one for one in measures}
     found = []
@@ -141,7 +147,7 @@ def judged(limits: Sequence[Limit], measures: Sequence[Measure], others: Sequenc
                 f"A budget of {limit.measure} is for {escape_name(limit.runs)}, which is not compared."
             )
         for label in [limit.runs] if limit.runs else others:
-            state, reason = _state(limit, by_key.get(limit.measure), label)
+            state, reason = _state(limit, by_key.get(limit.measure), label, variants[label])
             value = by_key[limit.measure].values[label] if limit.measure in by_key else None
             found.append(
                 Budget(
@@ -158,7 +164,7 @@ def judged(limits: Sequence[Limit], measures: Sequence[Measure], others: Sequenc
     return sorted(found, key=lambda one: order.index(one.state))
 
 
-def _state(limit: Limit, measure: Measure | None, label: str) -> tuple[str, str]:
+def _state(limit: Limit, measure: Measure | None, label: str, runs: Sequence[RunOf]) -> tuple[str, str]:
     """The state, and for an inconclusive one the reason."""
     value = measure.values[label] if measure else None
     if measure is None or value is None:
@@ -166,13 +172,8 @@ def _state(limit: Limit, measure: Measure | None, label: str) -> tuple[str, str]
     change = measure.against[label]
     if limit.kind in ("max", "min"):
         kept = value <= limit.amount if limit.kind == "max" else value >= limit.amount
-        if (
-            limit.kind == "max"
-            and kept
-            and change.word is Word.REFUSED
-            and change.reason.endswith(NOT_RECORDED)
-        ):
-            return INCONCLUSIVE, change.reason
+        if limit.kind == "max" and kept and (reason := not_whole(BY_KEY[limit.measure], runs)):
+            return INCONCLUSIVE, reason
         return (MET if kept else BROKEN), ""
     base = next(iter(measure.values.values())) or 0.0
     if change.word in (Word.REFUSED, Word.NOT_MEASURED):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from jobreport import __version__
 from jobreport.comparison import budgets, curves, sizes
-from jobreport.comparison.comparing import Options, compared, headline, same_work, stopped
+from jobreport.comparison.comparing import Options, compared, half_of_time, headline, same_work, stopped
 from jobreport.comparison.cost import cost, cost_of, has_own_price, of_reports
 from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Run, Variant, Word
 from jobreport.comparison.facts import common_facts, differences
@@ -85,13 +85,15 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         for label, own in variants.items()
     )
     key = headline(measures)
-    judged = budgets.judged(settings.limits, measures, labels[1:])
+    judged = budgets.judged(settings.limits, measures, labels[1:], variants)
     goodput, steps = curves.goodput(variants), curves.steps(variants)
     in_traces = profiled(variants)
     differing = differences(facts)
     candidates = {}
+    noise = settings.options.run_noise
+    chance = {one: half_of_time({m.key: m for m in measures}, one, noise) for one in labels[1:]}
     for label, own in variants.items():
-        others = [_other(label, one, variants, known) for one in labels if one != label]
+        others = [_other(label, one, variants, known, chance) for one in labels if one != label]
         if found := sizes.sizing(own, settings.prices, others):
             candidates[label] = found
     next_one = next_step(variants, measures, key, in_traces)
@@ -100,7 +102,17 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         version=__version__,
         command=command,
         base=labels[0],
-        verdict=verdict(shown, measures, known, goodput, in_traces, differing, steps),
+        verdict=verdict(
+            shown,
+            measures,
+            known,
+            goodput,
+            in_traces,
+            differing,
+            steps,
+            [one for one in labels[1:] if same_work(variants[labels[0]], variants[one]) is None],
+            noise,
+        ),
         next=next_one,
         left="" if next_one else left_to_win(variants, measures, key),
         variants=shown,
@@ -121,16 +133,27 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
 
 
 def _other(
-    own: str, label: str, variants: Mapping[str, Sequence[RunOf]], costs: Cost | None
+    own: str,
+    label: str,
+    variants: Mapping[str, Sequence[RunOf]],
+    costs: Cost | None,
+    chance: Mapping[str, float],
 ) -> sizes.Variant:
-    """Another variant, with what it took and cost if it did the same work."""
+    """Another variant, with what it took and cost if it did the same work.
+
+    ``chance`` is how much a time differs from that of the base by chance, in logarithms.
+    """
     runs = variants[label]
     of_both = [*variants[own], *runs]
     if costs is None or stopped(of_both) or not same_work(variants[own], runs):
         return sizes.Variant(run=runs[0])
     amounts = {row.label: row.cost for row in costs.rows}
+    ratio = amounts[label] / amounts[own]
     return sizes.Variant(
-        run=runs[0], seconds=fmean(run.seconds for run in runs), cost=amounts[label] / amounts[own]
+        run=runs[0],
+        seconds=fmean(run.seconds for run in runs),
+        cost=ratio,
+        is_sure=abs(math.log(ratio)) > max(chance.get(one, 0.0) for one in (own, label)),
     )
 
 

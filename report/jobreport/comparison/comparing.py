@@ -13,11 +13,14 @@ from jobreport.comparison.facts import NOT_RECORDED, unrecorded
 from jobreport.comparison.measures import KINDS, Kind, Measured
 from jobreport.comparison.real_difference import (
     CHANGED_CORRELATION,
+    OF_ASSUMED,
     Difference,
     Sample,
     difference,
     not_by_chance,
+    of_equal_code,
 )
+from jobreport.comparison.student import t_quantile
 from jobrules.text import join_names
 from jobrules.verdict.observations import CROWDED
 
@@ -63,13 +66,13 @@ class Options(Struct, frozen=True, kw_only=True):
 def same_work(one: Sequence[RunOf], other: Sequence[RunOf]) -> bool | None:
     """Whether all runs did the same work: equal samples, or equal steps of equal batches; None if that is not known.
 
-    Equal steps of batches that nobody knows are the same work, other steps are not known to be other work.
+    Equal steps of batches that nobody knows are the same work on as many GPUs, other steps are not known to be other work.
     """
     runs = [*one, *other]
     samples = [run.number("samples") or 0 for run in runs]
     if all(samples):
         return _alike(samples)
-    if any(run.number("batch_size") for run in runs):
+    if any(run.number("batch_size") for run in runs) or _other_gpus(runs):
         return None
     steps = [run.number("steps") or 0 for run in runs]
     return (_alike(steps) or None) if all(steps) else None
@@ -79,24 +82,45 @@ def _alike(amounts: Sequence[float]) -> bool:
     return max(amounts) - min(amounts) <= SAME_WORK * max(amounts)
 
 
-def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
-    """Why a measure cannot be compared; empty if it can."""
-    runs = [*base, *other]
+def _other_gpus(runs: Sequence[RunOf]) -> bool:
+    """True if the runs had other numbers of GPUs: a batch is most often that of a GPU times their number."""
+    return len({run.number("gpus") for run in runs} - {None}) > 1
+
+
+def not_whole(kind: Kind, runs: Sequence[RunOf]) -> str:
+    """Why a measure of the runs is not that of their whole jobs; empty if it is, or need not be."""
     if (kind.of_whole_job or kind.key in OF_START_AND_END) and (reason := unrecorded(runs)):
         return reason
     if kind.of_whole_job and (labels := stopped(runs)):
         return f"{were_stopped(labels)}, or the end was {NOT_RECORDED}"
+    return ""
+
+
+def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
+    """Why a measure cannot be compared; empty if it can."""
+    runs = [*base, *other]
+    if reason := not_whole(kind, runs):
+        return reason
     if kind.of_whole_job and same_work(base, other) is False:
         return "the runs did not do the same work"
     batches = {run.number("batch_size") for run in runs}
     if kind.of_step and len(batches) > 1:
         return "the batch size is not known of all" if None in batches else "the batch sizes differ"
     unlike = "steps" if (kind.of_step or kind.of_whole_job) and _other_steps(runs) else ""
-    # The batch of a step is most often that of a GPU times their number.
-    if kind.of_step and not unlike and len({run.number("gpus") for run in runs} - {None}) > 1:
+    steps_count = kind.of_step or (kind.of_whole_job and all(run.number("steps") for run in runs))
+    if steps_count and not unlike and _other_gpus(runs):
         unlike = "GPUs"
     unknown = batches == {None} and unlike
     return f"the numbers of {unlike} differ, and the batch sizes are not known" if unknown else ""
+
+
+def half_of_time(measures: Mapping[str, Measure], label: str, run_noise: float) -> float:
+    """Half the width of the interval of a time against the base, in logarithms; of throughput, or as it is assumed."""
+    for key in ("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s"):
+        change = measures[key].against[label] if key in measures else None
+        if change and change.word is not Word.REFUSED and change.low is not None and change.high is not None:
+            return (math.log1p(change.high / 100) - math.log1p(change.low / 100)) / 2
+    return t_quantile(OF_ASSUMED) * math.sqrt(2) * run_noise / 100
 
 
 def stopped(runs: Sequence[RunOf]) -> list[str]:
@@ -164,9 +188,13 @@ def _measure(
     for label in others:
         change = change_of(kind, rows[base], rows[label], options)
         reason = refusal(kind, variants[base], variants[label])
+        runs = [*variants[base], *variants[label]]
+        single = change.p is not None and 1 in (len(variants[base]), len(variants[label]))
+        shared = crowded(runs) if single else []
         if reason and change.word is not Word.NOT_MEASURED:
-            change = replace(change, word=Word.REFUSED, reason=reason)
-        elif change.run_noise is not None and (shared := crowded([*variants[base], *variants[label]])):
+            # On shared cores nothing is judged, not even under a condition.
+            change = replace(change, word=Word.REFUSED, reason=reason, p=None if shared else change.p)
+        elif shared:
             reason = f"other processes used the cores of {join_names(shared)}"
             change = replace(change, word=Word.NOT_RESOLVED, reason=reason)
         against[label] = change
@@ -202,18 +230,13 @@ def change_of(kind: Kind, base: Sequence[Measured], other: Sequence[Measured], o
     one, two = _sample(kind, base), _sample(kind, other)
     if isinstance(one, str) or isinstance(two, str):
         return replace(change, reason=one if isinstance(one, str) else str(two))
-    single = (len(base) == 1) + (len(other) == 1)
     noise = options.run_noise * (POINTS_PER_PERCENT if kind.in_points else 1 / 100)
-    wide = one, two
-    if single == len(wide):
-        # Runs of equal code have equal spread, but one without a stall does not know of them.
-        widest = max(wide, key=lambda sample: sample.variance)
-        wide = replace(widest, mean=one.mean), replace(widest, mean=two.mean)
-    test = difference(*wide, spread=math.sqrt(single) * noise)
+    first, second, assumed = of_equal_code(one, two, noise)
+    test = difference(first, second, spread=assumed or 0.0)
     return replace(
         _with_test(change, kind, test, (one, two)),
         word=_word(kind, test, options.least(kind)),
-        run_noise=options.run_noise if single else None,
+        run_noise=None if assumed is None else options.run_noise,
     )
 
 

@@ -59,7 +59,7 @@ def missing(run: RunOf, prices: Prices | None) -> str:
         return "gpus"
     if has_own_price(run) or (machine and listed_price(machine, spot=is_spot(run))):
         return "nodes"
-    if prices is None:
+    if prices is None or not prices.machines:
         return "prices"
     if not run.facts.get("instance_type"):
         return "machine"

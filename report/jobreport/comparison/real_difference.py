@@ -33,6 +33,8 @@ MIN_EFFECTIVE = 2.0
 ROUNDING = 1e-12
 #: Degrees of freedom of a variance that is known: t is normal.
 MANY = 1e6
+#: Of a spread between runs that is assumed: it is known no better than so many runs would show it.
+OF_ASSUMED = 12
 #: Chance of a difference between equal runs.
 ALPHA = 0.05
 
@@ -102,6 +104,26 @@ def _squares(values: Sequence[float], mean: float) -> float:
     return math.fsum((value - mean) ** 2 for value in values)
 
 
+def of_equal_code(one: Sample, other: Sample, noise: float) -> tuple[Sample, Sample, float | None]:
+    """Both with what one shows of the other's spread, as runs of equal code have equal spread, and the spread of their difference that neither shows, or None if they show it all.
+
+    ``noise`` is the standard deviation between runs that is assumed of a single run. A run without a stall does not
+    know of them; and repeats may differ by more than is assumed.
+    """
+    if one.of_runs and other.of_runs:
+        return one, other, None
+    if not one.of_runs and not other.of_runs:
+        widest = max(one, other, key=lambda sample: sample.variance)
+        return replace(widest, mean=one.mean), replace(widest, mean=other.mean), math.sqrt(2) * noise
+    repeats, single = (one, other) if one.of_runs else (other, one)
+    if repeats.variance * repeats.effective <= single.variance + noise**2:
+        return one, other, noise
+    # One variance for both, with the degrees of freedom of the repeats.
+    still = replace(single, variance=0.0)
+    wide = replace(repeats, variance=repeats.variance * (1 + repeats.effective))
+    return (wide, still, None) if one.of_runs else (still, wide, None)
+
+
 class Difference(Struct, frozen=True, kw_only=True):
     """How much the second of two samples is above the first."""
 
@@ -127,16 +149,16 @@ def difference(one: Sample, other: Sample, spread: float = 0.0) -> Difference:
     squares = one.variance**2 / (one.effective - 1) + other.variance**2 / (other.effective - 1)
     d, few = other.mean - one.mean, one.of_runs or other.of_runs
 
-    def half(whole: float) -> tuple[float, float]:
+    def half(whole: float, squares: float) -> tuple[float, float]:
         """Degrees of freedom, and half the width."""
         df = min(MANY, whole**2 / squares) if squares else MANY
         df = math.floor(df + ROUNDING) if few else df
         return df, t_quantile(df) * math.sqrt(whole)
 
-    df, own_half = half(variance) if variance else (None, 0.0)
+    df, own_half = half(variance, squares) if variance else (None, 0.0)
     if not (whole := variance + spread**2):
         return Difference(d=d, se=0.0, df=None, own_half=0.0, half=0.0, p=float(not d))
-    wide_df, wide = half(whole)
+    wide_df, wide = half(whole, squares + spread**4 / OF_ASSUMED)
     p = tail(abs(d) / math.sqrt(whole), wide_df)
     return Difference(d=d, se=math.sqrt(variance), df=df, own_half=own_half, half=wide, p=p)
 

@@ -49,6 +49,7 @@ class Variant(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     #: As a ratio to that of the variant whose size is looked at.
     cost: float | None = None
+    is_sure: bool = True
 
 
 def sizing(runs: Sequence[RunOf], prices: Prices | None, others: Sequence[Variant] = ()) -> Sizing | None:
@@ -216,6 +217,7 @@ class _Today(Struct, frozen=True, kw_only=True):
             saving=saving,
             break_even_s=today / hourly * self.run.seconds,
             measured_s=measured,
+            is_sure=variant.is_sure if variant else True,
             label=variant.run.label if variant else "",
         )
 

@@ -6,23 +6,23 @@ import math
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import profiled_verdict, words
-from jobreport.comparison.comparing import crowded, headline, stopped, were_stopped
+from jobreport.comparison.comparing import crowded, half_of_time, headline, stopped, were_stopped
 from jobreport.comparison.cost import ABOUT_SAME, MIN_EXPLAINED, main_factor
 from jobreport.comparison.document import Word
 from jobreport.comparison.facts import NOT_RECORDED, is_older
 from jobreport.comparison.measures import BY_KEY
+from jobreport.comparison.real_difference import not_by_chance
 from jobreport.formats import NBSP
 from jobrules.model import Severity
 from jobrules.text import count, escape_name, join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from jobreport.comparison.document import (
         Change,
         Cost,
         Fact,
-        Factors,
         Measure,
         Profiled,
         Steps,
@@ -68,13 +68,19 @@ def verdict(
     traces: Profiled | None,
     differences: Sequence[Fact],
     steps: Mapping[str, Steps],
+    of_unknown_work: Collection[str],
+    run_noise: float,
 ) -> str:
-    """A sentence on each variant; of many, on the best one."""
+    """A sentence on each variant; of many, on the best one.
+
+    ``of_unknown_work`` are the labels of variants of which nobody knows whether they did the work of the base.
+    """
     base, *others = (variant.label for variant in variants)
     by_key = {one.key: one for one in measures}
     sentences = []
+    by_price = _by_price(cost, by_key, run_noise) if cost else ()
     if len(others) > MAX_SENTENCES:
-        label, lead = _best(by_key, base, others, cost)
+        label, lead = _best(by_key, base, others, by_price)
         others, sentences = [label], [lead]
     for label in others:
         key = headline(measures, label)
@@ -83,22 +89,25 @@ def verdict(
             continue
         facts = [one.facts for one in variants if one.label in (base, label)]
         rate = by_key.get(key) if key in RATES else None
-        amount = _costs(base, label, cost, by_key, rate) or _gpu_hours(variants, base, label, by_key)
+        same = "if both did the same work" if label in of_unknown_work else ""
+        sure = label in by_price
+        amount = _costs(base, label, cost, by_key, rate, sure=sure, same=same) or _gpu_hours(
+            variants, base, label, by_key
+        )
         # The base is named once.
         than = "" if amount else f"{NBSP}{base}"
         unknown = rate is None and any(own.get("batch_size") is None for own in facts)
         lead = _if_the_same_step(by_key, label, than=than) if unknown else ""
         pace = f"{lead}{_pace(by_key, rate, base, label, than='' if lead else than)}"
         joined = f"{amount} {'' if pace.startswith('in ') else 'and '}{pace}" if amount else pace
-        resolved = rate is not None and rate.against[label].word in (Word.BETTER, Word.WORSE)
         stalls = _stalls(by_key.get("step_s"), steps, base, label)
-        reason = _reason(base, label, cost, by_key, goodput, stalls, of_steps=resolved)
-        sentences.append(f"{escape_name(label, 40)} {joined}{f'; main reason: {reason}' if reason else ''}.")
+        reason = _reason(base, label, cost if sure else None, by_key, goodput, stalls, rate)
+        sentences.append(f"{escape_name(label, 40)} {joined}{reason}.")
     return " ".join(sentences)
 
 
 def _best(
-    measures: Mapping[str, Measure], base: str, others: Sequence[str], cost: Cost | None = None
+    measures: Mapping[str, Measure], base: str, others: Sequence[str], by_price: Collection[str] = ()
 ) -> tuple[str, str]:
     """The best of many variants in the first measure in which most can be compared, and how it stands."""
     several = f"{len(others)} variants"
@@ -114,16 +123,16 @@ def _best(
         if 2 * len(values) <= len(others):
             continue
         sign = 1 if measure.direction == "higher" else -1
-        better = [one for one in values if measure.against[one].word is Word.BETTER]
+        better = [
+            one
+            for one in values
+            if measure.against[one].word is Word.BETTER
+            or (measure.unit == "money" and _is_cheaper(measures, measure, base, one, by_price))
+        ]
         label = max(better or values, key=lambda one: sign * values[one])
         of = several if len(values) == len(others) else f"{len(values)} of {several}"
         word, before = measure.against[label].word, measure.values[base] or 0.0
-        of_time = (
-            cost
-            and measure.unit == "money"
-            and not _by_price(cost.factors[label], values[label] / before - 1)
-        )
-        if of_time and word is Word.NOT_TESTED:
+        if measure.unit == "money" and word is Word.NOT_TESTED and not better and label not in by_price:
             continue  # throughput says whether there is a change
         if word in (Word.NOT_RESOLVED, Word.SAME, Word.SMALL):
             return (
@@ -134,6 +143,18 @@ def _best(
             return label, f"Of {of} compared with {base}, {escape_name(label, 40)} {most}."
         return label, f"None of {of} {more} than {base}; {escape_name(label, 40)} comes nearest."
     return others[0], f"{several} are in the tables; the first:"
+
+
+def _is_cheaper(
+    measures: Mapping[str, Measure], cost: Measure, base: str, label: str, by_price: Collection[str]
+) -> bool:
+    """True if an untested cost is lower because of the price, or of a time that is shown to be shorter."""
+    if cost.against[label].word is not Word.NOT_TESTED or (cost.values[label] or 0) >= (
+        cost.values[base] or 0
+    ):
+        return False
+    faster = any(key in measures and measures[key].against[label].word is Word.BETTER for key in RATES)
+    return faster or label in by_price
 
 
 def _on_traces(
@@ -155,15 +176,22 @@ def _is_compared(measure: Measure | None, label: str) -> bool:
 
 
 def _costs(
-    base: str, label: str, cost: Cost | None, measures: Mapping[str, Measure], rate: Measure | None
+    base: str,
+    label: str,
+    cost: Cost | None,
+    measures: Mapping[str, Measure],
+    rate: Measure | None,
+    *,
+    sure: bool,
+    same: str,
 ) -> str:
     """What a variant costs against the base: the run, otherwise so much work; empty if neither can be compared.
 
-    A change is said where it is more than that of the time, or where the time is shown to have changed.
+    A change is said where it is `sure`, or where the time is shown to have changed.
     """
     if cost is None:
         return ""
-    key = next((one for one in ("cost", *PER_WORK) if _is_compared(measures.get(one), label)), None)
+    key = _priced(measures, label)
     if key is None:
         return ""
     one, two = (measures[key].values[name] or 0.0 for name in (label, base))
@@ -172,24 +200,40 @@ def _costs(
     more = one / two - 1
     if round(abs(more), 3) == 0:
         return f"costs as much{per} as {base} ({' against '.join(amounts)})"
-    change, by_price = measures[key].against[label], _by_price(cost.factors[label], more)
+    change = measures[key].against[label]
     sharp = words.signed(change.low or 0.0) == words.signed(change.high or 0.0)
     shown = "" if sharp else words.interval(change)
     if change.word not in (Word.BETTER, Word.WORSE):
         slower = rate is not None and rate.against[label].word is (Word.WORSE if more > 0 else Word.BETTER)
-        if change.word is not Word.NOT_TESTED or not (by_price or slower):
+        if change.word is not Word.NOT_TESTED or not (sure or slower):
             tested = f"{shown}, {change.word}" if shown else change.word
             return f"cost {amounts[0]}{per} against {amounts[1]} of {base} ({tested})"
-        shown = "" if by_price else str(change.word)
-    against = f"({', '.join(filter(None, (' against '.join(amounts), shown)))})"
+        shown = "" if sure else str(change.word)
+    same = same if key == "cost" else ""
+    against = f"({', '.join(filter(None, (' against '.join(amounts), shown, same)))})"
     if more >= MANY_TIMES:
         return f"costs {_times(1 + more)} as much{per} as {base} {against}"
     return f"costs {abs(100 * more):.1f}% {'more' if more > 0 else 'less'}{per} than {base} {against}"
 
 
-def _by_price(factors: Factors, more: float) -> bool:
-    """True if the number of GPUs and their price explain most of a change of the cost, not the time."""
-    return math.log(factors.count * factors.price) / (math.log1p(more) or 1.0) >= MIN_EXPLAINED
+def _priced(measures: Mapping[str, Measure], label: str) -> str | None:
+    """Key of the cost that can be compared; None if none can."""
+    return next((one for one in ("cost", *PER_WORK) if _is_compared(measures.get(one), label)), None)
+
+
+def _by_price(cost: Cost, measures: Mapping[str, Measure], run_noise: float) -> list[str]:
+    """Labels of variants whose cost changed more than a time can by chance, mostly by the number of GPUs and their price."""
+    found = []
+    for label, factors in cost.factors.items():
+        key = _priced(measures, label)
+        one, two = (measures[key].values[name] if key else None for name in (label, cost.rows[0].label))
+        change = math.log(one / two) if one and two else 0.0
+        known = key and measures[key].against[label].word in (Word.BETTER, Word.WORSE, Word.NOT_TESTED)
+        if not known or abs(change) <= half_of_time(measures, label, run_noise):
+            continue
+        if math.log(factors.count * factors.price) / change >= MIN_EXPLAINED:
+            found.append(label)
+    return found
 
 
 def _gpu_hours(variants: Sequence[Variant], base: str, label: str, measures: Mapping[str, Measure]) -> str:
@@ -213,7 +257,7 @@ def _pace(measures: Mapping[str, Measure], rate: Measure | None, base: str, labe
         than = f" than{than}" if than else ""
         return f"is {faster}{than}: {amount} {unit} ({words.tested(change)})"
     if change.word is Word.SAME:
-        return f"is as fast as {base} within {rate.min_effect:g}% ({words.interval(change)} {unit})"
+        return f"is as fast as {base} within {rate.min_effect:g}% ({unit}: {words.tested(change)})"
     open_rate = f"{unit}: {words.interval(change) or words.change(change)}, {change.word}"
     why = f" ({change.reason})" if change.reason else ""
     return f"{_duration(measures['duration_s'], base, label, than=than, alone=False)}; {open_rate}{why}"
@@ -225,7 +269,12 @@ def _if_the_same_step(measures: Mapping[str, Measure], label: str, *, than: str)
     change = steps.against[label] if steps else None
     if steps is None or change is None or change.low is None or change.high is None:
         return ""
-    if change.low <= 0 <= change.high or abs(change.change or 0.0) < steps.min_effect:
+    chances = [one.p for one in steps.against.values() if one.p is not None]
+    if (
+        change.p not in not_by_chance(chances)
+        or change.low <= 0 <= change.high
+        or abs(change.change or 0.0) < steps.min_effect
+    ):
         return ""
     faster = "faster" if change.low > 0 else "slower"
     than = f" than{than}" if than else ""
@@ -270,27 +319,24 @@ def _reason(
     measures: Mapping[str, Measure],
     goodput: Mapping[str, Sequence[TimePart]],
     stalls: str,
-    *,
-    of_steps: bool,
+    rate: Measure | None,
 ) -> str:
-    """The largest factor of the cost, or part of a step or of the time, if it explains most of the change."""
-    if (
-        cost
-        and _is_compared(measures.get("cost"), label)
-        and _by_price(cost.factors[label], -cost.saving[label])
-    ):
-        key = main_factor(cost.factors[label])
-        if key in ("count", "price"):
-            return _factor(cost, base, label, key)
+    """A clause: the largest factor of a cost that is sure, or part of a step or of the time, if it explains most of the change."""
+    word = rate.against[label].word if rate else None
+    is_open = word not in (None, Word.BETTER, Word.WORSE, Word.SAME)
+    key = main_factor(cost.factors[label]) if cost and _is_compared(measures.get("cost"), label) else ""
+    if cost and key in ("count", "price"):
+        return f"; main reason{' for the cost' if is_open else ''}: {_factor(cost, base, label, key)}"
     if stalls:
-        return stalls
-    if of_steps:
-        return _part_of_step(measures, base, label)
+        return f"; {'' if is_open else 'main reason: '}{stalls}"
     duration = measures["duration_s"]
     before, after = duration.values[base] or 0.0, duration.values[label] or 0.0
-    if not _is_compared(duration, label) or abs(after - before) <= ABOUT_SAME * before:
-        return ""
-    return _part_of_time(goodput.get(base, ()), goodput.get(label, ()), after - before)
+    why = ""
+    if word in (Word.BETTER, Word.WORSE):
+        why = _part_of_step(measures, base, label)
+    elif _is_compared(duration, label) and abs(after - before) > ABOUT_SAME * before:
+        why = _part_of_time(goodput.get(base, ()), goodput.get(label, ()), after - before)
+    return f"; main reason: {why}" if why else ""
 
 
 def _stalls(step: Measure | None, steps: Mapping[str, Steps], base: str, label: str) -> str:

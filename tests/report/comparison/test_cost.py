@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobreport.comparison import sizes, words
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.cost import cost, cost_of, wrong_machine
+from jobreport.comparison.cost import cost, cost_of, missing, wrong_machine
 from jobreport.comparison.document import Cost
 from jobreport.comparison.one_job import job_cost
 from jobreport.comparison.prices import Machine, Prices, Pricing, read_prices
@@ -65,6 +65,13 @@ def test_a_price_that_is_given_for_a_run_stands_over_the_list() -> None:
     assert (found := cost_of(run("A", steady(), nodes=1, cost=7.0), None, "1s"))
     assert found.per_hour * found.hours == pytest.approx(7.0)
     assert cost_of(run("A", steady()), PUBLISHED, "1s") is None
+
+
+def test_prices_of_reports_have_no_machines_to_name() -> None:
+    """A machine type for ``--set`` needs a list."""
+    of_reports = replace(PUBLISHED, machines=())
+
+    assert missing(run("B", steady()), of_reports) == missing(run("B", steady()), None) == "prices"
 
 
 @given(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobreport.comparison.budgets import INCONCLUSIVE, limit_of
+from jobreport.comparison.budgets import INCONCLUSIVE, MET, limit_of
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.document import Comparison, Word
 from jobreport.comparison.facts import facts_of
@@ -103,6 +103,11 @@ def test_a_limit_for_a_total_of_a_part_of_a_job_is_inconclusive() -> None:
     # More than is allowed is more, however long the job went on.
     (broken,) = compared(log(900.0), log(899.0), "duration_s<=800").budgets
     assert broken.state == "broken"
+
+
+def test_a_limit_of_a_variant_is_judged_whatever_the_base_lacks() -> None:
+    for a, b, state in ((log(900.0), steady(), MET), (steady(), log(200.0), INCONCLUSIVE)):
+        assert [one.state for one in compared(a, b, "duration_s<=600").budgets] == [state]
 
 
 @pytest.mark.parametrize(

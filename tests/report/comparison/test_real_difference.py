@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jobreport.comparison.real_difference import Sample, difference, not_by_chance
+from jobreport.comparison.real_difference import Sample, difference, not_by_chance, of_equal_code
 from jobreport.comparison.student import incomplete_beta, t_quantile
 from jobrules.analyses.blocks import block_edges
 
@@ -130,16 +130,36 @@ def test_what_is_added_to_all_values_is_the_difference(a: list[float], added: fl
 
 
 def test_the_spread_between_runs_widens_the_interval_and_nothing_else() -> None:
-    """3% of each of two single runs; their variance is known, so it takes no degrees of freedom."""
+    """3% of each of two single runs, known as if 12 runs had shown it: of equal code, fewer than 3% seem to differ."""
     still = Sample(mean=0.0, correlation=0.0, effective=20.0, variance=0.0)
     spread = 0.03 * math.sqrt(2)
 
-    assert difference(still, still, spread).half == pytest.approx(math.log(1.0867), abs=1e-4)
+    assert difference(still, still, spread).half == pytest.approx(math.log(1.0968), abs=1e-4)
     for variance in (1e-4, 1e-2):
         rough = replace(still, variance=variance)
         alone, wide = difference(rough, rough), difference(rough, rough, spread)
         assert (wide.own_half, wide.se, wide.df) == (alone.half, alone.se, alone.df)
         assert alone.half < wide.half < math.hypot(alone.half, difference(still, still, spread).half) * 1.001
+
+
+@pytest.mark.parametrize(
+    ("spread", "least", "most"), [(0.01, 0.0, 0.01), (0.06, 0.03, 0.1), (0.2, 0.03, 0.1)]
+)
+def test_one_run_differs_as_repeats_do_if_that_is_more_than_is_assumed(
+    spread: float, least: float, most: float
+) -> None:
+    """False alarms of one run against three, where 3% are assumed."""
+    generator = np.random.default_rng(5)
+    found = 0
+    for _ in range(600):
+        one, *others = np.exp(generator.normal(0, spread, 4))
+        single = Sample(mean=math.log(one), correlation=0.0, effective=20.0, variance=1e-6)
+        repeats = Sample.of_values(others, in_logarithms=True)
+        a, b, assumed = of_equal_code(single, repeats, 0.03)
+        test = difference(a, b, assumed or 0.0)
+        found += abs(test.d) > test.half
+
+    assert least <= found / 600 <= most
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=20, max_size=20), st.floats(0.1, 10))

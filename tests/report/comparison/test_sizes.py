@@ -230,6 +230,17 @@ def test_what_a_variant_measured_stands_over_the_estimate() -> None:
     assert of(page.candidates["A"], "small").measured_s == pytest.approx(1300.0)
 
 
+@pytest.mark.parametrize(
+    ("price", "said"), [(0.97, "cost 3.0% less than A, not tested."), (0.7, "30.0% less than A.")]
+)
+def test_a_cost_that_was_measured_can_be_lower_by_chance(price: float, said: str) -> None:
+    runs = [job(), job(label="B", machine="small")]
+    prices = listed(BIG, replace(BIG, type="small", per_hour=price * BIG.per_hour))
+    found = compare(runs, Settings(prices=prices), "")
+
+    assert lead(found.candidates["A"]).endswith(said)
+
+
 def test_a_variant_of_other_work_measured_nothing() -> None:
     one, (_, other) = job(cores=88.0), measured()
     less = replace(other, facts=other.facts | {"samples": 0.5 * (other.number("samples") or 0)})

@@ -185,7 +185,7 @@ def test_the_published_pair_costs_82_percent_less_for_fewer_gpus() -> None:
     found = compare([published("A"), published("B")], Settings(prices=prices), "")
 
     assert found.verdict.replace("\u00a0", " ") == (
-        "B costs 82.7% less than A ($1.07 against $6.16) in about the same time (502 s against 503 s, not tested); "
+        "B costs 82.7% less than A ($1.07 against $6.16, if both did the same work) in about the same time (502 s against 503 s, not tested); "
         "main reason: 2 GPUs in place of 12."
     )
     changes = {one.key: one.against["B"] for one in found.measures}

@@ -72,7 +72,7 @@ def _lead(found: Sizing, job: str) -> str:
         best = max(ran, key=lambda one: one.saving or 0)
         return (
             f"Measured: {best.label} ran on {_machines(best)} and cost "
-            f"{formats.percent(100 * (best.saving or 0))} less than {job}."
+            f"{formats.percent(100 * (best.saving or 0))} less than {job}{'' if best.is_sure else ', not tested'}."
         )
     if not found.advised:
         return f"Nothing is proposed for {job}."
