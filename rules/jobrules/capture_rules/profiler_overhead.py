@@ -54,7 +54,7 @@ class ProfilerOverhead(ShareRule):
         Info from ``threshold`` on or if Python stacks were recorded, warning from ``warning_threshold`` on or if the
         median step took more than ``max_slowdown`` times as long as without the profiler, critical from twice
         ``warning_threshold`` on. What profiled steps take longer is a cause of lost time if they are longer by more
-        than half, with or without a trace.
+        than half, with or without a trace. The first 10 steps are a warm-up: they are not compared.
     """
 
     title: ClassVar[str] = "The profiler itself changes what it measures"
