@@ -6,6 +6,7 @@ What a worker reads stays in its memory. If a worker is lost, another one reads 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import defaultdict
@@ -19,7 +20,7 @@ from jobreport.tables.engine import report_done, run
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -81,28 +82,50 @@ class DaskEngine:
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``."""
-        places = self._places(tasks)
-        made = [
-            self._submit(place, run, function, list(task.handles), task.args)
-            for place, task in zip(places, tasks, strict=True)
-        ]
-        counted = [self._submit(None, _summary, one) for one in made]
-        for number, one in enumerate(counted):
-            one.add_done_callback(partial(report_done, done, number))
-        return [
-            ([self._submit(place, _table, one, i) for i in range(count)], summary)
-            for place, one, (count, summary) in zip(places, made, self._results(counted), strict=True)
-        ]
+        with self._guarded():
+            places = self._places(tasks)
+            made = [
+                self._submit(place, run, function, list(task.handles), task.args)
+                for place, task in zip(places, tasks, strict=True)
+            ]
+            counted = [self._submit(None, _summary, one) for one in made]
+            for number, one in enumerate(counted):
+                one.add_done_callback(partial(report_done, done, number))
+            return [
+                ([self._submit(place, _table, one, i) for i in range(count)], summary)
+                for place, one, (count, summary) in zip(places, made, self._results(counted), strict=True)
+            ]
 
     def ask(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
         """As ``Engine.ask``."""
-        return self._results(
-            [self._submit(None, run, function, list(handles), args) for handles, args in calls]
-        )
+        with self._guarded():
+            return self._results(
+                [self._submit(None, run, function, list(handles), args) for handles, args in calls]
+            )
 
     def fetch(self, handles: Sequence[Handle]) -> list[Any]:
         """As ``Engine.fetch``, over the network."""
-        return self._results(handles)
+        with self._guarded():
+            return self._results(handles)
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Raise ``JobReportError`` if the cluster is gone."""
+        from distributed.client import FutureCancelledError  # noqa: PLC0415 - as above
+        from distributed.comm.core import CommClosedError  # noqa: PLC0415
+        from distributed.scheduler import KilledWorker  # noqa: PLC0415
+
+        try:
+            yield
+        except KilledWorker as error:
+            raise JobReportError(f"The cluster lost its workers several times: {error}") from error
+        except (FutureCancelledError, CommClosedError) as error:
+            raise JobReportError(_LOST) from error
+        except Exception as error:
+            # A client that has lost its scheduler closes itself, and then raises errors of any kind.
+            if self._client.status == "running":
+                raise
+            raise JobReportError(_LOST) from error
 
     def _submit(self, place: str | None, *call: Any) -> Any:
         # Another worker may run it if that one dies.
@@ -125,10 +148,6 @@ class DaskEngine:
         return [place.get(task.machine) for task in tasks]
 
     def _results(self, futures: Sequence[Any]) -> list[Any]:
-        from distributed.client import FutureCancelledError  # noqa: PLC0415 - as above
-        from distributed.comm.core import CommClosedError  # noqa: PLC0415
-        from distributed.scheduler import KilledWorker  # noqa: PLC0415
-
         gathering = asyncio.run_coroutine_threadsafe(
             self._client.gather(futures, asynchronous=True), self._client.loop.asyncio_loop
         )
@@ -141,10 +160,6 @@ class DaskEngine:
                 elif time.monotonic() - last_seen > _CONNECT_S / 2:
                     raise JobReportError(_LOST)
             return list(gathering.result())
-        except KilledWorker as error:
-            raise JobReportError(f"The cluster lost its workers several times: {error}") from error
-        except (FutureCancelledError, CommClosedError) as error:
-            raise JobReportError(_LOST) from error
         finally:
             gathering.cancel()
 

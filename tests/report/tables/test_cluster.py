@@ -156,15 +156,22 @@ def test_a_cluster_gives_the_same_bytes_also_when_workers_are_killed(
     assert killed == pids
 
 
-def _lasting(tables: list[Any], seconds: float) -> tuple[list[Any], int]:
-    time.sleep(seconds)
-    return [tables], 0
-
-
-@pytest.mark.parametrize("lost", ["workers", "scheduler"])
+@pytest.mark.parametrize(
+    ("lost", "after_s", "again"),
+    [("workers", 2, 0), ("scheduler", 2, 0), ("scheduler", 0, 1)],
+)
 def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(
-    lost: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    lost: str,
+    after_s: float,
+    again: float,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    # The workers could not import this file, but they get a function within a function whole.
+    def lasting(tables: list[Any], seconds: float) -> tuple[list[Any], int]:
+        time.sleep(seconds)
+        return [tables], 0
+
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -182,13 +189,19 @@ def test_a_cluster_that_is_gone_ends_the_run_with_a_sentence(
         with DaskEngine(address) as engine:
             monkeypatch.setattr("jobreport.tables.cluster._CONNECT_S", 6)
             tasks = [Task(args=(60.0,), memory=1, machine=machine) for machine in "abc"]
+            ((handles, _),) = engine.keep(lasting, [Task(args=(0.1,), memory=1, machine="a")], lambda _: None)
             killing = [process.kill for process in (workers if lost == "workers" else [scheduler])]
-            timer = threading.Timer(2, lambda: [kill() for kill in killing])
-            timer.start()
+            threading.Timer(after_s, lambda: [kill() for kill in killing]).start()
+            time.sleep(again)
             begin = time.monotonic()
-            with pytest.raises(JobReportError, match="of the Dask cluster are gone"):
-                engine.keep(_lasting, tasks, lambda _: None)
-            assert time.monotonic() - begin < 30
+            for call in (
+                lambda: engine.keep(lasting, tasks, lambda _: None),
+                lambda: engine.ask(lasting, [((handles[0],), (0.1,))]),
+                lambda: engine.fetch(handles),
+            ):
+                with pytest.raises(JobReportError, match="of the Dask cluster are gone"):
+                    call()
+            assert time.monotonic() - begin < 40
     finally:
         for process in (scheduler, *workers):
             process.kill()
