@@ -434,6 +434,46 @@ def evaluated(rng: np.random.Generator) -> Recording:
     return job
 
 
+def evaluated_in_steps(rng: np.random.Generator) -> Recording:
+    """The same with a step for each batch of an evaluation instead of a phase."""
+    job = saved(rng, (0.15, 0.25))
+    (_, _, starts, ends), job.events = job.events[0], []
+    step_s = rng.uniform(0.5, 2)
+    for start, end in zip(starts, ends, strict=True):
+        begins = np.arange(start, end - step_s, step_s)
+        job.steps.append(("0", "EVAL", begins, begins + step_s * rng.uniform(0.5, 0.95), 0))
+    job.cause = "evaluation"
+    few = range(len(starts) + 1, 5000)
+    job.never = tuple(f"{n}\u00a0evaluations" for n in few)
+    return job
+
+
+def works_in_phases(rng: np.random.Generator, kind: str = "Evaluation", part: float = 0.25) -> Recording:
+    """A steady GPU, with phases in which it works as before."""
+    job = saved(rng, (part, part))
+    job.work(job.begin(), *[rng.uniform(58, 66)] * 2, 0.01)
+    job.cpu = job.level(0.3 * job.cores, 0.05)[:, None] * np.full(job.cores, 1 / job.cores)
+    job.events = [(rank, kind, start_s, end_s) for rank, _, start_s, end_s in job.events]
+    job.cause, job.share, job.also = "", None, frozenset({"unexplained", "batch-size"})
+    job.never = ("evaluation", "checkpoint")
+    return job
+
+
+def saved_meanwhile(rng: np.random.Generator) -> Recording:
+    """The same with checkpoints that are written while training goes on, for most of the time."""
+    return works_in_phases(rng, "Checkpoint", 0.65)
+
+
+def evaluated_by_another(rng: np.random.Generator) -> Recording:
+    """Training pauses for a reason that nothing records, while another process evaluates all the time."""
+    job = saved(rng, (0.1, 0.2))
+    job.events, job.cpu = [], 0.3 * job.cpu
+    job.count_steps("9", job.begin(), rng.uniform(0.5, 2), mode="EVAL")
+    job.cause = "unexplained"
+    job.never = ("evaluation",)
+    return job
+
+
 def cpu_waits(rng: np.random.Generator) -> Recording:
     """No GPU: the process loads each batch itself, for longer than the step takes."""
     job = Recording(rng, gpus=0)
@@ -449,14 +489,23 @@ def cpu_waits(rng: np.random.Generator) -> Recording:
 
 
 def cpu_free(rng: np.random.Generator) -> Recording:
-    """No GPU: long steps on half of the cores."""
+    """No GPU: long steps on a third of the cores."""
     job = Recording(rng, gpus=0)
     rows = job.begin()
     job.loading_loop(rows, rng.uniform(1, 8), 0.02)
-    used = rng.uniform(0.3, 0.58)
+    used = rng.uniform(0.2, 0.42)
     job.compute(rows, used * job.cores)
     job.cause = "free-cores"
     job.mean_cpu = bool(rng.random() < 0.3)
+    return job
+
+
+def cpu_half(rng: np.random.Generator) -> Recording:
+    """No GPU: half of the cores are full, as if two of them were hyper-threads of one."""
+    job = Recording(rng, gpus=0)
+    rows = job.begin()
+    job.loading_loop(rows, rng.uniform(1, 8), 0.004)
+    job.cpu[rows, : job.cores // 2] = rng.normal(0.985, 0.005, (int(rows.sum()), job.cores // 2))
     return job
 
 
@@ -477,6 +526,28 @@ def trained_on_cpu(rng: np.random.Generator) -> Recording:
     job.count_steps("0", rows, rng.uniform(0.5, 4))
     job.cause, job.share = "never-used", 1.0
     job.never = ("fewer GPUs", "as many processes", "rank")
+    return job
+
+
+def hardly_used(rng: np.random.Generator) -> Recording:
+    """Steps of a model so small that the GPU shows 1% at most."""
+    job = Recording(rng, minutes=(12, 30))
+    rows = job.begin()
+    job.gpu[rows, 0] = rng.random(int(rows.sum())) < 0.8
+    job.compute(rows, rng.uniform(1.5, 0.9 * job.cores))
+    job.count_steps("0", rows, rng.uniform(0.05, 0.5))
+    job.cause, job.share = "never-used", 1.0
+    job.never = ("Training ran",)
+    return job
+
+
+def start_between(rng: np.random.Generator) -> Recording:
+    """Up to four minutes of start-up, too much for no loss and too little for a finding."""
+    job = Recording(rng, minutes=(17, 21))
+    share = rng.uniform(0.13, 0.19)
+    job.work(job.begin((share, share)), 92, 98, 0.02)
+    job.compute(np.ones(job.n, np.bool_), rng.uniform(0.1, 0.4) * job.cores)
+    job.never = ("in start-up",)
     return job
 
 
@@ -581,6 +652,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Recording]] = {
         cores_are_not_known,
         half_start,
         quick_start,
+        start_between,
         image_loading,
         image_loading_then_idle,
         cold_cache,
@@ -588,10 +660,16 @@ KINDS: dict[str, Callable[[np.random.Generator], Recording]] = {
         saved,
         saved_quickly,
         evaluated,
+        evaluated_in_steps,
+        works_in_phases,
+        saved_meanwhile,
+        evaluated_by_another,
         cpu_waits,
         cpu_free,
+        cpu_half,
         cpu_fine,
         trained_on_cpu,
+        hardly_used,
         one_of_two,
         too_short,
         short_without_work,

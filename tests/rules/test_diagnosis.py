@@ -226,8 +226,10 @@ def faults_of_described(one: Described, verdict: Verdict) -> list[str]:
         for finding in findings
         for text in (finding.title, *finding.advice, in_words(finding.evidence), finding.seen_as)
     )
-    wrong += [f"says: {words}" for words in one.never if words in said]
     use = verdict.use
+    headline = lost_sentence(use, verdict.main_finding) if use else ""
+    wrong += [f"says: {words}" for words in one.never if words in f"{said}\n{headline}"]
+    wrong += [f"headline: {headline}"] * (not findings and " of them " in headline)
     of_first = [p.when for p in use.parts if above and p.key == above[0].key] if use else []
     wrong += [
         f"headline: not {when}" for when in of_first if use and when not in lost_sentence(use, above[0])

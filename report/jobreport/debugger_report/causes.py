@@ -39,7 +39,7 @@ def never_used(cause: Cause, gpus: Mapping[GPU, Histogram], unknown: int, work: 
         return Finding(
             key=NEVER,
             severity=Severity.CRITICAL,
-            title=never_used_title(unused, every, most, on_cpu=on_cpu),
+            title=never_used_title(unused, every, most, on_cpu=on_cpu, touched=most > 0),
             evidence=(
                 Where(claimed.names),
                 Inferred("the histograms of LoadBalancing"),

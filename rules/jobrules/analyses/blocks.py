@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from jobrules.analyses.job_steps import TRAIN, JobSteps
+from jobrules.analyses.job_steps import JobSteps
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.framework_time import CHECKPOINT, recorded_phases
 from jobrules.measures.intervals import union
-from jobrules.measures.rows import rows_by_lane
+from jobrules.measures.rows import TRAIN, rows_by_lane
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric

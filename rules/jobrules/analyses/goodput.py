@@ -14,11 +14,11 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.analyses.blocks import fetched_us, stall_limit
-from jobrules.analyses.job_steps import TRAIN, JobSteps
+from jobrules.analyses.job_steps import JobSteps
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.framework_time import CHECKPOINT, recorded_phases
 from jobrules.measures.intervals import Intervals, joined, outside, union
-from jobrules.measures.rows import series_of
+from jobrules.measures.rows import TRAIN, series_of
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
 from jobrules.text import apportion

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from jobrules.measures.intervals import Intervals, joined, union
-from jobrules.measures.rows import series_of
+from jobrules.measures.rows import TRAIN, series_of
 from jobrules.measures.step_use import BRIDGED_US
 from jobrules.model import StepMark
 from jobrules.model.types import _no_ints
@@ -20,8 +20,6 @@ from jobrules.model.types import _no_ints
 if TYPE_CHECKING:
     from jobrules.measures.clock_offsets import Clocks
     from jobrules.model import IntArray, Job
-
-TRAIN = "TRAIN"
 
 
 class JobSteps(Struct, frozen=True, kw_only=True, eq=False):

@@ -165,8 +165,8 @@ def one_core_each(part: Job, panel: Panel, work: Work, cores: int = 0) -> tuple[
     """Cores in use, and (n,) the moments: those in which no GPU of a node works as much as it could.
 
     None unless that is about one core for each training process, or one, on average and in most of these moments.
-    Where the others show the same as often, it is what the node does on its own: then it says nothing of low moments, or,
-    if these are most, of idle ones.
+    Where the others show the same as often, it is what the node does on its own: then it says nothing of low moments, or of
+    idle ones only, if the GPUs are steadily low.
     """
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
     cores = use.cores if use and use.cores > 1 else cores
@@ -180,7 +180,8 @@ def one_core_each(part: Job, panel: Panel, work: Work, cores: int = 0) -> tuple[
         used = used - (outside.mean() if len(outside) else np.nan)
     low, others = known & in_work & all_low, known & in_work & ~all_low
     idle = low & (panel.values < IDLE_PERCENT).all(axis=1)
-    rare = low if low.sum() < others.sum() else idle
+    steady = low.sum() >= others.sum() and 2 * idle.sum() <= low.sum()
+    rare = idle if steady else low
     for processes in sorted({max(1, len(rows_by_rank(part.steps))), 1}):
         at_limit = near_one(used / processes)
         none = rare if _part(at_limit, rare) < TELLING_LIFT * _part(at_limit, others) else rare & False

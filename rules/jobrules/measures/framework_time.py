@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from jobrules.measures.data_loading import WORKER
 from jobrules.measures.intervals import union
-from jobrules.measures.rows import rows_by_lane
+from jobrules.measures.rows import TRAIN, rows_by_lane, series_of
 from jobrules.model import EventSource
 
 if TYPE_CHECKING:
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
     from jobrules.measures.clock_offsets import Clocks
     from jobrules.measures.intervals import Intervals
-    from jobrules.model import BoolArray, CodeArray, Events, IntArray, Job, Lane
+    from jobrules.model import BoolArray, CodeArray, Events, IntArray, Job, Lane, Steps
 
 _T = TypeVar("_T")
 
 #: Event types, and the modes of steps, of each.
 CHECKPOINT, EVALUATION = ("Checkpoint",), ("Evaluation", "Validation", "EVAL")
+#: Steps of evaluation with less than so many times their median length between them are those of one.
+SOON = 3.0
 #: Operators in the table by own time.
 MOST_OPERATORS = 25
 #: Operators with no more than this share are left out, in percent.
@@ -312,16 +314,39 @@ def _uncovered(start: list[int], end: list[int]) -> list[int]:
 
 
 def recorded_phases(job: Job, clocks: Clocks, names: tuple[str, ...]) -> Intervals:
-    """When any process was in a phase of one of these names, on the common clock."""
-    found = job.gathered(_recorded, clocks, names)
+    """When any process was in a phase of one of these names, on the common clock.
+
+    Steps of such a mode that follow one another are one phase; those of a process that does not train, while others do, are
+    none.
+    """
+    trains = any(job.gathered(_trains))
+    found = job.gathered(_recorded, clocks, names, trains)
     starts, ends = np.array(found, np.int64).reshape(-1, 2).T
     return union(starts, ends)
 
 
-def _recorded(part: Job, clocks: Clocks, names: tuple[str, ...]) -> list[tuple[int, int]]:
+def _trains(part: Job) -> list[bool]:
+    return [mode == TRAIN for _, _, mode in part.steps.series]
+
+
+def _recorded(part: Job, clocks: Clocks, names: tuple[str, ...], trains: bool) -> list[tuple[int, int]]:
     late_us = clocks.clock_offset_us.get(part.nodes[0], 0)
     events = part.events.where(part.events.in_lanes(lambda lane: lane.event_type in names))
-    modes = np.array([mode in names for _, _, mode in part.steps.series], np.bool_)
-    steps = part.steps.where(modes[part.steps.code])
-    held = [union(one.start_us - late_us, one.end_us - late_us) for one in (events, steps)]
+    held = [union(events.start_us - late_us, events.end_us - late_us)]
+    series = series_of(part.steps)
+    for (node, rank, mode), rows in series.items():
+        training = series.get((node, rank, TRAIN))
+        if mode in names and (training is not None or not trains):
+            held.append(_joined_steps(part.steps, rows, training, late_us))
     return [span for one in held for span in zip(one.start.tolist(), one.end.tolist(), strict=True)]
+
+
+def _joined_steps(steps: Steps, rows: IntArray, training: IntArray | None, late_us: int) -> Intervals:
+    """Steps of one process, with short times between them unless it trains in these."""
+    start_us, end_us = steps.start_us[rows], steps.end_us[rows]
+    near = start_us[1:] - end_us[:-1] < SOON * np.median(end_us - start_us)
+    if training is not None:
+        begun = np.searchsorted(np.sort(steps.start_us[training]), start_us)
+        near &= np.diff(begun) == 0
+    end_us = np.append(np.where(near, start_us[1:], end_us[:-1]), end_us[-1])
+    return union(start_us - late_us, np.maximum(end_us, steps.end_us[rows]) - late_us)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _K = TypeVar("_K")
 
+#: The mode of training steps.
+TRAIN = "TRAIN"
+
 
 def series_of(steps: Steps) -> dict[StepSeries, IntArray]:
     """Rows of each series of steps, ascending; in natural order of the series."""

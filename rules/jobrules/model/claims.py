@@ -37,21 +37,21 @@ class Precedence(IntEnum):
     HEAT = 4
     POWER_LIMIT = 5
     SLOW_CLOCK = 6
-    #: Before what it causes: a profiler's work on the CPU, and the files that it writes.
+    #: Before what they cause: work on the CPU, and the files that are written.
     PROFILING = 7
-    #: What processes recorded by name: checkpoints and evaluation.
-    RECORDED_PHASE = 8
+    CHECKPOINT = 8
     #: Before CPU_BOUND: many samplers count I/O wait as utilization of the core.
     IO_BOUND = 9
     CPU_BOUND = 10
     DATA_LOADING = 11
-    SLOW_STEPS = 12
-    ONE_PROCESS = 13
-    ONE_CORE_IN_USE = 14
+    EVALUATION = 12
+    SLOW_STEPS = 13
+    ONE_PROCESS = 14
+    ONE_CORE_IN_USE = 15
     #: Causes of a user's own rules, unless they name another place.
-    OTHER = 15
-    UNEVEN_LOAD = 16
-    SMALL_BATCH = 17
+    OTHER = 16
+    UNEVEN_LOAD = 17
+    SMALL_BATCH = 18
 
 
 class Samples(Struct, frozen=True, kw_only=True, eq=False):

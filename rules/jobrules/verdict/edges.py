@@ -62,17 +62,13 @@ END_ADVICE = ("Move uploads, evaluation on the CPU, and clean-up to a machine wi
 #: A process sees a GPU with more of its memory in use than this, in percent.
 MEMORY_HELD_PERCENT = 5.0
 
-#: A GPU alone is called never used if it was sampled for as long as this without any work.
-LONG_US = 10 * 60 * SECOND_US
-
 
 def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[Cause, ...]:
     """The causes at the edges of the work; ``first_step`` is the result of the rule on start-up."""
-    short = work is None and job.span_us[1] - job.span_us[0] < LONG_US
     never = Cause(
         key=NEVER,
         precedence=Precedence.NEVER_USED,
-        label="Lost: no GPU work" if short else "Lost: GPUs never used",
+        label="Lost: GPUs never used",
         when="on never-used GPUs",
         claim=_never,
         finding=partial(_never_used, job, work),
@@ -185,7 +181,8 @@ def _ended(job: Job, work: Work, claimed: Claimed) -> Finding:
 
 def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     unused, gpus = claimed.devices, job.gpu_count + job.gpus_unknown
-    seen = max((n for name, n in job.gathered(_glances) if name in {*unused}), default=0)
+    looks = [(n, touched) for name, n, touched in job.gathered(_glances) if name in {*unused}]
+    seen, touched = max(looks, default=(0, False))[0], any(touched for _, touched in looks)
     held = len({*unused} & {*job.gathered(_hold_memory)})
     evidence: list[Fact] = [Where(claimed.names)]
     if job.gpus_unknown:
@@ -193,11 +190,12 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     if held:
         holders = "a process holds it" if held == 1 else "processes hold it"
         evidence.append(Note(f"Memory was in use on {some_of(held, len(unused), 'GPU')}: {holders}"))
-    on_cpu = work is not None and work.gpu_us is None
+    # A process that has memory on them may use them for less than is measured.
+    on_cpu = work is not None and work.gpu_us is None and not held
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,
-        title=never_used_title(len(unused), gpus, seen, on_cpu=on_cpu),
+        title=never_used_title(len(unused), gpus, seen, on_cpu=on_cpu, touched=touched),
         evidence=tuple(evidence),
         advice=never_used_advice(len(unused), gpus, held, on_cpu=on_cpu),
         rules=("UnusedGPU",),
@@ -215,19 +213,21 @@ def never_used_advice(unused: int, gpus: int, held: int, *, on_cpu: bool) -> tup
     return MEMORY_HELD_ADVICE if held == unused else NEVER_USED_ADVICE
 
 
-def never_used_title(unused: int, gpus: int, seen: int, *, on_cpu: bool) -> str:
-    """``The GPU was never used (no sample above 1%)``, or that training ran on the CPU."""
+def never_used_title(unused: int, gpus: int, seen: int, *, on_cpu: bool, touched: bool) -> str:
+    """``The GPU was never used (no sample above 1%)``, or that training ran on the CPU, as it may have if some sample is not 0%."""
     samples = f"at most {count(seen, 'sample')}" if seen else "no sample"
     who = never_used(unused, gpus)
     if on_cpu:
-        who = f"Training ran on the CPU: {who[0].lower()}{who[1:]}"
+        ran = "may have run" if touched else "ran"
+        who = f"Training {ran} on the CPU: {who[0].lower()}{who[1:]}"
     return f"{who} ({samples} above {GLANCE_PERCENT:g}%)"
 
 
-def _glances(part: Job) -> Iterator[tuple[str, int]]:
+def _glances(part: Job) -> Iterator[tuple[str, int, bool]]:
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
         names = (f"{panel.node}/{device}" for device in panel.devices)
-        yield from zip(names, glances(panel.values).tolist(), strict=True)
+        touched = (panel.values >= GLANCE_PERCENT).any(axis=0)
+        yield from zip(names, glances(panel.values).tolist(), touched.tolist(), strict=True)
 
 
 def _hold_memory(part: Job) -> Iterator[str]:

@@ -9,11 +9,14 @@ from msgspec import Struct
 
 from jobrules.measures.data_waits import Waits
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, Finding, Job, LoopFacts, Metric, Severity, Where
+from jobrules.model import SECOND_US, Finding, Job, LoopFacts, Metric, Note, Severity, Where
 from jobrules.text import count, number, share, took
 
 #: Cores that are used less than this on average are free.
 FREE_PERCENT = 70.0
+#: From here on they may all be in use: where two hyper-threads share a core, half of them do nearly all that it can.
+SHARED_PERCENT = 45.0
+SHARED = "Hyper-threads count as cores: where two share one, half of them in use is nearly all that the cores can do"
 
 FREE_CORES_ADVICE = (
     "Let steps use the free cores: raise the number of threads (``OMP_NUM_THREADS``), or train with several processes.",
@@ -68,14 +71,14 @@ def free_cores(found: Sequence[Training]) -> list[Finding]:
     return [
         Finding(
             key="free-cores",
-            severity=Severity.WARNING,
+            severity=Severity.WARNING if used < SHARED_PERCENT else Severity.INFO,
             title=f"{cores if first.cores else f'{share(free)} of CPU time was'} free during training"
             + (f": {', '.join(times)}" if times else ""),
-            evidence=(Where(tuple(one.node for one in found)),),
+            evidence=(Where(tuple(one.node for one in found)), *([Note(SHARED)] * (used >= SHARED_PERCENT))),
             advice=FREE_CORES_ADVICE,
             rules=(),
             section="utilization",
-            share=free,
+            share=round(free, 3),
             share_of="of CPU time",
         )
     ]

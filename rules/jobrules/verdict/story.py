@@ -18,7 +18,7 @@ from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, count, duration, escape_name, join_names
 from jobrules.verdict.accounting import UNEXPLAINED, Loss, NodeTime, claimed
-from jobrules.verdict.edges import LONG_US, START_UP, WIND_DOWN
+from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN
 from jobrules.verdict.not_evaluated import how_to_record
 from jobrules.verdict.time_use import LABELS, TimeUse, in_parts
 
@@ -31,6 +31,9 @@ WARNING_EDGE_SHARE, CRITICAL_EDGE_SHARE = 0.2, 0.4
 
 #: With less work or fewer snapshots, a job is too short to judge.
 MIN_WORK_US, MIN_SNAPSHOTS = 60 * SECOND_US, 30
+
+#: A GPU alone is called never used if it was sampled for as long as this without any work; else its time has this name.
+LONG_US, NO_WORK = 10 * 60 * SECOND_US, "Lost: no GPU work"
 
 #: A cause that explains less is called none.
 NAMED_SHARE = 0.01
@@ -405,6 +408,8 @@ def _time_use(story: Story) -> TimeUse | None:
     account = story.account
     by_key = {cause.key: cause for cause in account.causes}
     labels = {key: by_key[key].label for key in sorted(by_key, key=lambda key: -story.claims[key].gpu_s)}
+    if story.too_short and account.work is None:
+        labels |= {NEVER: NO_WORK}
     labels |= {key: LABELS[key] for key in UNEXPLAINED}
     devices = [device for node in account.nodes for device in node.devices]
     use = in_parts("GPU", devices, labels, account.length_us, account.unknown_gpus or UNSET)

@@ -246,7 +246,7 @@ def used_sentence(use: TimeUse) -> str:
 
 def lost_sentence(use: TimeUse, first: Finding | None = None) -> str:
     """``0.364 of 0.500 GPU-hours were lost, 0.309 of them while the CPU was saturated``: to the cause of the first finding,
-    or to the largest.
+    or to the largest that has one.
     """
     sentence = (
         f"{use.amount(use.of('lost')[0])} of {use.amount(use.hours)}{NBSP}{use.units} were {use.lost_word}"
@@ -259,7 +259,7 @@ def lost_sentence(use: TimeUse, first: Finding | None = None) -> str:
         when = next((one.when for one in causes if one.key == part.finding), part.when)
         if part.key in LABELS and part.finding:
             when = when or "without a known cause"
-        if when and part.hours:
+        if when and part.hours and part.finding:
             named[when] = named.get(when, 0.0) + part.hours
             of_first = when if first and part.finding == first.key else of_first
     if named:

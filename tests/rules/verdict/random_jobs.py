@@ -51,7 +51,7 @@ def random_job(seed: int) -> Job:
                 values[rng.random(n) < (0.02 if steady else 0.2)] = 95.0
                 if steady and rng.random() < 0.5:
                     # About one core of all.
-                    values[rng.random(n) < rng.uniform(0.4, 1)] = 30.0
+                    values[rng.random(n) < rng.uniform(0.4, 1)] = 31.0
                 panel = make_panel(metric, values, node=node, time_us=time_us, prefix="cpu")
                 some = np.sort(rng.choice(n, n - rng.integers(0, 5), replace=False))
                 panels.append(

@@ -407,7 +407,8 @@ class OfRules(Account):
             return sum(0.9 <= one <= 1.3 for one in known) / max(1, len(known))
 
         for processes in {1, len(ranks)}:
-            rare = low if len(low & cpu.keys()) < len(cpu.keys() - low) else idle
+            lows, idles = len(low & cpu.keys()), len(idle & cpu.keys())
+            rare = idle if lows >= len(cpu) - lows and 2 * idles <= lows else low
             usual = part(rare, processes) < 2 * part(rows - low, processes)
             left_rows = low - rare if usual else low
             used = [(sum(cpu[row]) / 100, len(cpu[row])) for row in left_rows & cpu.keys()]

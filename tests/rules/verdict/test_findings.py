@@ -454,6 +454,28 @@ def test_a_job_whose_gpus_never_worked_has_one_finding_however_it_is_recorded() 
 
 
 @pytest.mark.parametrize(
+    ("percent", "memory", "title", "advice"),
+    [
+        (0, 0, "Training ran on the CPU: the GPU", "Move the model"),
+        (1, 0, "Training may have run on the CPU: the GPU", "Move the model"),
+        (0, 40, "The GPU", "Find the process that holds the memory"),
+    ],
+)
+def test_steps_without_gpu_work_ran_on_the_cpu_unless_a_process_was_on_the_gpu(
+    percent: float, memory: float, title: str, advice: str
+) -> None:
+    memories = [
+        make_panel(metric, np.full(N, value), interval_s=2)
+        for metric, value in ((Metric.GPU_MEMORY_USED, memory), (Metric.GPU_MEMORY_TOTAL, 100.0))
+    ]
+    job = make_job(gpu=[percent] * N, interval_s=2, steps=make_steps([(100, 1900)]), extra=memories)
+    (finding,) = verdict_of(job).findings
+
+    assert finding.title == f"{title} was never used (no sample above 1%)"
+    assert finding.advice[0].startswith(advice)
+
+
+@pytest.mark.parametrize(
     ("minutes", "interval_s", "steps", "short"),
     [
         (0.5, 0.5, False, "no GPU worked in 29.5\u00a0s"),
