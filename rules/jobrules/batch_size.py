@@ -295,7 +295,7 @@ def _small(rule: BatchSize, cores: int, part: Job, panel: Panel, weight_us: Floa
         lost_us = float(gpu.lost_us[gpu.in_work].sum())
         if (
             mean >= rule.cpu_threshold_p95
-            or (not len(part.steps) and near_one(mean / 100 * cores / len(panel.devices)))
+            or (not len(part.steps) and near_one(float(mean) / 100 * cores / len(panel.devices)))
             or np.mean(idle[gpu.in_work]) >= MAX_IDLE
             or np.mean(waiting[gpu.in_work]) >= MAX_WAITING
             or float(gpu.left_us.sum()) < (1 - MAX_CLAIMED) * lost_us

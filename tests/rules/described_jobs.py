@@ -269,7 +269,8 @@ def one_core_per_gpu(rng: np.random.Generator) -> Recording:
     """Four GPUs and about as many cores in use; no step says how many processes there are."""
     job = Recording(rng, gpus=4, cores=32)
     rows = job.begin()
-    job.work(rows, *[rng.uniform(25, 50)] * 2, 0.08)
+    level = rng.uniform(25, 50)
+    job.work(rows, level, level, 0.08)
     job.compute(rows, rng.uniform(3.9, 4.4) - 0.64, 0.03)
     job.cause = "unexplained"
     job.never = ("batch size", "neither CPU")
@@ -451,7 +452,8 @@ def evaluated_in_steps(rng: np.random.Generator) -> Recording:
 def works_in_phases(rng: np.random.Generator, kind: str = "Evaluation", part: float = 0.25) -> Recording:
     """A steady GPU, with phases in which it works as before."""
     job = saved(rng, (part, part))
-    job.work(job.begin(), *[rng.uniform(58, 66)] * 2, 0.01)
+    level = rng.uniform(58, 66)
+    job.work(job.begin(), level, level, 0.01)
     job.cpu = job.level(0.3 * job.cores, 0.05)[:, None] * np.full(job.cores, 1 / job.cores)
     job.events = [(rank, kind, start_s, end_s) for rank, _, start_s, end_s in job.events]
     job.cause, job.share, job.also = "", None, frozenset({"unexplained", "batch-size"})

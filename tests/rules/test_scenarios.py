@@ -231,7 +231,8 @@ def page() -> str:
         "with the share of GPU time that it explains; *finding* is a main finding that is none: it tells of less than "
         "a hundredth of GPU time, or of a loss without a known cause. Thresholds are the defaults. "
         "`tests/rules/test_scenarios.py` "
-        "makes the jobs and this table.\n",
+        "makes the jobs and this table. Jobs made from descriptions of real ones are in "
+        "`tests/rules/described_jobs.py`.\n",
         f"| scenario | {' | '.join(rules)} | main cause or finding |",
         f"|---|{'---|' * len(rules)}---|",
         *(

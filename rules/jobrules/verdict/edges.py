@@ -182,7 +182,7 @@ def _ended(job: Job, work: Work, claimed: Claimed) -> Finding:
 def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     unused, gpus = claimed.devices, job.gpu_count + job.gpus_unknown
     looks = [(n, touched) for name, n, touched in job.gathered(_glances) if name in {*unused}]
-    seen, touched = max(looks, default=(0, False))[0], any(touched for _, touched in looks)
+    seen, touched = max(looks, default=(0, 0))[0], any(touched for _, touched in looks)
     held = len({*unused} & {*job.gathered(_hold_memory)})
     evidence: list[Fact] = [Where(claimed.names)]
     if job.gpus_unknown:
@@ -223,10 +223,10 @@ def never_used_title(unused: int, gpus: int, seen: int, *, on_cpu: bool, touched
     return f"{who} ({samples} above {GLANCE_PERCENT:g}%)"
 
 
-def _glances(part: Job) -> Iterator[tuple[str, int, bool]]:
+def _glances(part: Job) -> Iterator[tuple[str, int, int]]:
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
         names = (f"{panel.node}/{device}" for device in panel.devices)
-        touched = (panel.values >= GLANCE_PERCENT).any(axis=0)
+        touched = (panel.values >= GLANCE_PERCENT).sum(axis=0)
         yield from zip(names, glances(panel.values).tolist(), touched.tolist(), strict=True)
 
 
