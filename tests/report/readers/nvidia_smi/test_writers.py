@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import pytest
 from msgspec import Struct
 
 from jobreport.errors import NothingReadableError
-from jobreport.readers.registry import read_job
+from jobreport.readers.registry import read_directory, read_job
 from jobrules.model import Metric
 
 START = datetime(2026, 1, 3, 15, tzinfo=UTC)
@@ -414,3 +415,26 @@ def test_a_gpu_that_falls_off_costs_nothing_where_gpus_have_numbers(tmp_path: Pa
     assert means["node"] == pytest.approx(
         [A.means()[0], Loop(name="a", moments=60).means()[1], *A.means()[2:]]
     )
+
+
+@pytest.mark.parametrize("since", [61, 234])
+def test_a_second_logger_that_begins_later_is_named_in_a_log_with_milliseconds(
+    tmp_path: Path, since: int
+) -> None:
+    """Also where the names of columns are given: that is the second refusal, and it must not ask for what is there."""
+    rng = random.Random(since)
+    # The second one's interval is a little longer, so that no phase is its own.
+    times = [1000 * i + rng.randrange(60) for i in range(300)]
+    times += [1000 * since + 1013 * i + rng.randrange(60) for i in range(300 - since)]
+    rows = [
+        f"2026/01/03 15:{ms // 60_000:02}:{ms // 1000 % 60:02}.{ms % 1000:03}, {gpu}, {rng.randrange(101)} %\n"
+        for ms in sorted(times)
+        for gpu in range(2)
+    ]
+    (tmp_path / "gpu.csv").write_text("".join(rows))
+
+    with pytest.raises(NothingReadableError) as refused:
+        read_directory(tmp_path, columns=("timestamp", "index", "utilization.gpu"))
+
+    assert "several loops on one, wrote to the file" in str(refused.value)
+    assert "milliseconds" not in str(refused.value)
