@@ -301,9 +301,9 @@ def rows(text: str) -> dict[str, list[float]]:
         [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"
     ]
     return {
-        re.sub(r", [\d,]+ pairs$", "", first): [float(cell.rstrip("%")) for cell in others]
+        re.sub(r", [\d,]+ pairs$", "", first): [float(cell.rstrip("%").replace("–", "0")) for cell in others]
         for first, *others in cells
-        if re.fullmatch(r"[\d.]+%?", others[0])
+        if all(re.fullmatch(r"[\d.]+%?|–", cell) for cell in others)
     }
 
 
@@ -311,15 +311,46 @@ def test_the_document_has_the_tables_of_false_alarms_and_they_keep_what_it_claim
     found = rows(false_alarms.stored())
 
     assert found.keys() == rows(false_alarms.tables(1, 5)).keys()
-    one, three = found["1"], found["3"]
-    # 3%, and what is left of chance in 600 pairs.
-    assert sum(one[:3]) / 3 <= 3
-    assert sum(three) / len(three) <= 3
-    assert max(*one[:3], *three) <= 3 + 2 * 0.7
-    stalled = [found[f"Rare long stalls, {name}, 0% between runs"] for name in false_alarms.STALLS]
-    assert max(max(single, repeated) for single, _, repeated in stalled) <= 4
-    assert max(found["Any measure better or worse"]) <= 5
-    assert max(found["Any of 11 equal variants better or worse"]) <= 5
-    assert found["A change of the cost without its test"] == [0, 0, 0]
+    (*one, one_worst), (*two, _), (*three, three_worst), (*mixed, _) = (
+        found[name] for name in false_alarms.RUNS
+    )
+    # 3%, and what is left of chance: 0.5% in 1,440 pairs, 0.9% in 360 of one shape, of which there are twelve.
+    assert max(*one[:3], *two, *three) <= 3 + 2 * 0.5
+    assert max(one_worst, three_worst) <= 3 + 2.5 * 0.9
+    assert max(mixed) <= 10
+    for name in false_alarms.STALLS:
+        single, _, repeated, _ = found[f"Rare long stalls, {name}, 0% between runs"]
+        assert max(single, repeated) <= 5
+    assert max(found["Any measure but goodput better or worse"]) <= 5
+    assert max(found["Any of 11 equal variants better or worse"][:3]) <= 5
+    assert found["Price 3% lower: a change of the cost without its test"] == [0, 0, 0, 0]
     # Two runs find less than one.
     assert found["20% slower: found"][1] < min(found["20% slower: found"][0], found["20% slower: found"][2])
+
+
+@pytest.mark.parametrize(
+    ("runs", "shape", "spread", "codes", "draws"),
+    [
+        ((1, 1), "steady", 3, 10, 40),
+        ((3, 3), "steady", 3, 10, 20),
+        ((3, 3), "0.2% of steps × 100", 0, 40, 1),
+    ],
+)
+def test_pairs_of_equal_code_are_rarely_found_to_differ(
+    runs: tuple[int, int], shape: str, spread: float, codes: int, draws: int
+) -> None:
+    made = [false_alarms.Code((8, i), false_alarms.SHAPES[shape], runs) for i in range(codes)]
+    found = [false_alarms.differs(code.runs(spread)) for code in made for _ in range(draws)]
+
+    assert np.mean(found) <= 0.05
+    assert any(false_alarms.differs(code.runs(spread, 30)) for code in made)
+
+
+def test_throughput_is_judged_as_by_the_command() -> None:
+    for seed in range(6):
+        code = false_alarms.Code((seed,), false_alarms.SHAPES["noisy"], [(1, 1), (3, 3), (1, 3)][seed % 3])
+        runs = code.runs(3, 20)
+        command = false_alarms.by_command(runs)
+
+        assert command.headline == false_alarms.THROUGHPUT
+        assert false_alarms.found_in(command) is false_alarms.differs(runs)
