@@ -374,3 +374,48 @@ def test_few_open_files_cost_the_page_and_no_traceback(tmp_path: Path) -> None:
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "open files" in line
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs limits on memory")
+def test_little_memory_costs_the_page_at_most_and_no_traceback(tmp_path: Path) -> None:
+    failed = 0
+    for limit_kb in (600_000, 400_000, 250_000, 200_000):
+        script = f'ulimit -v {limit_kb}; exec "$@"'
+        options = ["--job-dir", str(sample("cpu")), "--out", str(tmp_path / str(limit_kb)), "--quiet"]
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", *COMMAND, *options], capture_output=True, text=True, check=False
+        )
+
+        assert done.returncode in (0, 1)
+        assert len(done.stderr.splitlines()) == done.returncode, done.stderr
+        assert "memory" in done.stderr or not done.returncode
+        failed += done.returncode
+    assert failed, "no limit was low enough"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("left_kb", [4, 12])
+def test_a_full_folder_of_temporary_files_is_named(left_kb: int, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount a small file system")
+    try:
+        (disk / "ballast").write_bytes(bytes((64 - left_kb) << 10))
+        options = ["--job-dir", str(sample("cpu")), "--out", str(tmp_path / "o"), "--quiet"]
+        done = subprocess.run(
+            [*COMMAND, *options],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "TMPDIR": str(disk)},
+        )
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert f"no space left in {disk}. Set TMPDIR" in line
+    assert done.stdout == f"{tmp_path / 'o' / 'summary.md'}\n"

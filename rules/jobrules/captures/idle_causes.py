@@ -60,13 +60,37 @@ class IdleParts(Struct, frozen=True, kw_only=True, eq=False):
         return [dict(zip(IDLE_CAUSES, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+class _ByThread(Struct, frozen=True, kw_only=True, eq=False):
+    """Calls in the order of their threads, so that those of a thread are found without a look at all."""
+
+    start_ns: IntArray
+    end_ns: IntArray
+    thread: CodeArray
+
+    @classmethod
+    def of(cls, calls: HostCalls, wanted: BoolArray) -> _ByThread:
+        """The wanted rows."""
+        rows = np.flatnonzero(wanted)
+        rows = rows[np.argsort(calls.thread[rows], kind="stable")]
+        return cls(start_ns=calls.start_ns[rows], end_ns=calls.end_ns[rows], thread=calls.thread[rows])
+
+    def on(self, threads: frozenset[int]) -> tuple[IntArray, IntArray]:
+        """Start and end of the calls of some threads."""
+        firsts, lasts = (np.searchsorted(self.thread, sorted(threads), side) for side in ("left", "right"))
+        rows = [slice(*span) for span in zip(firsts.tolist(), lasts.tolist(), strict=True)]
+        none = np.zeros(0, np.int64)
+        start_ns, end_ns = (
+            np.concatenate([none, *(column[one] for one in rows)]) for column in (self.start_ns, self.end_ns)
+        )
+        return start_ns, end_ns
+
+
 class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
     """What threads of the host did that explains idle time."""
 
-    #: By ``HostCalls``: rows of data loading, of allocation, and of blocking calls.
-    loading: tuple[tuple[HostCalls, IntArray], ...]
-    allocation: tuple[HostCalls, IntArray]
-    blocking: tuple[HostCalls, IntArray]
+    loading: tuple[_ByThread, ...]
+    allocation: _ByThread
+    blocking: _ByThread
     profiler: Intervals
     launching: frozenset[int]
 
@@ -79,11 +103,9 @@ class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
         for time in times:
             blocks[time.launch[time.pageable(trace.names) & (time.launch != NOT_GIVEN)]] = True
         return cls(
-            loading=tuple(
-                (table, np.flatnonzero(loads[table.name])) for table in (trace.marks, trace.operators)
-            ),
-            allocation=(calls, np.flatnonzero(matching(trace.names, ALLOCATION)[calls.name])),
-            blocking=(calls, np.flatnonzero(blocks)),
+            loading=tuple(_ByThread.of(table, loads[table.name]) for table in (trace.marks, trace.operators)),
+            allocation=_ByThread.of(calls, matching(trace.names, ALLOCATION)[calls.name]),
+            blocking=_ByThread.of(calls, blocks),
             profiler=union(trace.overhead.start_ns, trace.overhead.end_ns),
             launching=trace.launching,
         )
@@ -91,16 +113,16 @@ class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def threads(self) -> list[int]:
         """All that loaded data, asked the driver for memory, or waited in a blocking call."""
-        found = [calls.thread[rows] for calls, rows in (*self.loading, self.allocation, self.blocking)]
+        found = [calls.thread for calls in (*self.loading, self.allocation, self.blocking)]
         return list(np.unique(np.concatenate(found)).tolist())
 
     def loading_on(self, threads: frozenset[int]) -> Intervals:
         """When any of the threads fetched data."""
-        return joined([_time_on(calls, rows, threads) for calls, rows in self.loading])
+        return joined([union(*calls.on(threads)) for calls in self.loading])
 
     def allocating_on(self, threads: frozenset[int]) -> Intervals:
         """When any of the threads asked the driver for memory."""
-        return _time_on(*self.allocation, threads)
+        return union(*self.allocation.on(threads))
 
 
 def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity: HostActivity) -> IdleParts:
@@ -144,9 +166,10 @@ def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity
     # Threads that did nothing of what is looked for have the same causes.
     quiet = np.setdiff1d(thread[on_host], [NOT_GIVEN, steps.thread, *activity.threads])
     looked_at = np.where(np.isin(thread, quiet), quiet[:1] if len(quiet) else NOT_GIVEN, thread)
-    for own in np.unique(looked_at[on_host]).tolist():
-        threads = frozenset({own, steps.thread} - {NOT_GIVEN}) or activity.launching
-        rows = on_host & (looked_at == own) & (host_end > start_ns)
+    gaps = np.flatnonzero(on_host & (host_end > start_ns))
+    gaps = gaps[np.argsort(looked_at[gaps], kind="stable")]
+    for rows in np.split(gaps, np.flatnonzero(np.diff(looked_at[gaps])) + 1) if len(gaps) else ():
+        threads = frozenset({int(looked_at[rows[0]]), steps.thread} - {NOT_GIVEN}) or activity.launching
         parts += (
             (begin, end, cause, thread[rows][np.searchsorted(start_ns[rows], begin, side="right") - 1])
             for begin, end, cause in _host_parts(start_ns[rows], host_end[rows], threads, activity)
@@ -198,10 +221,9 @@ def _host_parts(
 
 def _longest_block(start_ns: IntArray, threads: frozenset[int], activity: HostActivity) -> IntArray:
     """(gaps,) length of the longest blocking call that was running when each gap began, or had just ended."""
-    calls, rows = activity.blocking
-    rows = rows[np.isin(calls.thread[rows], list(threads))]
-    rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
-    waiting = list(zip(calls.start_ns[rows].tolist(), calls.end_ns[rows].tolist(), strict=True))
+    begin_ns, until_ns = activity.blocking.on(threads)
+    rows = np.argsort(begin_ns, kind="stable")
+    waiting = list(zip(begin_ns[rows].tolist(), until_ns[rows].tolist(), strict=True))
     found, open_calls, at = np.zeros(len(start_ns), np.int64), list[tuple[int, int]](), 0
     for gap, begin in enumerate(start_ns.tolist()):
         while at < len(waiting) and waiting[at][0] < begin:
@@ -212,8 +234,3 @@ def _longest_block(start_ns: IntArray, threads: frozenset[int], activity: HostAc
         if open_calls:
             found[gap] = -open_calls[0][0]
     return found
-
-
-def _time_on(calls: HostCalls, rows: IntArray, threads: frozenset[int]) -> Intervals:
-    own = rows[np.isin(calls.thread[rows], list(threads))]
-    return union(calls.start_ns[own], calls.end_ns[own])
