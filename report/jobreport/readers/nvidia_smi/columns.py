@@ -243,8 +243,8 @@ _MEANINGS = (
     _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS, {"used"}), _NO_MEMORY),
     _Meaning(Metric.GPU_MEMORY_TOTAL, (_MEMORY_WORDS, {"total"}), _NO_MEMORY),
 )
-
-
+#: Any name of a column of a metric, or one of those of another query, has one of these words.
+MEASURED = {"gpu", "retired"}.union(_DMON, _MEMORY_WORDS, *(meaning.needs[0] for meaning in _MEANINGS))
 #: Memory in use or a share of it, which its numbers show; a name that says more goes before.
 _MEMORY = _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS,), ranks=tuple((word, 1) for word in _MEMORY_WORDS))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import re
-from functools import lru_cache
 from itertools import chain, compress, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 
 from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi import columns as says
-from jobreport.readers.nvidia_smi.columns import columns, is_header
+from jobreport.readers.nvidia_smi.columns import MEASURED, columns, is_header
 from jobreport.readers.nvidia_smi.prefixes import PREFIXES, Written, by_writer
 from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts, columns_of
 from jobreport.readers.nvidia_smi.times import is_date
@@ -34,8 +33,9 @@ if TYPE_CHECKING:
 
 #: Names of columns that are read of one line; a log has some dozens.
 MAX_COLUMNS = 256
-#: Characters of a line of which is remembered whether it names columns.
-_MAX_REMEMBERED = 1 << 14
+#: Characters of a line that names columns at most; names in a file that are looked at, and different headers in it that
+#: are read: more are damage or malice.
+_MAX_HEADER, _MAX_NAMES, _MAX_HEADERS = 1 << 14, 1 << 12, 64
 #: What may stand between the columns of a line that names them, besides blanks.
 _SEPARATORS = ",;\t"
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
@@ -46,10 +46,12 @@ _CELL_END = "\n"
 #: ``column -t`` puts at least two blanks between columns.
 _WIDE = re.compile(r"\s{2,}")
 _DIGITS = "0123456789"
-_NUMBER = re.compile(r"[-+]?[0-9.]+")
+#: A cell of a row: a number, which may have a unit, or a date.
+_NUMBER = re.compile(r"[-+]?[0-9.][-+0-9.:/TZ ]*(?:%|MiB|MHz|W)?")
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
 #: The time as nothing but nvidia-smi writes it, or a number with one of its units.
 _OF_TOOL = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}|\d+(?:\.\d+)? (?:%|MiB|MHz|W)")
+_CLOCK = re.compile(r"[0-9]:[0-9]{2}")
 #: What a script draws around a date, and a line that is nothing else or has it at both ends.
 _RULE = "-=+*#~_<>[]|: \t"
 _BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
@@ -192,6 +194,7 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
     """
     skipped = _SkippedLines()
     writers: dict[str, _Writer] = {}
+    headers = _Headers()
     prefix, names_writers = None, False
     for block in blocks:
         lines, numbers = block.lines, np.arange(block.line, block.line + len(block.lines))
@@ -214,7 +217,7 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
             names_writers |= "host" in prefix.groupindex or len(parts) > 1
         for writer, written in parts.items():
             if writer not in writers:
-                writers[writer] = _Writer(writer if names_writers else "", names, skipped)
+                writers[writer] = _Writer(writer if names_writers else "", names, headers, skipped)
             yield from writers[writer].read(written)
     yield from skipped.found.values()
 
@@ -250,8 +253,8 @@ class _SkippedLines:
 class _Writer:
     """The part of a log that one process wrote, while it is read."""
 
-    def __init__(self, host: str, names: Sequence[str], skipped: _SkippedLines) -> None:
-        self._host = host
+    def __init__(self, host: str, names: Sequence[str], headers: _Headers, skipped: _SkippedLines) -> None:
+        self._host, self._headers = host, headers
         #: In front of any header that of the given names, in line 0.
         self._header = _Header(names=tuple(names), separator=",")
         self._header_line = 0
@@ -265,11 +268,12 @@ class _Writer:
         lines = written.lines
         found: dict[_Header, _Found] = {}
         begin, repeated = 0, list[int]()
-        for place in _candidates(lines):
-            header = _header(lines[place])
+        headers = self._headers.among(lines)
+        for place in [place for place, line in enumerate(lines) if line in headers] if headers else ():
+            header = headers[lines[place]]
             if header == self._header:
                 repeated.append(place)
-            elif header:
+            else:
                 self._find(found, written, begin, place, repeated)
                 self._header, self._header_line = header, int(written.numbers[place])
                 begin, repeated = place + 1, []
@@ -355,8 +359,8 @@ class _Found:
 
 def _date_in(line: str) -> str:
     """The date that a line is, with what a script draws around it; empty if it is none."""
-    text = line.strip(_RULE)
-    return text if ":" in text and is_date(text) else ""
+    text = line.strip(_RULE) if _CLOCK.search(line) else ""
+    return text if text and is_date(text) else ""
 
 
 def _prefix_of(lines: Sequence[str], names: Sequence[str]) -> re.Pattern[str] | None:
@@ -370,29 +374,50 @@ def _prefix_of(lines: Sequence[str], names: Sequence[str]) -> re.Pattern[str] | 
 
 
 def _first_header(lines: Sequence[str]) -> _Header | None:
-    return next((header for place in _candidates(lines) if (header := _header(lines[place]))), None)
+    return next(iter(_Headers().among(lines).values()), None)
 
 
-def _candidates(lines: Sequence[str]) -> list[int]:
-    """Places of lines that name columns; rows begin with a time, a number or the name of a GPU."""
-    if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
-        return []
-    others = {line for line in lines if line[:1] not in _DIGITS}
-    names = {
-        line
-        for line in others
-        if line.lstrip()[:1] not in _DIGITS and _SEVERAL.search(line) and _header(line)
-    }
-    return [place for place, line in enumerate(lines) if line in names] if names else []
+class _Headers:
+    """The headers of a file; damage may repeat a line a million times, and vary it as often."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Header | None] = {}
+        #: How many names and headers are still looked at.
+        self._names, self._headers = _MAX_NAMES, _MAX_HEADERS
+
+    def among(self, lines: Sequence[str]) -> dict[str, _Header]:
+        """Lines that name columns, in their order; rows begin with a time, a number or the name of a GPU."""
+        if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
+            return {}
+        others = dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)
+        return {
+            line: header
+            for line in others
+            if line.lstrip()[:1] not in _DIGITS and _SEVERAL.search(line) and (header := self._of(line))
+        }
+
+    def _of(self, line: str) -> _Header | None:
+        if line in self._known or self._names <= 0 or not self._headers:
+            return self._known.get(line)
+        lower = line.lower()
+        if not any(word in lower for word in MEASURED) or not (header := _fields(line)):
+            return None
+        found = self._known[line] = header if is_header(header.names) else None
+        self._names -= len(header.names)
+        self._headers -= found is not None
+        return found
 
 
 def _header(line: str) -> _Header | None:
     """The header that a line is; ``None`` if it is none."""
-    return (_short_header if len(line) <= _MAX_REMEMBERED else _short_header.__wrapped__)(line)
+    header = _fields(line)
+    return header if header and is_header(header.names) else None
 
 
-@lru_cache(1024)  # damage may repeat a line a million times
-def _short_header(line: str) -> _Header | None:
+def _fields(line: str) -> _Header | None:
+    """The header that a line is, if its fields are names of columns; ``None`` if they are none."""
+    if len(line) > _MAX_HEADER:
+        return None
     marked, plain = line.startswith(_MARK), line.lstrip(_MARK)
     separator: str | re.Pattern[str] | None
     if any(one in line for one in _SEPARATORS):
@@ -406,7 +431,5 @@ def _short_header(line: str) -> _Header | None:
     if not 2 <= len(names) <= MAX_COLUMNS or any(map(_NUMBER.fullmatch, names)):
         return None
     if separator is _WIDE and "|" in line:  # the heads of the boxed table
-        return None
-    if not is_header(names):
         return None
     return _Header(names=names, separator=separator, marked=marked)

@@ -5,6 +5,7 @@ The numbers of a file come table by table; what shows their unit is counted unti
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -145,8 +146,9 @@ class Measured:
         """(n,) whether no GPU has such a value of the metric."""
         return np.asarray((values < 0) | (values > _HIGHEST.get(self.metric, 100.0)))
 
+    @cached_property
     def unit(self) -> Unit:
-        """The unit of all numbers."""
+        """The unit of all numbers; the last one must be there."""
         metric, column = self.metric, self.column
         least = _LEAST_HIGHEST.get(metric, 0.0) if self.is_bare and self._highest else 0.0
         usual, *_ = self._scales
@@ -197,7 +199,7 @@ class Measured:
     @property
     def has_number(self) -> bool:
         """Whether any number is possible in the unit."""
-        unit = self.unit()
+        unit = self.unit
         return unit.factor is not None and self._count > self._impossible.get(unit.scale, 0)
 
     @property

@@ -131,6 +131,6 @@ def _is_possible(name: str, texts: Texts) -> bool:
         one = Measured(name, meaning, meaning.metric)
         one.read(texts, np.arange(rows))
         no_number = one.lost.get(IMPLAUSIBLE)
-        return one.unit().factor is not None and (not no_number or no_number.cells <= _DAMAGED * rows)
+        return one.unit.factor is not None and (not no_number or no_number.cells <= _DAMAGED * rows)
     is_cell = _IS_CELL.get(meaning.says, bool)
     return sum(not is_cell(texts[row]) for row in range(rows)) <= _DAMAGED * rows

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobreport.readers.bounds import MAX_GPUS
 from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, is_no_value
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.nvidia_smi.table import Table
 
-_NUMBERED = re.compile(r"(?:gpu|cuda|nvidia|device)?[ :_-]?\+?([0-9]{1,4})(?:\.0+)?", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?:(?:gpu|cuda|nvidia|device)[ :_-]?)?\+?([0-9]{1,4})(?:\.0+)?", re.IGNORECASE)
 _GPU = re.compile(r"gpu[0-9]+")
 #: Bits of ``clocks_event_reasons.active`` (NVML, nvmlClocksEventReasons) by the metric that they make 100%.
 _MASKS = {
@@ -40,8 +41,8 @@ _MASKS = {
 }
 #: GPUs of a machine are fewer, and their numbers lower; in this share of the rows comes the next one.
 _GPUS, _ROWS_IN_TURN = 64, 0.75
-#: Combinations of names whose rows are kept: more are damage or malice.
-_MAX_NAMES = 4096
+#: Combinations of names whose rows are kept, and machines among them: more are damage or malice.
+_MAX_NAMES, _MAX_HOSTS = 4096, 1024
 #: Where so many of the values are the share of memory in use, all are.
 _SHARE_IN_USE = 0.9
 
@@ -200,6 +201,8 @@ class _Gathered:
         #: The place of each GPU by the host, the index, the bus id, and the UUID.
         self._place: dict[tuple[str, ...], int] = {}
         self._gpus: list[_OfGpu] = []
+        #: What the rows of each host call its GPUs.
+        self._of_host: dict[str, set[str]] = {}
         #: Columns of metrics, and their places; what a column may measure is in the order of likelihood.
         self._measured: list[Measured] = []
         self._places: list[int] = []
@@ -251,7 +254,7 @@ class _Gathered:
         if self._use is not None and not self._gpus and self._measured[self._use].is_bare is not None:
             self._words.discard(says.INDEX)
         place = self._places_of(said, table.lines)
-        leave_out("samples.devices", place < 0, limit=_MAX_NAMES, unit="rows")
+        leave_out("samples.devices", place < 0, limit=MAX_GPUS, unit="rows")
         rows = np.flatnonzero(usable)
         # Numbers of 16 bits are sorted in time that is proportional to their count.
         rows = rows[np.argsort(place[rows], kind="stable")]
@@ -291,12 +294,17 @@ class _Gathered:
             for row in first.tolist()
         ]
         new = {names: kind for kind, names in enumerate(kinds) if names not in self._place}
-        room = list(new.items())[: _MAX_NAMES - len(self._gpus)]
-        # In the order of their first rows.
         # The first row of each kind: of several places the last one that is written stays.
         begins = np.zeros(len(kinds), np.int64)
         begins[code[::-1]] = np.arange(len(code))[::-1]
-        for row, names in sorted((int(begins[kind]), names) for names, kind in room):
+        for row, names in sorted((int(begins[kind]), names) for names, kind in new.items()):
+            host, index, bus, uuid = names
+            if len(self._of_host) < _MAX_HOSTS:
+                self._of_host.setdefault(host, set())
+            gpu, mine = index or bus or uuid, self._of_host.get(host)
+            if mine is None or (len(mine) == MAX_GPUS and gpu not in mine) or len(self._gpus) == _MAX_NAMES:
+                continue
+            mine.add(gpu)
             self._place[names] = len(self._gpus)
             self._gpus.append(_OfGpu(int(lines[row]), len(self._measured)))
         return np.array([self._place.get(names, -1) for names in kinds], np.int16)[code]
@@ -396,7 +404,7 @@ class _Gathered:
         by_metric: defaultdict[Metric, list[int]] = defaultdict(list)
         for i in chosen:
             one = self._measured[i]
-            if one.unit().factor is None:
+            if one.unit.factor is None:
                 self._note_unit(one)
             by_metric[one.metric].append(i)
         used = []
@@ -416,7 +424,7 @@ class _Gathered:
         is_by_software = True
         for i in used:
             measured = self._measured[i]
-            factor = measured.unit().factor
+            factor = measured.unit.factor
             if factor is None or not measured.has_number:
                 continue
             values = one.numbers(i)
@@ -475,13 +483,13 @@ class _Gathered:
         for one in used:
             for code, (count, line, text) in one.lost.items():
                 self._note(code, count=count, line=line, text=text, unit="values")
-            if one.has_number and one.unit().code:
+            if one.has_number and one.unit.code:
                 self._note_unit(one)
 
     def _note_unit(self, one: Measured) -> None:
         line, text = one.first_impossible
         place = {"line": line, "text": text} if line else {}
-        unit = one.unit()
+        unit = one.unit
         self._note(unit.code, name=one.name, measure=one.metric.quantity.noun, scale=unit.scale, **place)
 
 

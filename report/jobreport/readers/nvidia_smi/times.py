@@ -149,6 +149,8 @@ def in_zone(time_us: IntArray, zone: tzinfo) -> IntArray:
 
     An hour that the clock shows twice is the later one where times went back within it.
     """
+    if zone is UTC:
+        return time_us
     twice, local_us, later_us = ([np.empty(0, np.int64)] for _ in range(3))
     for start in range(0, len(time_us), _BLOCK):
         piece = time_us[start : start + _BLOCK]
