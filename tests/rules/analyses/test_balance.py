@@ -116,7 +116,7 @@ def test_figure_and_rule_agree(
     (node,) = found.nodes
     told = result.details[node.node]
     for gpu in node.gpus:
-        counts = told["workloads"][gpu.device]
+        counts = told["all_workloads"][gpu.device]
         assert sum(counts) == gpu.samples
         shares = [100 * n / sum(counts) for n in counts] if gpu.samples else []
         assert gpu.histogram == pytest.approx(shares, abs=0.006)
