@@ -17,7 +17,13 @@ SLACK = 1.5
 
 @pytest.mark.slow
 def test_odd_shapes_cost_as_much_as_honest_ones(tmp_path: Path) -> None:
-    shapes = ["a thread per event", "a thread per launch", "lines of one character", "wrong number of fields"]
+    shapes = [
+        "a thread per event",
+        "a thread per launch",
+        "a thread per blocking call",
+        "lines of one character",
+        "wrong number of fields",
+    ]
     found = small_input.multiples(shapes, tmp_path, 2)
 
     assert all(times < SLACK * small_input.LIMIT for _, times in found.values()), found

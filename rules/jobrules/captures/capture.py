@@ -133,7 +133,7 @@ def _device(
     (causes,) = idle.by_cause(np.array([time.start_ns]), np.array([time.end_ns]))
     window = time.window.total
     device_steps = _device_steps(time, steps, idle)
-    loading = activity.loading_on(frozenset({steps.thread}))
+    loading = activity.loading.on(frozenset({steps.thread})).time
     lead_in = union(np.array([time.steps_start_ns]), np.array([time.start_ns]))
     names = {one.device: one.name for one in trace.head.devices}
     # Writers may number the devices of kernels in another way than those of the machine, which are mostly alike.

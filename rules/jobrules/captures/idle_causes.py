@@ -7,6 +7,7 @@ what its thread did meanwhile is the cause.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -68,27 +69,32 @@ class _ByThread(Struct, frozen=True, kw_only=True, eq=False):
     thread: CodeArray
 
     @classmethod
-    def of(cls, calls: HostCalls, wanted: BoolArray) -> _ByThread:
-        """The wanted rows."""
-        rows = np.flatnonzero(wanted)
-        rows = rows[np.argsort(calls.thread[rows], kind="stable")]
-        return cls(start_ns=calls.start_ns[rows], end_ns=calls.end_ns[rows], thread=calls.thread[rows])
-
-    def on(self, threads: frozenset[int]) -> tuple[IntArray, IntArray]:
-        """Start and end of the calls of some threads."""
-        firsts, lasts = (np.searchsorted(self.thread, sorted(threads), side) for side in ("left", "right"))
-        rows = [slice(*span) for span in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-        none = np.zeros(0, np.int64)
-        start_ns, end_ns = (
-            np.concatenate([none, *(column[one] for one in rows)]) for column in (self.start_ns, self.end_ns)
+    def of(cls, *wanted: tuple[HostCalls, BoolArray]) -> _ByThread:
+        """The wanted rows of each table."""
+        start_ns, end_ns, thread = (
+            np.concatenate([getattr(calls, column)[rows] for calls, rows in wanted])
+            for column in ("start_ns", "end_ns", "thread")
         )
-        return start_ns, end_ns
+        order = np.argsort(thread, kind="stable")
+        return cls(start_ns=start_ns[order], end_ns=end_ns[order], thread=thread[order])
+
+    def on(self, threads: frozenset[int]) -> _ByThread:
+        """The calls of some threads."""
+        first, last = (np.searchsorted(self.thread, sorted(threads), side) for side in ("left", "right"))
+        count = last - first
+        rows = np.repeat(last - np.cumsum(count), count) + np.arange(count.sum())
+        return _ByThread(start_ns=self.start_ns[rows], end_ns=self.end_ns[rows], thread=self.thread[rows])
+
+    @property
+    def time(self) -> Intervals:
+        """When any of the calls ran."""
+        return union(self.start_ns, self.end_ns)
 
 
 class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
     """What threads of the host did that explains idle time."""
 
-    loading: tuple[_ByThread, ...]
+    loading: _ByThread
     allocation: _ByThread
     blocking: _ByThread
     profiler: Intervals
@@ -103,26 +109,66 @@ class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
         for time in times:
             blocks[time.launch[time.pageable(trace.names) & (time.launch != NOT_GIVEN)]] = True
         return cls(
-            loading=tuple(_ByThread.of(table, loads[table.name]) for table in (trace.marks, trace.operators)),
-            allocation=_ByThread.of(calls, matching(trace.names, ALLOCATION)[calls.name]),
-            blocking=_ByThread.of(calls, blocks),
+            loading=_ByThread.of(*((table, loads[table.name]) for table in (trace.marks, trace.operators))),
+            allocation=_ByThread.of((calls, matching(trace.names, ALLOCATION)[calls.name])),
+            blocking=_ByThread.of((calls, blocks)),
             profiler=union(trace.overhead.start_ns, trace.overhead.end_ns),
             launching=trace.launching,
         )
 
-    @property
-    def threads(self) -> list[int]:
-        """All that loaded data, asked the driver for memory, or waited in a blocking call."""
-        found = [calls.thread for calls in (*self.loading, self.allocation, self.blocking)]
-        return list(np.unique(np.concatenate(found)).tolist())
 
-    def loading_on(self, threads: frozenset[int]) -> Intervals:
-        """When any of the threads fetched data."""
-        return joined([union(*calls.on(threads)) for calls in self.loading])
+class _HostGaps(Struct, frozen=True, kw_only=True, eq=False):
+    """Gaps in which the device waited for the host, by start; each asks its own thread, some the common ones too."""
 
-    def allocating_on(self, threads: frozenset[int]) -> Intervals:
-        """When any of the threads asked the driver for memory."""
-        return union(*self.allocation.on(threads))
+    start_ns: IntArray
+    end_ns: IntArray
+    #: ``NOT_GIVEN`` for none.
+    thread: IntArray
+    common: frozenset[int]
+    asks_common: BoolArray
+
+    def held(self, calls: _ByThread) -> Intervals:
+        """The time in gaps in which a thread that the gap asks ran one of some calls."""
+        asking = union(self.start_ns[self.asks_common], self.end_ns[self.asks_common])
+        own = calls.on(frozenset(self.thread.tolist()))
+        times, place = np.unique(
+            np.concatenate([self.start_ns, own.start_ns, self.end_ns, own.end_ns]), return_inverse=True
+        )
+        # The places of each thread lie behind those of the one before it: no call meets the gap of another thread.
+        thread = np.concatenate([self.thread, own.thread])
+        start, end = place.reshape(2, -1) + len(times) * thread
+        gaps = len(self.thread)
+        met = intersection(union(start[:gaps], end[:gaps]), union(start[gaps:], end[gaps:]))
+        return joined(
+            [
+                intersection(asking, calls.on(self.common).time),
+                union(times[met.start % len(times)], times[met.end % len(times)]),
+            ]
+        )
+
+    def longest_block(self, blocking: _ByThread) -> IntArray:
+        """(gaps,) length of the longest blocking call that was running when each gap began, or had just ended."""
+        calls = blocking.on(self.common.union(self.thread.tolist()))
+        rows = np.argsort(calls.start_ns, kind="stable")
+        columns = (column[rows].tolist() for column in (calls.start_ns, calls.end_ns, calls.thread))
+        waiting = list(zip(*columns, strict=True))
+        of_common, at = list[tuple[int, int]](), 0
+        open_calls = defaultdict[int, list[tuple[int, int]]](list)
+        found = np.zeros(len(self.start_ns), np.int64)
+        asked = zip(self.start_ns.tolist(), self.thread.tolist(), self.asks_common.tolist(), strict=True)
+        for gap, (begin, own, asks_common) in enumerate(asked):
+            while at < len(waiting) and waiting[at][0] < begin:
+                start, end, thread = waiting[at]
+                heappush(open_calls[thread], (start - end, end))
+                if thread in self.common:
+                    heappush(of_common, (start - end, end))
+                at += 1
+            for heap in (open_calls[own], of_common) if asks_common else (open_calls[own],):
+                while heap and heap[0][1] < begin - _TOLERANCE_NS:
+                    heappop(heap)
+                if heap:
+                    found[gap] = max(found[gap], -heap[0][0])
+        return found
 
 
 def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity: HostActivity) -> IdleParts:
@@ -163,17 +209,19 @@ def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity
 
     on_host = late | ~has_event
     host_end = np.where(late, call_start, end_ns)
-    # Threads that did nothing of what is looked for have the same causes.
-    quiet = np.setdiff1d(thread[on_host], [NOT_GIVEN, steps.thread, *activity.threads])
-    looked_at = np.where(np.isin(thread, quiet), quiet[:1] if len(quiet) else NOT_GIVEN, thread)
-    gaps = np.flatnonzero(on_host & (host_end > start_ns))
-    gaps = gaps[np.argsort(looked_at[gaps], kind="stable")]
-    for rows in np.split(gaps, np.flatnonzero(np.diff(looked_at[gaps])) + 1) if len(gaps) else ():
-        threads = frozenset({int(looked_at[rows[0]]), steps.thread} - {NOT_GIVEN}) or activity.launching
-        parts += (
-            (begin, end, cause, thread[rows][np.searchsorted(start_ns[rows], begin, side="right") - 1])
-            for begin, end, cause in _host_parts(start_ns[rows], host_end[rows], threads, activity)
-        )
+    rows = np.flatnonzero(on_host & (host_end > start_ns))
+    has_steps = steps.thread != NOT_GIVEN
+    gaps = _HostGaps(
+        start_ns=start_ns[rows],
+        end_ns=host_end[rows],
+        thread=thread[rows],
+        common=frozenset({steps.thread}) if has_steps else activity.launching,
+        asks_common=(thread[rows] == NOT_GIVEN) | has_steps,
+    )
+    parts += (
+        (begin, end, cause, gaps.thread[np.searchsorted(gaps.start_ns, begin, side="right") - 1])
+        for begin, end, cause in _host_parts(gaps, activity)
+    )
     begin, end, which = (np.concatenate([part[i] for part in parts]) for i in (0, 1, 3))
     cause = np.repeat(
         np.array([_CODE[part[2]] for part in parts], np.int32), [len(part[0]) for part in parts]
@@ -194,43 +242,24 @@ def _ending_launch(time: DeviceTime, launches: HostCalls, end_ns: IntArray) -> I
     return np.where(starts[at] == end_ns, time.launch[rows[at]], NOT_GIVEN)
 
 
-def _host_parts(
-    start_ns: IntArray, end_ns: IntArray, threads: frozenset[int], activity: HostActivity
-) -> Iterator[tuple[IntArray, IntArray, IdleCause]]:
+def _host_parts(gaps: _HostGaps, activity: HostActivity) -> Iterator[tuple[IntArray, IntArray, IdleCause]]:
     """The parts of gaps in which the device waited for the host; each activity takes what those before it left."""
-    left = union(start_ns, end_ns)
+    left = union(gaps.start_ns, gaps.end_ns)
     layers: Sequence[tuple[IdleCause, Intervals]] = (
-        ("data_loading", activity.loading_on(threads)),
+        ("data_loading", gaps.held(activity.loading)),
         ("profiler", activity.profiler),
-        ("memory_allocation", activity.allocating_on(threads)),
+        ("memory_allocation", gaps.held(activity.allocation)),
     )
     for cause, held in layers:
         taken = intersection(left, held)
         yield taken.start, taken.end, cause
         left = difference(left, held)
     begin, end = left.start, left.end
-    gap = np.searchsorted(start_ns, begin, side="right") - 1
-    blocked = _longest_block(start_ns, threads, activity)
+    gap = np.searchsorted(gaps.start_ns, begin, side="right") - 1
+    blocked = gaps.longest_block(activity.blocking)
     before = np.cumsum(end - begin) - (end - begin)
     first = np.searchsorted(gap, gap)
     before -= before[first] if len(before) else 0
     until = np.clip(begin + blocked[gap] - before, begin, end)
     yield begin[until > begin], until[until > begin], "synchronisation"
     yield until[end > until], end[end > until], "host"
-
-
-def _longest_block(start_ns: IntArray, threads: frozenset[int], activity: HostActivity) -> IntArray:
-    """(gaps,) length of the longest blocking call that was running when each gap began, or had just ended."""
-    begin_ns, until_ns = activity.blocking.on(threads)
-    rows = np.argsort(begin_ns, kind="stable")
-    waiting = list(zip(begin_ns[rows].tolist(), until_ns[rows].tolist(), strict=True))
-    found, open_calls, at = np.zeros(len(start_ns), np.int64), list[tuple[int, int]](), 0
-    for gap, begin in enumerate(start_ns.tolist()):
-        while at < len(waiting) and waiting[at][0] < begin:
-            heappush(open_calls, (waiting[at][0] - waiting[at][1], waiting[at][1]))
-            at += 1
-        while open_calls and open_calls[0][1] < begin - _TOLERANCE_NS:
-            heappop(open_calls)
-        if open_calls:
-            found[gap] = -open_calls[0][0]
-    return found

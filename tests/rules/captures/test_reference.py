@@ -128,6 +128,37 @@ def test_each_moment_has_the_part_and_the_cause_of_the_reference(host: Host, see
     check(numbers(recording(host, seed)), moments(host))
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_gaps_of_many_threads_have_the_causes_of_the_reference(seed: int) -> None:
+    random, at, work = Random(seed), START, list[Work]()
+    many = random.choice((2, 5, 40))
+
+    def any_calls(name: str) -> list[Call]:
+        starts = [random.randint(START - 40, START + 1500) for _ in range(random.choice((0, 12, 60)))]
+        lengths = (0, 7, 60, random.choice((60, 400)))
+        return [
+            Call(name, t, t + random.choice(lengths), random.choice((1, random.randint(1, many))))
+            for t in starts
+        ]
+
+    for _ in range(40):
+        at += random.choice((3, 11, 40, 90))
+        begun = at - random.choice((-1, 1, 9, 25, 70))
+        launch = Call("cudaLaunchKernel", begun, begun + random.choice((2, 40)), random.randint(1, many))
+        work.append(Work("compute", at, at + 9, 7, random.choice((launch, launch, launch, None))))
+        at += 9
+    host = Host(
+        work=work,
+        steps=random.choice(([], [(START - 9, START + 800), (START + 805, at + random.choice((-70, 30)))])),
+        loading=any_calls(LOADER),
+        allocation=any_calls(ALLOCATION),
+        blocking=any_calls(BLOCKING),
+        overhead=[(START + 300, START + 420)],
+    )
+
+    check(numbers(recording(host, seed)), moments(host))
+
+
 @settings(max_examples=30)
 @given(hosts(), st.integers(0, 1000), st.sampled_from((1, 64, 500)))
 def test_blocks_of_any_size_give_the_same_numbers(host: Host, seed: int, block: int) -> None:
