@@ -54,6 +54,7 @@ TRACES: dict[str, Callable[[int], list[dict[str, Any]]]] = {
     "a stream per kernel": lambda i: [_kernel(i, stream=i)],
     "a device per kernel": lambda i: [_kernel(i, device=i)],
     "a name per kernel": lambda i: [_kernel(i, name=f"void kernel{i}(float*)")],
+    "a device and a name per kernel": lambda i: [_kernel(i, name=f"void kernel{i}(float*)", device=i)],
     "a step per event": lambda i: [_event(i, f"ProfilerStep#{i}", "user_annotation", dur=39.0)],
     "all events nested": lambda i: [_event(i, "aten::add", ts=1e6 + i, dur=2e6 - 2.0 * i)],
 }
@@ -129,7 +130,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = multiples([*TRACES, *LOGS], Path(folder), options.megabytes)
     for shape, (own, times) in found.items():
-        print(f"{shape:28} {own:7.3f} s/MB {times:6.2f} x")
+        print(f"{shape:31} {own:7.3f} s/MB {times:6.2f} x")
     sys.exit(any(times > LIMIT for _, times in found.values()))
 
 

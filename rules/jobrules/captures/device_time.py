@@ -91,7 +91,10 @@ class DeviceTime(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def pageable(self, names: Sequence[str]) -> BoolArray:
         """(events,) which are copies from or to pageable host memory."""
-        return np.asarray(matching(names, PAGEABLE)[self.events.name] & (self.kind == COPY))
+        found = np.asarray(self.kind == COPY)
+        own, which = np.unique(self.events.name[found], return_inverse=True)
+        found[found] = matching([names[one] for one in own.tolist()], PAGEABLE)[which]
+        return found
 
     def _within(self, rows: BoolArray) -> Intervals:
         return intersection(union(self.events.start_ns[rows], self.events.end_ns[rows]), self.window)
