@@ -75,7 +75,7 @@ def test_gpus_that_never_worked_are_reported_once_under_the_name_of_the_rule() -
 
 
 def test_a_short_job_has_the_finding_though_the_rule_wants_more() -> None:
-    (finding,) = verdict_of(make_job(gpu=[[95.0, 0.0]] * 30, interval_s=2)).findings
+    (finding,) = verdict_of(make_job(gpu=[[95.0, 0.0]] * 45, interval_s=2)).findings
 
     assert (finding.key, finding.share) == ("gpu-never-used", 0.5)
 

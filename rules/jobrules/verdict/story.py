@@ -159,17 +159,22 @@ def story_of(account: Account, *, strict: bool = False) -> Story:
 
 
 def _too_short(account: Account) -> str:
-    """What there is too little of to find causes; empty if there is enough."""
-    if account.work is None:
-        # A GPU is not called never used after a short look.
-        devices = [device for node in account.nodes for device in node.devices]
-        measured_us = max((one.total - one.unmeasured for one in devices), default=0.0)
-        seen = duration(round(measured_us)) if measured_us else "the few samples"
-        return f"no GPU worked in {seen}" if measured_us < LONG_US else ""
-    snapshots = max((node.snapshots for node in account.nodes), default=0)
-    if account.work.length_us < MIN_WORK_US:
-        return f"{duration(account.work.length_us)} of {'GPU work' if account.work.gpu_us else 'steps'}"
-    return count(snapshots, "snapshot") if snapshots < MIN_SNAPSHOTS else ""
+    """What there is too little of to find causes; empty if there is enough.
+
+    After a long look without work, or with little, what came before the work and after it is known.
+    """
+    work = account.work
+    if work and work.length_us >= MIN_WORK_US:
+        snapshots = max((node.snapshots for node in account.nodes), default=0)
+        return count(snapshots, "snapshot") if snapshots < MIN_SNAPSHOTS else ""
+    devices = [device for node in account.nodes for device in node.devices]
+    measured_us = max((one.total - one.unmeasured for one in devices), default=0.0)
+    if measured_us >= LONG_US:
+        return ""
+    if work:
+        return f"{duration(work.length_us)} of {'GPU work' if work.gpu_us else 'steps'}"
+    # A GPU is not called never used after a short look.
+    return f"no GPU worked in {duration(round(measured_us)) if measured_us else 'the few samples'}"
 
 
 def _name_causes(story: Story, *, strict: bool) -> Story:

@@ -295,4 +295,4 @@ def test_two_writers_never_mix(pairs: int, tmp_path: Path) -> None:
     counts = writers.run(pairs, tmp_path, seed=1)
 
     assert counts["mixture"] == counts["no page"] == counts["failed"] == 0, counts
-    assert counts["refused"] > pairs / 4, counts
+    assert counts["refused"], counts
