@@ -184,7 +184,7 @@ def one_core_each(part: Job, panel: Panel, work: Work, cores: int = 0) -> tuple[
     rare = idle if steady else low
     for processes in sorted({max(1, len(rows_by_rank(part.steps))), 1}):
         at_limit = near_one(used / processes)
-        none = rare if _part(at_limit, rare) < TELLING_LIFT * _part(at_limit, others) else rare & False
+        none = rare if _part(at_limit, rare) < TELLING_LIFT * _part(at_limit, others) else np.zeros_like(rare)
         left = low & ~none
         mean = float(used[left].mean()) if left.any() else 0.0
         found = ProcessUse(used=mean, cores=cores, processes=processes)

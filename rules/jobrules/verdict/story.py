@@ -29,7 +29,7 @@ WARNING_SHARE, CRITICAL_SHARE = 0.05, 0.2
 WARNING_EDGE_US, CRITICAL_EDGE_US = 5 * 60 * SECOND_US, 15 * 60 * SECOND_US
 WARNING_EDGE_SHARE, CRITICAL_EDGE_SHARE = 0.2, 0.4
 
-#: With less work or fewer snapshots, a job is too short to judge.
+#: A job is too short to judge with less work, unless it was measured for ``LONG_US``, or with fewer snapshots of more work.
 MIN_WORK_US, MIN_SNAPSHOTS = 60 * SECOND_US, 30
 
 #: A GPU alone is called never used if it was sampled for as long as this without any work; else its time has this name.
