@@ -33,7 +33,7 @@ from generator.writer import minute_files
 from jobreport import pipeline
 from jobreport.errors import JobReportError
 from jobrules.text import escape_name
-from tests.report.sections.html import Page
+from tests.report.page.sections.html import Page
 
 #: Whoever runs these leaves this behind, as a property of the window.
 MARK = "jrHostile"

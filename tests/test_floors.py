@@ -25,8 +25,8 @@ FLOORS = (
     ("jobreport.document",),
     ("jobreport.sentences",),
     ("jobreport.comparison",),
-    ("jobreport.readers", "jobreport.figures", "jobreport.redaction.identifiers"),
-    ("jobreport.redaction", "jobreport.sections"),
+    ("jobreport.readers", "jobreport.page.figures", "jobreport.redaction.identifiers"),
+    ("jobreport.redaction", "jobreport.page.sections"),
     ("jobreport.debugger_report", "jobreport.output"),
     ("jobreport.pipeline", "jobreport.comparison.reading"),
     ("jobreport.compare",),
@@ -38,10 +38,10 @@ FLOOR = {name: i for i, names in enumerate(FLOORS) for name in names}
 
 #: Libraries that have one home each.
 HOMES = {
-    "bokeh": ("jobreport.figures", "jobreport.sections", "jobreport.output.export"),
+    "bokeh": ("jobreport.page.figures", "jobreport.page.sections", "jobreport.output.export"),
     "papermill": ("jobreport.output.notebook",),
     "nbconvert": ("jobreport.output.export",),
-    "jinja2": ("jobreport.sections", "jobreport.output.export"),
+    "jinja2": ("jobreport.page.sections", "jobreport.output.export"),
     "click": ("jobreport.cli", "jobreport.compare_cli"),
     "distributed": ("jobreport.tables.cluster",),
     "tqdm": ("jobreport.progress",),

@@ -48,16 +48,16 @@ from jobrules.analyses.power import power
 from jobrules.analyses.steps import steps
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.analyses.utilization import utilization
-from jobrules.capture_rules.shares import NO_CAPTURES, CaptureRule
-from jobrules.cpu_bottleneck import CPUBottleneck
-from jobrules.dataloader import Dataloader
-from jobrules.gpu_memory_increase import GPUMemoryIncrease
-from jobrules.io_bottleneck import IOBottleneck
-from jobrules.load_balancing import LoadBalancing
 from jobrules.model import SECOND_US, Metric, Reason, ReasonKind, Status, span_of
-from jobrules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.rule import NO_GPU, needs_gpus, parameter_fields, run_rules, written
-from jobrules.step_outlier import StepOutlier
+from jobrules.rules.cpu_bottleneck import CPUBottleneck
+from jobrules.rules.dataloader import Dataloader
+from jobrules.rules.gpu_memory_increase import GPUMemoryIncrease
+from jobrules.rules.io_bottleneck import IOBottleneck
+from jobrules.rules.load_balancing import LoadBalancing
+from jobrules.rules.overall_framework_metrics import OverallFrameworkMetrics
+from jobrules.rules.step_outlier import StepOutlier
+from jobrules.rules.traces.shares import NO_CAPTURES, CaptureRule
 from jobrules.text import capitalized, count, escape_name, join_names
 from jobrules.verdict.findings import judge
 from jobrules.verdict.in_work import results_in_work

@@ -14,7 +14,7 @@ from jobreport.comparison.build import Settings, compare
 from jobreport.output.files import COMPARISON
 from tests.browser.visit import TABLES_WITHOUT_ROOM, Visit, barriers, needs_axe, needs_browser
 from tests.report.comparison.runs import run, steady
-from tests.report.sections.test_comparison import EXAMPLES
+from tests.report.page.sections.test_comparison import EXAMPLES
 
 pytestmark = [pytest.mark.browser, needs_browser]
 

@@ -9,11 +9,11 @@ from typing import Any
 import nbformat
 import pytest
 
-from jobreport import sections
 from jobreport.output import export
+from jobreport.page import sections
 from tests.browser.visit import Visit, drag, drawn_colors, needs_browser, place_of, token
 from tests.copies import replace
-from tests.report.sections import example_devices, examples
+from tests.report.page.sections import example_devices, examples
 
 pytestmark = [pytest.mark.browser, needs_browser]
 

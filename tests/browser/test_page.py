@@ -29,7 +29,7 @@ from tests.browser.visit import (
     token,
 )
 from tests.paths import SAMPLES
-from tests.report.sections.example_cost import pricing
+from tests.report.page.sections.example_cost import pricing
 
 pytestmark = [pytest.mark.browser, needs_browser]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules.cpu_bottleneck import CPUBottleneck
-from jobrules.io_bottleneck import IOBottleneck
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import SECOND_US, Metric, Status
 from jobrules.rule import run_rules
+from jobrules.rules.cpu_bottleneck import CPUBottleneck
+from jobrules.rules.io_bottleneck import IOBottleneck
 from tests.corpus.test_debugger_results import JOBS, cut_job, written
 from tests.paths import needs_corpus
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jobrules import RULES
-from jobrules.capture_rules.shares import CaptureRule
 from jobrules.model import JobInMemory, Status
+from jobrules.rules.traces.shares import CaptureRule
 from tests.corpus.test_kineto import FOLDER, read
 from tests.paths import needs_corpus
 

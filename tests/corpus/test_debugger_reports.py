@@ -12,7 +12,7 @@ from jobreport.pipeline import make_report
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules.model import Status, in_words
 from tests.paths import CORPUS, needs_corpus
-from tests.report.sections.html import Page
+from tests.report.page.sections.html import Page
 
 JOBS = sorted(
     folder.parent.name

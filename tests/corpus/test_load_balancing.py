@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules.load_balancing import LoadBalancing
 from jobrules.model import Metric, Steps
 from jobrules.rule import run_rules
+from jobrules.rules.load_balancing import LoadBalancing
 from tests.copies import replace
 from tests.corpus.test_debugger_results import JOBS, cut_job, written
 from tests.paths import needs_corpus

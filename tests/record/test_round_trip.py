@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobreport import sections
 from jobreport.document import Report
+from jobreport.page import sections
 from jobreport.pipeline import make_report
 from jobreport.readers.registry import read_job
 from jobreport.readers.system_samples.sensors import sensor
@@ -17,7 +17,7 @@ from jobrules.model import Job, Metric, in_words
 from tests.record import simulated
 from tests.record.recordings import rows
 from tests.record.simulated import CORE_PERCENT, CORES, GIB, LIMIT, NODE, OWNER, PRESSURE, THROTTLED
-from tests.report.sections.html import Page
+from tests.report.page.sections.html import Page
 
 
 @pytest.fixture(scope="module")

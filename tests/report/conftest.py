@@ -9,7 +9,7 @@ from nbformat import NotebookNode
 
 from jobreport import document
 from jobreport.output import export, notebook
-from tests.report.sections import examples
+from tests.report.page.sections import examples
 
 
 @pytest.fixture(scope="session")

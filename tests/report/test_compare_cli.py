@@ -16,15 +16,15 @@ from jobreport import compare_cli, document
 from jobreport.comparison import document as comparison
 from jobreport.comparison.one_job import job_cost
 from jobreport.comparison.prices import Pricing
+from jobreport.page.sections.comparison.head import head
 from jobreport.pipeline import make_report
 from jobreport.remarks import Quality, Remark, SourceQuality
-from jobreport.sections.comparison.head import head
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.paths import SAMPLES
 from tests.report.comparison.runs import PUBLISHED, of_traces, steady
 from tests.report.comparison.test_facts import labeled
-from tests.report.sections.test_recordings import recording
+from tests.report.page.sections.test_recordings import recording
 
 
 def compare(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from jobreport import cli, pipeline, sections
+from jobreport import cli, pipeline
 from jobreport.document import Report, to_json
 from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.output import notebook
+from jobreport.page import sections
 from jobreport.readers.base import Found, SourceFile
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobrules import CPUBottleneck

@@ -117,7 +117,7 @@ def test_a_rule_that_raises_is_not_where_readers_look(
         raise ZeroDivisionError
 
     d1(tmp_path / "job")
-    monkeypatch.setattr("jobrules.step_outlier.StepOutlier.check", fail)
+    monkeypatch.setattr("jobrules.rules.step_outlier.StepOutlier.check", fail)
     pipeline.make_report(tmp_path / "job", tmp_path / "out", formats=["json"])
 
     assert not (tmp_path / "out" / "rules" / "StepOutlier.json").exists()

@@ -21,19 +21,19 @@ from jobreport.pipeline import build_report
 from jobreport.readers.registry import read_job
 from jobreport.remarks import Quality
 from jobrules import RULES, Rule
-from jobrules.batch_size import BatchSize
-from jobrules.cpu_bottleneck import CPUBottleneck
-from jobrules.gpu_memory_full import GPUMemoryFull
-from jobrules.gpu_memory_increase import GPUMemoryIncrease
-from jobrules.gpu_memory_leak import GPUMemoryLeak
-from jobrules.idle_gaps import IdleGaps
-from jobrules.load_balancing import LoadBalancing
-from jobrules.low_gpu_utilization import LowGPUUtilization
-from jobrules.low_mean_utilization import LowMeanUtilization
 from jobrules.model import SECOND_US, Events, Job, JobInMemory, Metric, natural_key
 from jobrules.rule import run_rules
-from jobrules.step_outlier import StepOutlier
-from jobrules.unused_gpu import UnusedGPU
+from jobrules.rules.batch_size import BatchSize
+from jobrules.rules.cpu_bottleneck import CPUBottleneck
+from jobrules.rules.gpu_memory_full import GPUMemoryFull
+from jobrules.rules.gpu_memory_increase import GPUMemoryIncrease
+from jobrules.rules.gpu_memory_leak import GPUMemoryLeak
+from jobrules.rules.idle_gaps import IdleGaps
+from jobrules.rules.load_balancing import LoadBalancing
+from jobrules.rules.low_gpu_utilization import LowGPUUtilization
+from jobrules.rules.low_mean_utilization import LowMeanUtilization
+from jobrules.rules.step_outlier import StepOutlier
+from jobrules.rules.unused_gpu import UnusedGPU
 from tests.copies import replace
 from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps

@@ -14,9 +14,9 @@ from generator.writer import LogSpec, write_job
 
 from jobreport.readers.registry import read_job
 from jobrules import RULES
-from jobrules.capture_rules.shares import CaptureRule
 from jobrules.model import RuleResult, Severity, Status
 from jobrules.rule import run_rules
+from jobrules.rules.traces.shares import CaptureRule
 from jobrules.verdict.findings import Verdict
 from tests.paths import ROOT
 from tests.rules.diagnosis_jobs import CAUSES, SHAPES

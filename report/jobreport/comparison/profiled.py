@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from jobreport.comparison.document import Profiled, TimePart
 from jobreport.comparison.profiled_work import changed_work
-from jobrules.capture_rules.shares import MIN_WINDOW_NS, idle_ns, launch_bound_ns
 from jobrules.model.captures import AcrossRanks, Capture  # noqa: TC001 - msgspec reads the annotations
+from jobrules.rules.traces.shares import MIN_WINDOW_NS, idle_ns, launch_bound_ns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,12 +22,6 @@ from jobreport.debugger_report.histograms import histograms_of
 from jobreport.debugger_report.ledger import Ledger
 from jobreport.document import DEBUGGER
 from jobreport.readers.debugger_results.loop import loop_facts, training_steps
-from jobrules.batch_size import MAX_CLAIMED, MAX_IDLE, BatchSize
-from jobrules.cpu_bottleneck import ONLY_IDLE, CPUBottleneck, saturated_cores
-from jobrules.dataloader import Dataloader
-from jobrules.io_bottleneck import IOBottleneck
-from jobrules.load_balancing import LoadBalancing
-from jobrules.max_initialization_time import MaxInitializationTime
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import CROWDED_PART, ProcessUse
 from jobrules.measures.data_waits import SAME_PART
@@ -35,6 +29,12 @@ from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, JobInMemory, Note
 from jobrules.model.loop_facts import RELEVANT_PART
 from jobrules.rule import Rule
+from jobrules.rules.batch_size import MAX_CLAIMED, MAX_IDLE, BatchSize
+from jobrules.rules.cpu_bottleneck import ONLY_IDLE, CPUBottleneck, saturated_cores
+from jobrules.rules.dataloader import Dataloader
+from jobrules.rules.io_bottleneck import IOBottleneck
+from jobrules.rules.load_balancing import LoadBalancing
+from jobrules.rules.max_initialization_time import MaxInitializationTime
 from jobrules.text import duration, share, took
 from jobrules.verdict.edges import edges
 from jobrules.verdict.findings import IDLE_STEPS, LONG_STEPS, STEPS_HOLD, loop_notes

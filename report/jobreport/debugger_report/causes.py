@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from jobreport.debugger_report.findings import IDLE_ADVICE
 from jobreport.readers.debugger_results.loop import SOURCE
-from jobrules.load_balancing import APART_ADVICE
 from jobrules.model import Fact, Finding, HowMuch, Inferred, Severity, Where
 from jobrules.model.claims import Cause, Precedence
+from jobrules.rules.load_balancing import APART_ADVICE
 from jobrules.text import percent
 from jobrules.verdict.edges import NEVER, never_used_advice, never_used_title
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from jobreport.debugger_report.histograms import Histogram
     from jobreport.readers.debugger_results.details import GPU
-    from jobrules.load_balancing import LoadBalancing
     from jobrules.measures.work import Work
     from jobrules.model.claims import Claimed
+    from jobrules.rules.load_balancing import LoadBalancing
 
 #: What is said where the results do not show when work began.
 MAYBE_START = "Start-up may be part of it"

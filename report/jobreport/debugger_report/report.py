@@ -32,10 +32,10 @@ from jobrules import RULES
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
-from jobrules.bottleneck_rule import BottleneckRule
-from jobrules.dataloader import Dataloader
 from jobrules.model import Inferred, Metric, ReasonKind, RuleResult, Status, natural_key, natural_sorted
 from jobrules.rule import NO_GPU, ONLY_TRACES, Documentation, parameter_fields
+from jobrules.rules.bottleneck_rule import BottleneckRule
+from jobrules.rules.dataloader import Dataloader
 from jobrules.text import apportion
 from jobrules.verdict.findings import in_loop, sorted_verdict, verdict_of
 from jobrules.verdict.on_cores import Training, free_cores

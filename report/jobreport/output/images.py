@@ -14,7 +14,7 @@ from functools import cache
 from msgspec import Struct
 
 from jobreport import assets
-from jobreport.figures import theme
+from jobreport.page.figures import theme
 
 #: Width of a drawing, and of one of several in columns.
 _WIDTH_PX, _COLUMN_PX = 800, 400

@@ -20,10 +20,10 @@ from papermill.exceptions import PapermillExecutionError
 
 from jobreport import assets
 from jobreport.errors import JobReportError
-from jobreport.figures.live import without_scripts
 from jobreport.output.files import REPORT, Product
 from jobreport.output.images import with_images
 from jobreport.output.kernel import Kernel
+from jobreport.page.figures.live import without_scripts
 
 #: A kernel starts in about a second; a machine under heavy load may need much longer.
 START_TIMEOUT_S = 120

@@ -26,7 +26,7 @@ from jobreport.redaction import captures
 from jobreport.redaction.identifiers import OPTION, is_common
 from jobreport.remarks import NAMES, Quality
 from jobrules.model import EventSource, Job, JobInMemory, Metric, natural_sorted
-from jobrules.step_outlier import StepOutlier
+from jobrules.rules.step_outlier import StepOutlier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -12,14 +12,14 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.load_balancing import BINS, MIN_IN_LOOP, binned
 from jobrules.measures.histograms import distance, normalized
 from jobrules.model import Metric
 from jobrules.rule import in_samples
+from jobrules.rules.load_balancing import BINS, MIN_IN_LOOP, binned
 
 if TYPE_CHECKING:
-    from jobrules.load_balancing import LoadBalancing
     from jobrules.model import BoolArray, FloatArray, Job, Panel
+    from jobrules.rules.load_balancing import LoadBalancing
 
 #: Nodes, and GPUs of a node, with a table of distances.
 MAX_NODES, MAX_GPUS = 4, 16

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jobrules.analyses.time_lines import Columns
-    from jobrules.cpu_bottleneck import CPUBottleneck
-    from jobrules.io_bottleneck import IOBottleneck
     from jobrules.measures.bottleneck_snapshots import BottleneckCriteria, NodeSnapshots, Snapshots
     from jobrules.measures.intervals import Intervals
     from jobrules.model import Events, FloatArray, Job, Lane, Panel, Steps
+    from jobrules.rules.cpu_bottleneck import CPUBottleneck
+    from jobrules.rules.io_bottleneck import IOBottleneck
 
 #: A GPU is busy above this, in percent.
 BUSY = 90.0

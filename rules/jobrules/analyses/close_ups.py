@@ -25,11 +25,11 @@ from jobrules.text import escape_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobrules.cpu_bottleneck import CPUBottleneck
-    from jobrules.io_bottleneck import IOBottleneck
     from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
     from jobrules.measures.sample_weights import Gap
     from jobrules.model import BoolArray, Events, FloatArray, IntArray, Job, Lane, Panel, Steps
+    from jobrules.rules.cpu_bottleneck import CPUBottleneck
+    from jobrules.rules.io_bottleneck import IOBottleneck
 
 #: Steps in the first and in the last stretch.
 FIRST_STEPS, LAST_STEPS = 10, 30

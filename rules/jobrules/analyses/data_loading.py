@@ -9,7 +9,6 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns
-from jobrules.dataloader import between_fetches
 from jobrules.measures.data_loading import Busy, Loading
 from jobrules.measures.rows import rows_by_mode
 from jobrules.measures.value_counts import Counted
@@ -25,11 +24,12 @@ from jobrules.model import (
     RuleResult,
     natural_sorted,
 )
+from jobrules.rules.dataloader import between_fetches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobrules.dataloader import Dataloader
+    from jobrules.rules.dataloader import Dataloader
 
 #: More columns than a figure has pixels show nothing more.
 MAX_COLUMNS = 600

@@ -20,7 +20,7 @@ from jobrules.measures.framework_time import (
 from jobrules.measures.intervals import Intervals, time_of, union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank
 from jobrules.model import SECOND_US, IntArray, Job, Lane, Steps
-from jobrules.overall_framework_metrics import OTHERS, STEP, RankSteps, rank_steps
+from jobrules.rules.overall_framework_metrics import OTHERS, STEP, RankSteps, rank_steps
 from jobrules.text import apportion
 
 

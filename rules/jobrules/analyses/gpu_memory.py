@@ -8,16 +8,16 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns, Places, known, reduce
-from jobrules.gpu_memory_increase import compare
 from jobrules.measures.quartiles import ALIKE_POINTS, quantiles
 from jobrules.measures.work_span import work_span_us
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.rule import written
+from jobrules.rules.gpu_memory_increase import compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobrules.gpu_memory_increase import Compared, GPUMemoryIncrease, Rise
+    from jobrules.rules.gpu_memory_increase import Compared, GPUMemoryIncrease, Rise
 
 #: Drawn are so many nodes, of each so many GPUs; both by what is odd about them.
 MAX_NODES = MAX_LINES = 4

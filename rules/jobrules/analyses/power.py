@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.gpu_memory_full import totals
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, gpus
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Job, Metric
+from jobrules.rules.gpu_memory_full import totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

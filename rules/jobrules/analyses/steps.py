@@ -26,14 +26,14 @@ from jobrules.measures.framework_time import Kind, rows_of
 from jobrules.measures.rows import rows_by_mode, rows_by_rank
 from jobrules.measures.value_counts import Counted
 from jobrules.model import SECOND_US, ByNode, StepMark
-from jobrules.step_outlier import PATIENCE, limits_of
+from jobrules.rules.step_outlier import PATIENCE, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from jobrules.analyses.step_parts import Class, Names
     from jobrules.model import IntArray, Job
-    from jobrules.step_outlier import StepOutlier
+    from jobrules.rules.step_outlier import StepOutlier
 
 #: Ranks and modes in the table.
 MAX_ROWS = 128

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from jobrules.gpu_memory_full import totals
 from jobrules.measures.stopped import NOTHING_PERCENT
 from jobrules.measures.work import Work
 from jobrules.measures.work_span import GLANCE_PERCENT, glances, worked
@@ -27,8 +26,9 @@ from jobrules.model import (
     Where,
 )
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
+from jobrules.rules.gpu_memory_full import totals
+from jobrules.rules.unused_gpu import never_used
 from jobrules.text import capitalized, count, duration, percent, some_of
-from jobrules.unused_gpu import never_used
 
 #: Keys of the causes and their findings.
 NEVER, START_UP, WIND_DOWN = "gpu-never-used", "start-up", "wind-down"

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from jobrules.capture_rules.shares import NO_GPU_ACTIVITY, PROFILED_TIME
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
@@ -17,6 +16,7 @@ from jobrules.measures.work import Work
 from jobrules.model import Finding, Inferred, Job, LoopFacts, Metric, Note, RuleResult, Severity, Status
 from jobrules.model.claims import Cause, Claimed
 from jobrules.rule import Role, Rule
+from jobrules.rules.traces.shares import NO_GPU_ACTIVITY, PROFILED_TIME
 from jobrules.text import capitalized, join_names, percent, share
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
 from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.capture_rules.shares import NO_GPU_ACTIVITY
 from jobrules.model import Reason, ReasonKind, Status
+from jobrules.rules.traces.shares import NO_GPU_ACTIVITY
 from jobrules.text import NBSP, count, number
 
 

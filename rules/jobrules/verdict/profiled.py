@@ -10,8 +10,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.capture_rules.exposed_communication import ExposedCommunication
-from jobrules.capture_rules.shares import (
+from jobrules.measures.work import Work
+from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
+from jobrules.model.captures import NOT_EXPLAINED, Capture, DeviceCapture
+from jobrules.rule import Rule
+from jobrules.rules.traces.exposed_communication import ExposedCommunication
+from jobrules.rules.traces.shares import (
     MIN_WINDOW_NS,
     CaptureRule,
     ProfiledGPU,
@@ -21,11 +25,7 @@ from jobrules.capture_rules.shares import (
     profiled_gpus,
     severity_by,
 )
-from jobrules.capture_rules.straggler_rank import StragglerRank
-from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
-from jobrules.model.captures import NOT_EXPLAINED, Capture, DeviceCapture
-from jobrules.rule import Rule
+from jobrules.rules.traces.straggler_rank import StragglerRank
 from jobrules.text import (
     NBSP,
     apportion,

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from jobrules.capture_rules.shares import ProfiledGPU
 from jobrules.model import BoolArray, Job, Metric, Panel
+from jobrules.rules.traces.shares import ProfiledGPU
 
 #: A mean utilization needs so many samples.
 MIN_SAMPLES = 10

@@ -14,7 +14,7 @@ from jobreport.recordings import GPUModel, Label
 from jobreport.remarks import Quality, SourceQuality
 from tests.copies import replace
 from tests.report.comparison.runs import of_traces, run, steady
-from tests.report.sections.test_recordings import recording
+from tests.report.page.sections.test_recordings import recording
 
 PRICES = Prices(
     currency="USD",

@@ -21,7 +21,7 @@ from jobreport.errors import NothingReadableError
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.report.comparison.runs import of_traces, run, steady
-from tests.report.sections.test_comparison import CALLS
+from tests.report.page.sections.test_comparison import CALLS
 
 SOUND = json.loads(
     document.to_json(replace(steady(), captures=of_traces(training("data loading", 0.4)).captures))

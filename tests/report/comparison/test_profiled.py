@@ -23,7 +23,7 @@ from tests.captured_jobs import STEP, training
 from tests.copies import replace
 from tests.kineto import Recording
 from tests.report.comparison.runs import of_traces, run, steady
-from tests.report.sections.example_captures import ranks
+from tests.report.page.sections.example_captures import ranks
 
 #: Microseconds.
 MS = 1000.0

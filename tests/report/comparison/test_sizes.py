@@ -11,7 +11,7 @@ from jobreport.comparison.facts import GIB, RunOf
 from jobreport.comparison.prices import Machine, Prices
 from jobreport.comparison.sizes import Variant, sizing
 from jobreport.cost import Candidate, Sizing
-from jobreport.sections.parts.sizes_table import sizes as shown
+from jobreport.page.sections.parts.sizes_table import sizes as shown
 from tests.copies import replace
 from tests.report.comparison.runs import run, steady
 

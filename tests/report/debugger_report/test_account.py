@@ -17,15 +17,15 @@ from jobreport.debugger_report import report as debugger_report
 from jobreport.debugger_report.histograms import LEVELS, Histogram
 from jobreport.document import Report
 from jobreport.output import summary
+from jobreport.page.sections import findings as findings_section
+from jobreport.page.sections import verdict as verdict_section
 from jobreport.readers.base import SourceFile
 from jobreport.readers.debugger_results import rule_results
 from jobreport.remarks import Quality
-from jobreport.sections import findings as findings_section
-from jobreport.sections import verdict as verdict_section
 from jobrules.model import Severity, in_words
 from jobrules.verdict.accounting import UNEXPLAINED
 from tests.jobs import make_job
-from tests.report.sections.html import read
+from tests.report.page.sections.html import read
 from tests.verdicts import found, keys, parts, verdict_of
 
 START = 1_700_000_000

@@ -10,17 +10,17 @@ import pytest
 
 from jobreport.document import Report
 from jobreport.output.summary import terminal
+from jobreport.page.sections.devices import devices as devices_section
+from jobreport.page.sections.head import hardware
+from jobreport.page.sections.head import head as head_section
 from jobreport.pipeline import make_report
-from jobreport.sections.devices import devices as devices_section
-from jobreport.sections.head import hardware
-from jobreport.sections.head import head as head_section
 from jobrules.model import SECOND_US, ReasonKind, in_words
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.more_sources import NAMED_PERCENT, causes, lost
 from tests.report.debugger_report.made_results import CAUSES, Made
-from tests.report.sections.html import read
-from tests.report.sections.test_sections import CALLS
+from tests.report.page.sections.html import read
+from tests.report.page.sections.test_sections import CALLS
 from tests.verdicts import found
 
 

@@ -11,25 +11,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobreport import document, pipeline, sections, settings
+from jobreport import document, pipeline, settings
 from jobreport.debugger_report import differences
 from jobreport.debugger_report import report as debugger_report
 from jobreport.debugger_report import rules as debugger_rules
 from jobreport.document import Origin, Report, RuleCard
 from jobreport.output import summary
+from jobreport.page import sections
 from jobreport.readers.base import SourceFile
 from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobreport.remarks import Quality
-from jobrules.low_gpu_utilization import LowGPUUtilization
 from jobrules.model import Finding, Job, ReasonKind, RuleResult, Severity, Status, in_words
 from jobrules.rule import NO_STEPS, Rule, run_rules
+from jobrules.rules.low_gpu_utilization import LowGPUUtilization
 from jobrules.verdict.not_evaluated import NotEvaluated, by_reason
 from tests.jobs import make_job
+from tests.report.page.sections.html import Page
+from tests.report.page.sections.test_sections import CALLS
 from tests.report.readers.debugger_results.test_rule_results import result
 from tests.report.readers.samples import FILE, sample, write
-from tests.report.sections.html import Page
-from tests.report.sections.test_sections import CALLS
 
 START = 1_700_000_000.0
 SECOND = 1_000_000

@@ -15,8 +15,8 @@ from nbformat import NotebookNode
 from jobreport import assets
 from jobreport.errors import JobReportError
 from jobreport.output import export
-from tests.report.sections import examples
-from tests.report.sections.html import Page
+from tests.report.page.sections import examples
+from tests.report.page.sections.html import Page
 
 
 def content_policy(page: Page) -> str:

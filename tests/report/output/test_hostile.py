@@ -30,8 +30,8 @@ from jobreport import cli, pipeline
 from jobreport.output.summary import escape
 from jobrules.text import escape_name
 from tests.paths import ROOT
-from tests.report.sections.html import Page
-from tests.report.sections.test_sections import CALLS
+from tests.report.page.sections.html import Page
+from tests.report.page.sections.test_sections import CALLS
 
 pty = pytest.importorskip("pty", reason="there are no terminals to open on this system")
 termios = pytest.importorskip("termios")

@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import nbformat
 from nbformat import NotebookNode
 
-from jobreport.figures import theme
 from jobreport.output import notebook
 from jobreport.output.images import with_images
-from tests.report.sections import examples
-from tests.report.sections.html import Page
+from jobreport.page.figures import theme
+from tests.report.page.sections import examples
+from tests.report.page.sections.html import Page
 
 SVG = "{http://www.w3.org/2000/svg}"
 

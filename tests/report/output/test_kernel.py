@@ -20,7 +20,7 @@ from jobreport import document
 from jobreport.errors import JobReportError
 from jobreport.output import kernel, notebook
 from tests.paths import ROOT
-from tests.report.sections import examples
+from tests.report.page.sections import examples
 
 posix = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="processes are looked up in /proc")
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobreport import formats, pipeline, sections
+from jobreport import formats, pipeline
 from jobreport.document import Report
 from jobreport.output import summary
+from jobreport.page import sections
 from jobreport.remarks import Quality, SourceQuality
 from jobrules import RULES
 from jobrules.model import Job, JobInMemory, Metric, Severity, Status
@@ -19,8 +20,8 @@ from tests.captured_jobs import job_of, training
 from tests.copies import replace
 from tests.jobs import make_job, make_panel
 from tests.paths import CORPUS, SAMPLES, needs_corpus
-from tests.report.sections.html import read
-from tests.report.sections.test_one_voice import read as read_report
+from tests.report.page.sections.html import read
+from tests.report.page.sections.test_one_voice import read as read_report
 
 
 def report_of(job: Job) -> Report:

@@ -28,7 +28,7 @@ from jobreport.settings import Settings, load
 from jobreport.tables.engine import LocalEngine
 from jobreport.tables.parts import JobInParts
 from jobrules.model import Function, Profile
-from jobrules.step_outlier import StepOutlier
+from jobrules.rules.step_outlier import StepOutlier
 from tests.copies import replace
 from tests.paths import CORPUS, SAMPLES, needs_corpus
 from tests.report.readers.events import base, lane, text, x

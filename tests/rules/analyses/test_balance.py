@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from jobrules.analyses.balance import MAX_DRAWN, MAX_GPUS, MAX_NODES, balance
 from jobrules.analyses.gpu_utilization import gpu_utilization
-from jobrules.load_balancing import LoadBalancing
 from jobrules.model import SECOND_US, Job, Metric, Status
+from jobrules.rules.load_balancing import LoadBalancing
 from tests.copies import replace
 from tests.jobs import START_US, make_job, make_panel, make_steps
-from tests.report.sections.example_balance import of_panels, panel
+from tests.report.page.sections.example_balance import of_panels, panel
 
 VALUES = st.sampled_from([None, 0.0, 1.9, 2.0, 9.9, 10.0, 50.0, 97.9, 98.0, 99.0, 100.0])
 ROWS = st.lists(st.tuples(VALUES, VALUES, VALUES, st.integers(1, 100)), min_size=1, max_size=40)

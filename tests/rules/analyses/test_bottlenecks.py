@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from jobrules.analyses.bottlenecks import Bottlenecks, BottlenecksOverTime, StepSpan, bottlenecks
 from jobrules.analyses.time_lines import Columns, columns
-from jobrules.cpu_bottleneck import CPUBottleneck
-from jobrules.io_bottleneck import IOBottleneck
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import SECOND_US, EventSource, Job, Metric, Panel, Steps
+from jobrules.rules.cpu_bottleneck import CPUBottleneck
+from jobrules.rules.io_bottleneck import IOBottleneck
 from tests.copies import replace
 from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from jobrules.analyses.close_ups import MAX_BARS, MAX_SAMPLES, CloseUp
 from jobrules.analyses.close_ups import close_ups as all_moments
-from jobrules.cpu_bottleneck import CPUBottleneck
-from jobrules.io_bottleneck import IOBottleneck
 from jobrules.model import SECOND_US, Events, EventSource, Job, JobInMemory, Metric, Panel
+from jobrules.rules.cpu_bottleneck import CPUBottleneck
+from jobrules.rules.io_bottleneck import IOBottleneck
 from tests.copies import replace
 from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.analyses.data_loading import MAX_COLUMNS, MAX_LINES, DataLoading, FetchTimes, data_loading
-from jobrules.dataloader import Dataloader
 from jobrules.model import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric
+from jobrules.rules.dataloader import Dataloader
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 

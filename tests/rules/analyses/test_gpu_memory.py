@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jobreport.readers.registry import read_job
 from jobrules.analyses.gpu_memory import LOOP, MAX_RISES, WHOLE, WORK, MemoryUse, Trend, gpu_memory
 from jobrules.analyses.time_lines import columns
-from jobrules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric
+from jobrules.rules.gpu_memory_increase import GPUMemoryIncrease
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 SMALL = GPUMemoryIncrease(window=2, patience=3)

@@ -8,15 +8,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from jobrules.ecc_errors import ECCErrors
-from jobrules.energy import Energy
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import GPU, ConditionTime, gpus
 from jobrules.model import SECOND_US, Job, Metric, Panel, ReasonKind, Status, in_words
-from jobrules.power_cap import PowerCap
 from jobrules.rule import Rule, run_rules
-from jobrules.slow_clock import SlowClock
-from jobrules.thermal_throttling import ThermalThrottling
+from jobrules.rules.ecc_errors import ECCErrors
+from jobrules.rules.energy import Energy
+from jobrules.rules.power_cap import PowerCap
+from jobrules.rules.slow_clock import SlowClock
+from jobrules.rules.thermal_throttling import ThermalThrottling
 from tests.copies import replace
 from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, make_job, make_panel

@@ -16,7 +16,7 @@ from tests.captured_jobs import job_of, training
 from tests.jobs import START_US, make_job, make_panel
 from tests.kineto import Recording
 from tests.rules.diagnosis_jobs import SHAPES, made
-from tests.rules.test_capture_rules import half_of_the_launches, late_rank
+from tests.rules.rules.test_capture_rules import half_of_the_launches, late_rank
 from tests.verdicts import found, keys, verdict_of
 
 

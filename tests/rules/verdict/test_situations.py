@@ -15,18 +15,18 @@ import pytest
 
 from jobreport.document import Report
 from jobreport.output import summary
+from jobreport.page.sections import findings as findings_section
+from jobreport.page.sections import verdict as verdict_section
 from jobreport.pipeline import build_report
 from jobreport.readers.registry import read_job
 from jobreport.remarks import Quality
-from jobreport.sections import findings as findings_section
-from jobreport.sections import verdict as verdict_section
 from jobrules import RULES
 from jobrules.model import SECOND_US, Job, JobInMemory, Loader, LoopFacts, Metric, Severity, in_words
 from jobrules.rule import run_rules
 from jobrules.verdict.phases import job_phases
 from tests.jobs import START_US, make_events, make_job, make_steps
+from tests.report.page.sections.html import read
 from tests.report.readers import events, samples
-from tests.report.sections.html import read
 from tests.verdicts import found, keys, parts, verdict_of
 
 #: Kind and dimension of a line of SageMaker Debugger's sample files.

@@ -1,0 +1,1 @@
+"""Everything that is seen: figures and sections."""

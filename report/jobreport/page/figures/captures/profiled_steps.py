@@ -1,0 +1,171 @@
+"""Steps that PyTorch's profiler recorded: of one device in parts, of all ranks as a heat map, and one in full detail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobreport.formats import escape_name
+from jobreport.page.figures import chart, theme
+from jobreport.page.figures.canvas import UNKNOWN, Canvas, Figure
+from jobreport.page.figures.chart import quantity
+from jobreport.page.figures.framework import RANKED_PX
+from jobreport.page.figures.names import cut_apart, fitted
+from jobreport.page.figures.scales import ceiling
+from jobreport.page.figures.stacked import HALF
+from jobrules.model.captures import BAR_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from jobreport.page.figures.stacked import Part
+    from jobrules.model.captures import StepLines
+
+    Floats = npt.NDArray[np.float64]
+
+#: Steps whose numbers stand below a figure.
+MAX_LABELS = 12
+LEVELS = 10
+#: Class and name of each kind of bar of the slowest step.
+KINDS = {
+    "data_loading": ("n2", "data loading"),
+    "marks": ("n1", "marks"),
+    "launch": ("f2", "call of the runtime"),
+    "synchronization": ("l", "blocking call"),
+    "allocation": ("l3", "memory allocation"),
+    "compute": ("u", "computing"),
+    "communication": ("u2", "communication"),
+    "copy": ("u3", "copy"),
+}
+#: The narrowest bar, of the step.
+_NARROWEST = 1 / 1000
+_NAME = 48
+
+
+def step_parts(numbers: Sequence[int], parts: Sequence[Part], lengths_ms: Sequence[float]) -> Figure:
+    """One bar per step, as high as its time in milliseconds; ``parts`` are percent of it, from bottom to top."""
+    canvas = Canvas(_steps(numbers), chart.upward(ceiling(max(lengths_ms)), unit=" ms"))
+    percents = np.array([part.percents for part in parts])
+    ends = np.cumsum(np.vstack([np.zeros(len(numbers)), percents]), axis=0) * np.array(lengths_ms) / 100
+    left = np.arange(len(numbers)) + 0.07
+    drawn = []
+    for i, part in enumerate(parts):
+        columns = {
+            "step": [str(number) for number in numbers],
+            "name": [part.label] * len(numbers),
+            "amount": list(part.amounts),
+        }
+        sides = (left, left + 0.86, ends[i], ends[i + 1])
+        drawn.append(canvas.bars(part.style, sides, columns, series=f"kind-{i}"))
+    canvas.tooltip([("Step", "@step"), ("Part", "@name"), ("Time", "@amount")], drawn)
+    return canvas.figure
+
+
+def over_ranks(
+    numbers: Sequence[int], shortest: Sequence[float], median: Sequence[float], longest: Sequence[float]
+) -> Figure:
+    """Milliseconds of each step: a line of the median, and bars from the shortest to the longest of all ranks."""
+    top = ceiling(max(longest))
+    canvas = Canvas(_steps(numbers), chart.upward(top, unit=" ms"), left=theme.NAMES_PX)
+    place = np.arange(len(numbers), dtype=np.float64)
+    columns = {"step": [str(number) for number in numbers], "median": np.array(median)}
+    band = canvas.bars("u3", (place, place + 1, np.array(shortest), np.array(longest)), columns)
+    canvas.line("s1", np.repeat(np.append(place, len(numbers)), 2)[1:-1], np.repeat(median, 2))
+    rows = [
+        ("Step", "@step"),
+        ("Shortest", quantity("bottom", "ms", 2)),
+        ("Median", quantity("median", "ms", 2)),
+        ("Longest", quantity("top", "ms", 2)),
+    ]
+    canvas.tooltip(rows, [band], mode="vline")
+    return canvas.figure
+
+
+def heat_map(
+    names: Sequence[str], numbers: Sequence[int], times_ms: Floats, scale: tuple[float, float]
+) -> Figure:
+    """A row per rank and a column per step; ``times_ms`` (ranks, steps) is NaN where a rank did not record a step.
+
+    Shades go from the first to the second value of ``scale`` in ten steps, the longest farthest from the paper.
+    """
+    canvas = Canvas(_steps(numbers), chart.downward(cut_apart(names)), left=theme.NAMES_PX)
+    low, high = scale
+    level = np.clip((times_ms - low) / (high - low) * LEVELS, 0, LEVELS - 1) if high > low else 0 * times_ms
+    drawn = []
+    for shade in range(LEVELS):
+        rows, columns = np.nonzero(np.floor(level) == shade)
+        if not len(rows):
+            continue
+        values = {
+            "rank": [escape_name(names[row], 40) for row in rows.tolist()],
+            "step": [str(numbers[column]) for column in columns.tolist()],
+            "ms": times_ms[rows, columns].astype(np.float32),
+        }
+        sides = (columns, columns + 1, -rows - 1 + 0.04, -rows - 0.04)
+        drawn.append(canvas.bars(f"h{shade}", sides, values))
+    rows, columns = np.nonzero(np.isnan(times_ms))
+    if len(rows):
+        canvas.bars(UNKNOWN, (columns, columns + 1, -rows - 1 + 0.04, -rows - 0.04))
+    canvas.tooltip([("Rank", "@rank"), ("Step", "@step"), ("Own time", quantity("ms", "ms", 2))], drawn)
+    return canvas.figure
+
+
+def one_step(lines: StepLines) -> Figure:
+    """A row for what the thread of the steps did, for its launches, and below these for each stream."""
+    names = lane_names(lines)
+    ms = (lines.end_ns - lines.start_ns) / 1e6
+    canvas = Canvas(
+        chart.along(0, ms, unit=" ms"),
+        chart.downward([fitted(name, RANKED_PX) for name in names]),
+        left=RANKED_PX,
+        zoom=True,
+    )
+    bars = np.frombuffer(lines.bars, "<i4").reshape(-1, 6)
+    shown = [escape_name(name, _NAME) for name in lines.names]
+    tick_ms = lines.tick_ns / 1e6
+    drawn = []
+    for kind, (style, label) in KINDS.items():
+        lane, start, length, _, name, events = bars[bars[:, 3] == BAR_KINDS.index(kind)].T
+        if not len(lane):
+            continue
+        columns = {
+            "kind": [label] * len(lane),
+            "name": [shown[i] if i >= 0 else "several" for i in name.tolist()],
+            "ms": (length * tick_ms).astype(np.float32),
+            "events": events,
+        }
+        left = start * tick_ms
+        right = left + np.maximum(length * tick_ms, ms * _NARROWEST)
+        middle = -lane - 0.5
+        drawn.append(canvas.bars(style, (left, right, middle - HALF, middle + HALF), columns, series=kind))
+    tooltip = [
+        ("Kind", "@kind"),
+        ("Name", "@name"),
+        ("Start", quantity("left", "ms", 3)),
+        ("Duration", quantity("ms", "ms", 3)),
+        ("Events", "@events{0,0}"),
+    ]
+    canvas.tooltip(tooltip, drawn)
+    return canvas.figure
+
+
+def lane_names(lines: StepLines) -> list[str]:
+    """``data loading``, ``launches``, ``stream 7``; with the device if there are several."""
+    devices = {lane.kind for lane in lines.lanes if lane.name}
+    words = {"data_loading": "data loading", "marks": "marks", "launches": "launches"}
+    return [
+        words.get(lane.kind) or (f"{lane.kind}, " if len(devices) > 1 else "") + _stream(lane.name)
+        for lane in lines.lanes
+    ]
+
+
+def _stream(name: str) -> str:
+    return name if name.startswith("stream") else f"stream {name}"
+
+
+def _steps(numbers: Sequence[int]) -> chart.Axis:
+    every = -(-len(numbers) // MAX_LABELS)
+    return chart.slots([str(number) if i % every == 0 else "" for i, number in enumerate(numbers)])

@@ -1,0 +1,93 @@
+"""What steps spent their time on: outliers and normal steps, and the last steps one by one."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobreport.formats import escape_name
+from jobreport.page.figures import chart, theme
+from jobreport.page.figures.canvas import UNKNOWN, Canvas, Figure
+from jobreport.page.figures.scales import ceiling
+from jobreport.page.figures.steps import upward
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.page.figures.steps import Unit
+    from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
+
+#: Classes of the parts by role, the strongest first.
+_ROLES = {
+    "work": ("u", "u2", "u3", "f2"),
+    "other": ("n2", "n1", "f3"),
+    "wait": ("l",),
+    "unknown": (UNKNOWN,),
+}
+#: Classes of both kinds of steps.
+NORMAL, OUTLIER = "u", "l"
+
+
+def fill(part: StepPart, parts: Sequence[StepPart]) -> str:
+    """Class of a part."""
+    fills = _ROLES[part.role]
+    return fills[[one for one in parts if one.role == part.role].index(part) % len(fills)]
+
+
+def contrast(found: StepContrast) -> Figure:
+    """Two bars per event type: normal steps above, outliers below."""
+    names = [escape_name(one.name + (f", {one.device}" if one.device else ""), 16) for one in found.classes]
+    percents = np.array([(one.normal_percent, one.outlier_percent) for one in found.classes]).T
+    canvas = Canvas(
+        chart.along(0, ceiling(float(percents.max())), unit="%"), chart.downward(names), left=theme.NAMES_PX
+    )
+    slot = -np.arange(len(names), dtype=np.float64)
+    columns = {
+        "normal": percents[0],
+        "outlier": percents[1],
+        "name": [escape_name(one.name, 60) for one in found.classes],
+    }
+    drawn = [
+        canvas.bars(style, (0, values, slot - low, slot - high), columns, series=series)
+        for style, values, low, high, series in (
+            (NORMAL, percents[0], 0.48, 0.16, "normal"),
+            (OUTLIER, percents[1], 0.84, 0.52, "outlier"),
+        )
+    ]
+    rows = [
+        ("Event type", "@name"),
+        ("Normal steps", chart.quantity("normal", "%")),
+        ("Outliers", chart.quantity("outlier", "%")),
+    ]
+    canvas.tooltip(rows, drawn)
+    return canvas.figure
+
+
+def step_names(last: LastSteps) -> list[str]:
+    """Labels of the bars: the number of the step if known, otherwise its place from the end."""
+    n = len(last.numbers)
+    return [str(number) if number >= 0 else f"−{n - i}" for i, number in enumerate(last.numbers)]
+
+
+def last_steps(last: LastSteps, unit: Unit) -> Figure:
+    """One bar per step: work at the bottom, waiting above it, time without events on top, hatched."""
+    names = step_names(last)
+    every = math.ceil(len(names) / 5)
+    # Counted from the last one; an odd number of labels, so that the last one stays on a narrow screen.
+    labeled = range(len(names) - 1, -1, -every)
+    labeled = labeled if len(labeled) % 2 or len(labeled) < 4 else labeled[:-1]
+    ends = np.cumsum([np.zeros(len(names)), *(part.time_us for part in last.parts)], axis=0) / unit.us
+    slots = chart.slots([name if i in labeled else "" for i, name in enumerate(names)])
+    canvas = Canvas(slots, upward(float(ends.max()), unit))
+    left = np.arange(len(names)) + 0.07
+    drawn = []
+    for i, part in enumerate(last.parts):
+        bottom, top = ends[i], ends[i + 1]
+        columns = {"step": names, "time": top - bottom, "name": [escape_name(part.name, 60)] * len(names)}
+        sides = (left, left + 0.86, bottom, top)
+        drawn.append(canvas.bars(fill(part, last.parts), sides, columns, series=f"s{i + 1}"))
+    rows = [("Step", "@step"), ("Part", "@name"), ("Time", chart.quantity("time", unit.name, unit.digits))]
+    canvas.tooltip(rows, drawn)
+    return canvas.figure

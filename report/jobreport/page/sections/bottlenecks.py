@@ -1,0 +1,333 @@
+"""Snapshots in which a GPU was idle while a core was saturated or waited for I/O."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.page.figures.names import rows_class
+from jobreport.page.figures.stacked import Part, stacked
+from jobreport.page.sections.error_boundary import error_boundary
+from jobreport.page.sections.outline import Heading, has_edges, heading
+from jobreport.page.sections.parts.bottlenecks_over_time import strips_of
+from jobreport.page.sections.parts.bottlenecks_tables import cores_of, event_types, longest_runs
+from jobreport.page.sections.parts.table import Table, swatch
+from jobrules.model import Status
+from jobrules.text import capitalized
+
+if TYPE_CHECKING:
+    from bokeh.models import Plot
+
+    from jobreport.document import Report, RuleCard
+    from jobreport.page.figures.chart import Drawing
+    from jobreport.page.sections.fragment import Fragment
+    from jobrules.analyses.bottlenecks import (
+        Bottlenecks,
+        SnapshotPart,
+    )
+
+#: Rows of tables that are not folded away.
+MAX_OPEN_NODES = 4
+#: Nodes that are listed with the reason why the rule did not evaluate them.
+MAX_REASONS = 4
+#: Percent of the snapshots below which bottlenecks are not drawn over time, unless they triggered the rule.
+MIN_DRAWN = 1.0
+#: Percent below which a GPU is idle in the words of the page.
+IDLE = 10.0
+
+
+class Words(Struct, frozen=True, kw_only=True):
+    """How the bottlenecks of one kind are worded; ``{}`` is the threshold of a core."""
+
+    rule: str
+    title: str
+    #: What is sampled of a core.
+    metric: str
+    #: What is true of a core of the node in a bottleneck.
+    core_is: str
+    #: A core above its threshold, no such core, and what cores did.
+    core: str
+    no_core: str
+    did: tuple[str, str]
+
+
+_WORDS = {
+    "cpu": Words(
+        rule="CPUBottleneck",
+        title="CPU bottlenecks",
+        metric="CPU",
+        core_is="a core of its node is above {}",
+        core="core saturated",
+        no_core="no saturated core",
+        did=("was saturated", "were saturated"),
+    ),
+    "io": Words(
+        rule="IOBottleneck",
+        title="I/O bottlenecks",
+        metric="I/O wait",
+        core_is="a core of its node is above {} I/O wait",
+        core="core waiting for I/O",
+        no_core="no core waiting for I/O",
+        did=("waited for I/O", "waited for I/O"),
+    ),
+}
+
+
+class Samples(Struct, frozen=True, kw_only=True):
+    """The figure of GPU samples by node; with one node, only its table is shown."""
+
+    caption: str
+    parts: tuple[Part, ...]
+    drawing: Drawing
+    style: str
+    table: Table
+
+
+@error_boundary
+def cpu_bottlenecks(report: Report) -> Fragment:
+    """Snapshots in which a GPU was idle while a core was saturated."""
+    return _bottlenecks(report, "cpu")
+
+
+@error_boundary
+def io_bottlenecks(report: Report) -> Fragment:
+    """Snapshots in which a GPU was idle while a core waited for I/O."""
+    return _bottlenecks(report, "io")
+
+
+def _bottlenecks(report: Report, key: str) -> Fragment:
+    name = f"{key}-bottlenecks"
+    words = _WORDS[key]
+    place = heading(name, report)
+    found = next((one for one in report.bottlenecks if one.key == key), None)
+    if found is None:
+        return place.nothing(_why_none(report, words))
+    figures: dict[str, Plot] = {}
+    card = report.card(words.rule)
+    several = len(found.nodes) > 1
+    drawn = found.bottlenecks > 0 and (
+        found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)
+    )
+    limit = found.limit if card and card.was_evaluated and _agrees(found, card) else None
+    return place.section(
+        template="bottlenecks",
+        key=name,
+        found=found,
+        lead=_lead(found, words, card, report),
+        notes=_notes(found, words, card, edges=has_edges(report)),
+        split_caption=_split_caption(found),
+        split=_split(found, words) if found.bottlenecks else [],
+        split_table=_split_table(found, words, place),
+        samples=_samples(found, words, name, figures) if found.bottlenecks else None,
+        strips=strips_of(found, report, name, figures, limit=limit) if drawn else None,
+        runs=longest_runs(found, report, place, several=several) if found.runs else None,
+        several=several,
+        cores=cores_of(found, words.did, place) if found.cores else None,
+        ran=event_types(found, place) if found.ran else None,
+        figures=figures,
+    )
+
+
+def _why_none(report: Report, words: Words) -> str:
+    card = report.card(words.rule)
+    if report.gpus_of_debugger or (report.has_debugger and card and card.was_evaluated):
+        return "SageMaker Debugger's rule results hold no samples; see the rule's card for its counts."
+    if not any(node.gpus for node in report.job.nodes):
+        return "GPU utilization was not recorded."
+    if not any(row.label == words.metric for row in report.utilization):
+        return f"{words.metric} of the cores was not recorded."
+    return f"GPU and {words.metric} were not recorded on the same node."
+
+
+def _percent(value: float) -> str:
+    return f"{formats.plain_number(value)}%"
+
+
+def _idle(found: Bottlenecks) -> str:
+    return "idle" if found.gpu_below == IDLE else f"below {_percent(found.gpu_below)}"
+
+
+def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Report) -> str:
+    """Whether the rule was evaluated, how many bottlenecks there are, and the GPU time that they explain."""
+    sentences = []
+    if card is None:
+        sentences.append(f"{words.rule} was not selected; its default thresholds are used.")
+    elif not card.was_evaluated:
+        sentences.append(f"{words.rule} was not evaluated: {card.reason}.")
+    edges = has_edges(report)
+    sentences += _counted(found, words, card, edges=edges) if found.bottlenecks else _none_found(found, words)
+    finding = next((one for one in report.verdict.findings if one.key == f"{found.key}-bottleneck"), None)
+    hours, part = formats.amount(finding, report.verdict.use) if finding else ("", "")
+    if found.bottlenecks and hours and part:
+        sentences.append(f"Bottlenecks explain {hours}, {part}.")
+    if found.bottlenecks and card is not None and card.status is Status.TRIGGERED:
+        sentences.append("Inferred from simultaneous samples.")
+    return " ".join(sentences)
+
+
+def _counted(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bool) -> list[str]:
+    """The bottlenecks of the whole job; the threshold stands with the share that the rule compares with it."""
+    whole = found.split.parts[-1].percent
+    evaluated = card is not None and card.was_evaluated
+    own = card.measure.value if card and evaluated and card.measure else None
+    threshold = f"; threshold {_percent(found.limit)}" if evaluated and own in (None, whole) else ""
+    snapshots = f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.snapshots, 'snapshot')}"
+    of_job = " of the whole job" if edges else ""
+    are = "is a bottleneck" if found.bottlenecks == 1 else "are bottlenecks"
+    core_is = words.core_is.format(_percent(found.core_above))
+    return [
+        f"{snapshots}{of_job} ({formats.percent(whole)}{threshold}) {are}: "
+        f"a GPU below {_percent(found.gpu_below)} while {core_is}."
+    ]
+
+
+def _agrees(found: Bottlenecks, card: RuleCard) -> bool:
+    """Whether the share in the whole job is on the same side of the threshold as the rule's own."""
+    return (card.status is Status.TRIGGERED) == (found.split.parts[-1].percent > found.limit)
+
+
+def _none_found(found: Bottlenecks, words: Words) -> list[str]:
+    """All snapshots in their parts, of which none is a bottleneck."""
+    parts = [
+        f"{label}: {formats.number(part.count, 0)} ({formats.percent(part.percent)})"
+        for _, label, part, _ in _split(found, words)
+        if part.count
+    ]
+    return [f"0 of {formats.count(found.snapshots, 'snapshot')} are {words.title}.", f"{'; '.join(parts)}."]
+
+
+def _notes(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bool) -> list[str]:
+    """What the rule did not evaluate, and where its result differs from the comparison in the lead."""
+    notes = _rule_notes(found, words, card, edges=edges) if card else []
+    reasons = [f"{formats.escape_name(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
+    if reasons and len(found.nodes) > 1:
+        more = len(reasons) - MAX_REASONS
+        nodes = ", ".join([*reasons[:MAX_REASONS], *([f"and {more} more"] if more > 0 else [])])
+        notes.append(f"Counted here, but not evaluated by {words.rule}: {nodes}.")
+    if found.without_cores:
+        names = formats.join_names([formats.escape_name(name, 40) for name in found.without_cores])
+        notes.append(f"{words.metric} was not recorded on {names}.")
+    if found.bottlenecks and not found.ran:
+        notes.append("No events were recorded around the bottlenecks.")
+    return notes
+
+
+def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard, *, edges: bool) -> list[str]:
+    if not card.was_evaluated:
+        return []
+    whole, threshold = found.split.parts[-1].percent, f"threshold {_percent(found.limit)}"
+    own = card.measure.value if card.measure else whole
+    notes = []
+    if own != whole and (found.bottlenecks or own):
+        where = "without start-up and wind-down" if edges else "on the nodes that it evaluates"
+        notes.append(f"{words.rule} counts {formats.percent(own)} of snapshots {where} ({threshold}).")
+    if card.status is Status.TRIGGERED and own <= found.limit:
+        checks = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'check')}"
+        notes.append(f"{words.rule} triggered: the share until then was above the threshold in {checks}.")
+    return notes
+
+
+def _split_caption(found: Bottlenecks) -> str:
+    counts = f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.low, 'snapshot')}"
+    share = formats.percent(found.split.of_low_percent)
+    are = "is a bottleneck" if found.bottlenecks == 1 else "are bottlenecks"
+    gpu = "an idle GPU" if found.gpu_below == IDLE else f"a GPU {_idle(found)}"
+    return f"{counts} with {gpu} ({share}) {are}."
+
+
+def _split(found: Bottlenecks, words: Words) -> list[tuple[str, str, SnapshotPart, float]]:
+    """All snapshots in parts that add up: class, words, part, and its place in the bar in percent."""
+    idle = f"GPU {_idle(found)}"
+    kinds = {
+        "fine": ("u", f"No {idle}"),
+        "free": ("l3", f"{idle}, {words.no_core}"),
+        "unknown": ("x", f"{idle}, {words.metric} not recorded"),
+        "bottleneck": ("l", f"{idle}, {words.core}"),
+    }
+    parts = [part for part in found.split.parts if part.count or part.key != "unknown"]
+    places = accumulate((part.percent for part in parts), initial=0.0)
+    return [(*kinds[part.key], part, at) for part, at in zip(parts, places, strict=False)]
+
+
+def _split_table(found: Bottlenecks, words: Words, place: Heading) -> Table:
+    return Table(
+        label=f"{place.title}: parts of the snapshots",
+        heads=(":Part", "Snapshots", "Share (%)"),
+        rows=[
+            (swatch(style, label), formats.number(part.count, 0), formats.number(part.percent))
+            for style, label, part, _ in _split(found, words)
+        ],
+        style="named",
+    )
+
+
+def _samples(found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot]) -> Samples:
+    bars = _sample_parts(found, words)
+    names = [one.node for one in found.nodes]
+    figure = stacked(names, bars, bar="Node", amount="Samples")
+    several, basis = len(names) > 1, _basis(found)
+    if several:
+        figures[f"live-{name}-samples"] = figure.live
+    mixed = len({one.in_loop for one in found.nodes}) > 1
+    heads = [capitalized(part.label.partition(":")[0]) for part in bars]
+    return Samples(
+        caption=_samples_caption(found, basis),
+        parts=bars,
+        drawing=figure.drawing,
+        style=f"names {rows_class(len(names))}",
+        table=Table(
+            label=f"{words.title}: GPU samples {'by node' if several else basis}",
+            caption="" if not several else f"GPU samples {basis}.",
+            fold=f"GPU samples {'by node' if several else basis}"
+            if not several or len(names) > MAX_OPEN_NODES
+            else "",
+            heads=[":Node", *([":Basis"] if mixed else []), "Samples", *(f"{head} (%)" for head in heads)],
+            rows=[
+                [
+                    formats.escape_name(one.node, 40),
+                    *(["training loop" if one.in_loop else "whole job"] if mixed else []),
+                    formats.number(one.samples, 0),
+                    *(formats.number(part.percents[i]) for part in bars),
+                ]
+                for i, one in enumerate(found.nodes)
+            ],
+        ),
+    )
+
+
+def _sample_parts(found: Bottlenecks, words: Words) -> tuple[Part, ...]:
+    """Parts of each node's GPU samples; what was not recorded only if there is any."""
+    idle, nodes = _idle(found), found.nodes
+    kinds = (
+        ("u", "busy: above 90%", [one.busy for one in nodes]),
+        ("u3", f"partly busy: {found.gpu_below:g} to 90%", [one.partly for one in nodes]),
+        ("l3", f"{idle}, {words.no_core}", [one.idle_unsaturated for one in nodes]),
+        ("x", f"{idle}, {words.metric} not recorded", [one.idle_no_core_sample for one in nodes]),
+        ("l", f"{idle}, {words.core}", [one.bottleneck for one in nodes]),
+    )
+    percents = zip(*(one.percents for one in nodes), strict=True)
+    return tuple(
+        Part(style=style, label=label, percents=column, amounts=tuple(formats.number(n, 0) for n in counts))
+        for (style, label, counts), column in zip(kinds, percents, strict=True)
+        if any(counts) or style != "x"
+    )
+
+
+def _basis(found: Bottlenecks) -> str:
+    loops = [one.in_loop for one in found.nodes]
+    if all(loops):
+        return "in the training loop"
+    return "in the training loop (whole job if there is none)" if any(loops) else "in the whole job"
+
+
+def _samples_caption(found: Bottlenecks, basis: str) -> str:
+    most = max(one.percents[-1] for one in found.nodes)
+    names = [formats.escape_name(one.node, 40) for one in found.nodes if one.percents[-1] == most]
+    if len(names) == len(found.nodes) > 1 and not found.more_nodes:
+        where, rest = f"each of {formats.count(len(names), 'node')}", ""
+    else:
+        where, rest = formats.join_names(names), ", more than on other nodes"
+    return f"{formats.percent(most)} of GPU samples {basis} were in bottlenecks on {where}{rest}."

@@ -1,0 +1,214 @@
+"""Why devices were idle while PyTorch's profiler recorded, and what the host did meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.page.figures.canvas import UNKNOWN
+from jobreport.page.figures.chart import upward
+from jobreport.page.figures.names import rows_class
+from jobreport.page.figures.scales import ceiling
+from jobreport.page.figures.stacked import Part, stacked
+from jobreport.page.sections.captures.parts import (
+    NO_DEVICE,
+    NS,
+    CaptureFigure,
+    Drawing,
+    captures_of,
+    devices_of,
+    ns_scale,
+    ns_text,
+    odd_first,
+    omitted,
+    percent_of,
+    section,
+)
+from jobreport.page.sections.error_boundary import error_boundary
+from jobreport.page.sections.parts.table import Table, as_code
+from jobrules.model.captures import IDLE_CAUSES, IdleCause
+from jobrules.text import capitalized, some_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.document import Report
+    from jobreport.page.sections.captures.parts import DeviceRow
+    from jobreport.page.sections.fragment import Fragment
+
+#: Class and name of each cause.
+CAUSES: dict[IdleCause, tuple[str, str]] = {
+    "between_kernels": ("l3", "between queued kernels"),
+    "launch_latency": ("l2", "launch latency"),
+    "host": ("l", "host launched late"),
+    "data_loading": ("n2", "data loading"),
+    "synchronisation": ("f2", "synchronization"),
+    "memory_allocation": ("u3", "memory allocation"),
+    "profiler": ("f3", "profiler"),
+    "device_wait": (UNKNOWN, "device wait"),
+    "unlinked": (UNKNOWN, "no launch recorded"),
+}
+#: Rows of what the host did.
+MAX_ROWS = 15
+#: Blocking calls in a sentence.
+MAX_CALLS = 3
+
+
+@error_boundary
+def idle_time(report: Report) -> Fragment:
+    """Idle time of each device by cause, and the operators in which the host spent it."""
+    rows = [row for row in devices_of(report) if row.device.complete and row.device.window_ns]
+    if not rows:
+        why = "Events are missing from the traces: the causes of idle time are unknown."
+        return section("idle-time", report, why_none=why if devices_of(report) else NO_DEVICE)
+    if not any(row.device.idle_ns for row in rows):
+        return section("idle-time", report, why_none="No device was idle.")
+    did = _host(report)
+    return section(
+        "idle-time",
+        report,
+        lead=_calls(report),
+        figures=[_figure(rows, [row.name for row in devices_of(report) if not row.device.complete])],
+        tables=[did] if did.rows else [],
+    )
+
+
+def _causes_in(rows: Sequence[DeviceRow]) -> list[IdleCause]:
+    return [cause for cause in IDLE_CAUSES if any(row.device.idle_by_cause_ns[cause] for row in rows)]
+
+
+def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> CaptureFigure:
+    """``incomplete`` are devices whose traces lack events, so that no cause is known."""
+    causes = _causes_in(rows)
+    shares = [
+        [percent_of(row.device.idle_by_cause_ns[cause], row.device.window_ns) for cause in causes]
+        for row in rows
+    ]
+    chosen = odd_first(shares)
+    names = [rows[i].name for i in chosen]
+    bars = [
+        Part(
+            style=CAUSES[cause][0],
+            label=CAUSES[cause][1],
+            percents=tuple(shares[i][j] for i in chosen),
+            amounts=tuple(ns_text(rows[i].device.idle_by_cause_ns[cause]) for i in chosen),
+        )
+        for j, cause in enumerate(causes)
+    ]
+    top = min(100.0, ceiling(max(sum(shares[i]) for i in chosen)))
+    several = len(rows) > 1
+    return CaptureFigure(
+        name="causes",
+        title="Idle time by cause",
+        caption=_caption(rows, len(rows) + len(incomplete)),
+        aid="Percent of the profiled time."
+        + (
+            f" Not counted: {formats.join_names(incomplete)}, whose events are incomplete."
+            if incomplete
+            else ""
+        )
+        + omitted(len(chosen), len(rows), "device"),
+        drawings=(
+            Drawing(
+                figure=stacked(names, bars, bar="Device", amount="Time", x=upward(top, 4, unit="%")),
+                style=rows_class(len(names)) + (" names" if several else ""),
+            ),
+        ),
+        key=tuple((*CAUSES[cause], f"kind-{j}") for j, cause in enumerate(causes)),
+        reading="A gap without work has one cause for each moment, see Method. Between queued kernels, launch latency, "
+        "and late launches together are launch-bound time."
+        + (
+            " Hatched: no event of the trace explains it."
+            if any(CAUSES[c][0] == UNKNOWN for c in causes)
+            else ""
+        ),
+        table=_table([rows[i] for i in chosen], causes),
+    )
+
+
+def _caption(rows: Sequence[DeviceRow], devices: int) -> str:
+    """How long devices were idle, and the largest cause."""
+    window, idle = (sum(getattr(row.device, name) for row in rows) for name in ("window_ns", "idle_ns"))
+    sums = {cause: sum(row.device.idle_by_cause_ns[cause] for row in rows) for cause in IDLE_CAUSES}
+    most = max(IDLE_CAUSES, key=sums.__getitem__)
+    share = formats.percent(percent_of(sums[most], idle))
+    subject = "The device was" if devices == 1 else "Devices were"
+    of = f" of {some_of(len(rows), devices, 'device')}" if len(rows) < devices else ""
+    return (
+        f"{subject} idle for {formats.percent(percent_of(idle, window))} of the profiled time{of}, {ns_text(idle)}. "
+        f"Largest cause: {CAUSES[most][1]}, {share} of the idle time."
+    )
+
+
+def _table(rows: Sequence[DeviceRow], causes: Sequence[IdleCause]) -> Table:
+    scale = ns_scale([row.device.idle_ns for row in rows])
+    return Table(
+        label="Idle time of each device by cause",
+        fold="idle time of each device by cause",
+        heads=(
+            *(":Device", f"Idle ({scale.unit})", "Idle (%)"),
+            *(f"{capitalized(CAUSES[cause][1])} ({scale.unit})" for cause in causes),
+        ),
+        rows=[
+            (
+                row.name,
+                scale(row.device.idle_ns * NS),
+                formats.number(percent_of(row.device.idle_ns, row.device.window_ns)),
+                *(scale(row.device.idle_by_cause_ns[cause] * NS) for cause in causes),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _host(report: Report) -> Table:
+    """In which operators and marks the host spent the time for which devices waited, summed over captures."""
+    sums: Counter[str] = Counter()
+    for row in captures_of(report):
+        for part in row.capture.host_parts:
+            sums[part.name] += part.time_ns
+    whole = sum(
+        row.device.idle_by_cause_ns["host"]
+        for row in devices_of(report)
+        if row.device.complete and row.capture.host_parts
+    )
+    found = sums.most_common(MAX_ROWS)
+    scale = ns_scale([ns for _, ns in found])
+    return Table(
+        label="What the host did while devices waited for a launch",
+        caption="What the host did while a device waited for a launch: the innermost operator or mark.",
+        heads=(":Operator or mark", f"Time ({scale.unit})", "Share of late launches (%)"),
+        rows=[
+            (
+                as_code(name) if name else "outside any operator (Python)",
+                scale(ns * NS),
+                formats.number(percent_of(ns, whole)),
+            )
+            for name, ns in found
+        ],
+    )
+
+
+def _calls(report: Report) -> list[str]:
+    """How often the loop fetched batches, and which calls blocked the host."""
+    captures = [row.capture for row in captures_of(report)]
+    found = []
+    fetches, loading = (sum(getattr(one, name) for one in captures) for name in ("loader_calls", "loader_ns"))
+    if fetches:
+        names = formats.join_names(
+            list(dict.fromkeys(name for one in captures for name in one.loader_names)), 2
+        )
+        found.append(
+            f"The loop fetched {formats.count(fetches, 'batch', 'batches')} in {ns_text(loading)}: {names}."
+        )
+    calls: Counter[str] = Counter()
+    for one in captures:
+        calls.update(dict(one.blocking_calls))
+    if calls:
+        most = [
+            f"{formats.escape_name(name, 60)} {formats.number(n, 0)}×"
+            for name, n in calls.most_common(MAX_CALLS)
+        ]
+        found.append(f"Calls that block the host: {formats.join_names(most)}.")
+    return found

@@ -1,0 +1,359 @@
+"""Steps that PyTorch's profiler recorded: in parts, compared between ranks, and the slowest in full detail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobreport import formats
+from jobreport.page.figures.captures import profiled_steps as drawings
+from jobreport.page.figures.names import rows_class
+from jobreport.page.figures.stacked import Part
+from jobreport.page.sections.captures.parts import (
+    MAX_ALL,
+    MAX_ODD,
+    NS,
+    CaptureFigure,
+    CaptureRow,
+    DeviceRow,
+    Drawing,
+    captures_of,
+    devices_of,
+    ns_scale,
+    ns_text,
+    odd_first,
+    omitted,
+    percent_of,
+    section,
+)
+from jobreport.page.sections.captures.profiled_time import PARTS
+from jobreport.page.sections.error_boundary import error_boundary
+from jobreport.page.sections.parts.table import Table
+from jobrules.captures.own_times import own_times
+from jobrules.model.captures import BAR_KINDS
+from jobrules.text import capitalized
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.document import Report
+    from jobreport.page.sections.fragment import Fragment
+    from jobrules.captures.own_times import OwnTimes
+    from jobrules.model import FloatArray
+    from jobrules.model.captures import Capture, DeviceStep, StepLines, StepOfRanks
+
+#: Steps and cells of a figure.
+MAX_STEPS, MAX_CELLS = 120, 4096
+#: Slowest steps that are drawn in full detail.
+MAX_LINES = 2
+#: Work of a step that ends later on the device, by this share of its time, is said to.
+LATE = 0.01
+#: The scale of the heat map goes from and to these percentiles.
+SCALE = (5, 95)
+#: Fields of a step over all ranks.
+_ENDS = ("shortest", "median", "longest")
+_STEP_PARTS = ("compute", "communication", "waiting", "copies", "idle")
+_NO_STEPS = {
+    "other_process": "The recorded steps belong to another process.",
+    "overlapping": "The recorded steps overlap, so their times are unknown.",
+}
+
+
+@error_boundary
+def profiled_steps(report: Report) -> Fragment:
+    """Steps in parts, the own time of each rank in each step, and the slowest step as bars."""
+    rows = [row for row in captures_of(report) if row.capture.step_times]
+    if not rows:
+        reasons = (row.capture.no_steps for row in captures_of(report))
+        why = next((_NO_STEPS[one] for one in reasons if one), "")
+        none = "No steps were recorded. Call profiler.step() after each step."
+        return section("profiled-steps", report, why_none=why or none)
+    own = own_times([row.capture for row in rows])
+    over_ranks = report.across_ranks.steps if report.across_ranks else ()
+    figures = [_heat_map(rows, own, over_ranks)] if over_ranks else []
+    stepped = [row for row in devices_of(report) if row.device.steps]
+    if stepped:
+        figures.append(_parts(_widest(stepped, rows, own), several=len(stepped) > 1))
+    tables = [_table(over_ranks, own=own.own)] if over_ranks else []
+    # Of the rank that others waited for most, then of those with the longest steps.
+    lines = [
+        (row, row.capture.step_lines)
+        for row in rows
+        if row.capture.step_lines and row.capture.step_lines.bars
+    ]
+    caused = {one.rank: one.caused_ns for one in report.across_ranks.waiting} if report.across_ranks else {}
+    lines.sort(key=lambda one: (-caused.get(one[0].capture.rank or 0, 0), one[1].start_ns - one[1].end_ns))
+    slowest = [_one_step(row, found, several=len(rows) > 1) for row, found in lines[:MAX_LINES]]
+    return section(
+        "profiled-steps",
+        report,
+        lead=_lead(rows, _captured(over_ranks) if over_ranks else len(rows)),
+        figures=figures,
+        tables=tables,
+        parts=[("Slowest step", slowest)] if slowest else [],
+    )
+
+
+def _complete(capture: Capture) -> list[int]:
+    """Times of the steps that no device recorded in part only."""
+    cut = {device.incomplete_step for device in capture.devices}
+    return [step.host_ns for step in capture.step_times if step.number not in cut]
+
+
+def _lead(rows: Sequence[CaptureRow], captured: int) -> list[str]:
+    times = np.array([ns for row in rows for ns in _complete(row.capture)], np.float64)
+    cut = [
+        (row.name, device.incomplete_step)
+        for row in rows
+        for device in row.capture.devices
+        if device.incomplete_step is not None
+    ]
+    found = []
+    if len(times):
+        median, longest = float(np.median(times)), float(times.max())
+        steps = formats.count(len(times), "step")
+        more = f" of {formats.number(captured, 0)}" if captured > len(rows) else ""
+        of = f" of {formats.number(len(rows), 0)}{more}{formats.NBSP}captures" if captured > 1 else ""
+        found.append(
+            f"{steps}{of}, on the host: median {ns_text(median)}, mean {ns_text(float(times.mean()))}, "
+            f"p95 {ns_text(float(np.percentile(times, 95)))}, longest {ns_text(longest)}."
+        )
+    if cut:
+        name, number = cut[0]
+        where = f" of {name}" if len(rows) > 1 else ""
+        are = f", and {formats.number(len(cut) - 1, 0)} more, are" if len(cut) > 1 else " is"
+        found.append(f"Step {number}{where}{are} cut short by the end of the trace and not counted.")
+    return found
+
+
+def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[StepOfRanks]) -> CaptureFigure:
+    steps = own.numbers[:MAX_STEPS]
+    medians = own.medians_ns
+    most = max(1, min(MAX_ALL if len(rows) == _captured(over_ranks) else MAX_ODD, MAX_CELLS // len(steps)))
+    chosen = odd_first(medians[:, np.newaxis].tolist(), most)
+    if len(chosen) < len(rows):
+        chosen.sort(key=lambda i: -medians[i])
+    times = own.ns[chosen, : len(steps)]
+    low, high = (float(np.nanpercentile(times, at)) / 1e6 for at in SCALE)
+    names = [rows[i].name for i in chosen]
+    slowest = int(medians.argmax())
+    what = "own time" if own.own else "time"
+    caption = (
+        f"{capitalized(rows[slowest].name)} has the longest {what} per step: median {ns_text(medians[slowest])}; "
+        f"median rank {ns_text(float(np.median([step.median_ns for step in over_ranks])))}."
+    )
+    aid = (
+        "Own time: step time without waiting for other ranks." if own.own else "Step time, waiting included."
+    )
+    left = len(own.numbers) - len(steps)
+    drawn = over_ranks[: len(steps)]
+    return CaptureFigure(
+        name="ranks",
+        title=f"{capitalized(what)} of each rank in each step",
+        caption=caption,
+        aid=aid + omitted(len(chosen), _captured(over_ranks), "rank"),
+        drawings=(
+            Drawing(
+                figure=drawings.over_ranks(
+                    steps, *([getattr(step, f"{name}_ns") / 1e6 for step in drawn] for name in _ENDS)
+                ),
+                style="names low",
+                title=f"Shortest, median, and longest {what} over all ranks",
+            ),
+            Drawing(
+                figure=drawings.heat_map(names, steps, times / 1e6, (low, high)),
+                style=f"names {rows_class(len(names))}",
+                title="Each rank",
+            ),
+        ),
+        key=(
+            ("s1", "median rank", ""),
+            ("u3", "shortest to longest", ""),
+            ("h0", f"{formats.number(low, 2)}{formats.NBSP}ms or less", ""),
+            ("h9", f"{formats.number(high, 2)}{formats.NBSP}ms or more", ""),
+        ),
+        reading=f"Ten shades from the {SCALE[0]}th to the {SCALE[1]}th percentile of the drawn times. "
+        "Hatched: not recorded."
+        + (f" The first {len(steps)} steps; {left} more in report.json." if left else ""),
+        table=_own_table(names, steps, times, what),
+    )
+
+
+def _captured(over_ranks: Sequence[StepOfRanks]) -> int:
+    """The number of captures with steps."""
+    return max(step.captures for step in over_ranks)
+
+
+def _own_table(names: Sequence[str], steps: Sequence[int], times: FloatArray, what: str) -> Table:
+    scale = ns_scale([int(np.nan_to_num(times).max())])
+    return Table(
+        label=f"{capitalized(what)} of each rank in each step",
+        fold=f"{what} of each rank in each step ({scale.unit})",
+        heads=(":Rank", *(f"Step {number}" for number in steps)),
+        rows=[
+            (name, *("not recorded" if np.isnan(ns) else scale(ns * NS) for ns in row))
+            for name, row in zip(names, times.tolist(), strict=True)
+        ],
+    )
+
+
+def _table(over_ranks: Sequence[StepOfRanks], *, own: bool) -> Table:
+    """Each step over all ranks: how much the slowest exceeds the median."""
+    steps = over_ranks[:MAX_STEPS]
+    scale = ns_scale([step.longest_ns for step in steps])
+    what = "Own time" if own else "Time"
+    return Table(
+        label="Steps over all ranks",
+        caption=f"{what} of each step over all ranks. Imbalance: longest over median, minus 1.",
+        fold="steps over all ranks" if len(steps) > 16 else "",
+        heads=(
+            *(":Step", "Ranks", f"Shortest ({scale.unit})", f"Median ({scale.unit})"),
+            *(f"Longest ({scale.unit})", ":Longest on", "Imbalance (%)"),
+        ),
+        rows=[
+            (
+                str(step.number),
+                formats.number(step.captures, 0),
+                *(scale(getattr(step, f"{name}_ns") * NS) for name in _ENDS),
+                "–" if step.longest_on is None else f"rank {step.longest_on}",
+                formats.number(percent_of(step.longest_ns - step.median_ns, step.median_ns)),
+            )
+            for step in steps
+        ],
+    )
+
+
+def _widest(devices: Sequence[DeviceRow], rows: Sequence[CaptureRow], own: OwnTimes) -> DeviceRow:
+    """The device of the rank with the longest own time per step."""
+    medians = {row.capture.file: ns for row, ns in zip(rows, own.medians_ns.tolist(), strict=True)}
+    return max(devices, key=lambda row: (medians[row.capture.file], row.device.busy_ns))
+
+
+def _step_parts(step: DeviceStep) -> dict[str, int]:
+    waiting = step.exposed_waiting_ns or 0
+    return {
+        "compute": step.compute_ns,
+        "communication": step.exposed_communication_ns - waiting,
+        "waiting": waiting,
+        "copies": step.exposed_copies_ns,
+        "idle": step.idle_ns,
+    }
+
+
+def _parts(row: DeviceRow, *, several: bool) -> CaptureFigure:
+    steps = row.device.steps[:MAX_STEPS]
+    parts = [part for part in _STEP_PARTS if any(_step_parts(step)[part] for step in steps)]
+    bars = [
+        Part(
+            style=PARTS[part][0],
+            label=PARTS[part][1],
+            percents=tuple(percent_of(_step_parts(step)[part], step.window_ns) for step in steps),
+            amounts=tuple(ns_text(_step_parts(step)[part]) for step in steps),
+        )
+        for part in parts
+    ]
+    left = len(row.device.steps) - len(steps)
+    return CaptureFigure(
+        name="parts",
+        title="Steps in parts",
+        caption=_parts_caption(row, steps, f" on {row.name}" if several else ""),
+        aid="One bar per step."
+        + (f" The first {len(steps)} steps; {left} more in report.json." if left else ""),
+        drawings=(
+            Drawing(
+                figure=drawings.step_parts(
+                    [step.number for step in steps], bars, [step.window_ns / 1e6 for step in steps]
+                )
+            ),
+        ),
+        key=tuple((part.style, part.label, f"kind-{i}") for i, part in enumerate(bars)),
+        reading=(f"Device of {row.name}, which has the longest own time. " if several else "")
+        + "A step on the device lasts from the end of the work of the step before it to the end of its own.",
+        table=_parts_table(row, parts),
+    )
+
+
+def _parts_caption(row: DeviceRow, steps: Sequence[DeviceStep], where: str) -> str:
+    """The longest step, and what it has more of than the median step."""
+    complete = [step for step in steps if step.number != row.device.incomplete_step]
+    if len(complete) < 2:
+        return f"Step {steps[0].number} took {ns_text(steps[0].window_ns)} on the device{where}."
+    longest = max(complete, key=lambda step: step.window_ns)
+    median = float(np.median([step.window_ns for step in complete]))
+    more = {
+        part: _step_parts(longest)[part] - float(np.median([_step_parts(step)[part] for step in complete]))
+        for part in _STEP_PARTS
+    }
+    most = max(more, key=more.__getitem__)
+    found = (
+        f"Step {longest.number} is the longest on the device{where}: {ns_text(longest.window_ns)}, "
+        f"median {ns_text(median)}"
+    )
+    if more[most] <= 0.01 * median:
+        return f"{found}."
+    return (
+        f"{found}; {ns_text(more[most])} more {'idle time' if most == 'idle' else PARTS[most][1]} than usual."
+    )
+
+
+def _parts_table(row: DeviceRow, parts: Sequence[str]) -> Table:
+    steps = row.device.steps[:MAX_STEPS]
+    scale = ns_scale([step.window_ns for step in steps])
+    host = {step.number: step.host_ns for step in row.capture.step_times}
+    return Table(
+        label=f"Steps of {row.name} in parts",
+        fold=f"steps in parts ({scale.unit})",
+        heads=(":Step", "On the host", "On the device", *(capitalized(PARTS[part][1]) for part in parts)),
+        rows=[
+            (
+                f"{step.number}{' (cut short)' if step.number == row.device.incomplete_step else ''}",
+                scale(host[step.number] * NS) if step.number in host else "–",
+                scale(step.window_ns * NS),
+                *(scale(_step_parts(step)[part] * NS) for part in parts),
+            )
+            for step in steps
+        ],
+    )
+
+
+def _one_step(row: CaptureRow, lines: StepLines, *, several: bool) -> CaptureFigure:
+    length = lines.end_ns - lines.start_ns
+    host_ns = next(one.host_ns for one in row.capture.step_times if one.number == lines.number)
+    names = drawings.lane_names(lines)
+    streams = [(lane, name) for lane, name in zip(lines.lanes, names, strict=True) if lane.name]
+    where = f" of {row.name}" if several else ""
+    caption = f"Step {lines.number}{where} took {ns_text(host_ns)} on the host"
+    if length - host_ns > LATE * host_ns:
+        caption += f", its last kernel ended {ns_text(length - host_ns)} later"
+    if streams:
+        lane, name = max(streams, key=lambda one: one[0].covered_ns)
+        share = formats.percent(percent_of(lane.covered_ns, length))
+        caption += f"; {formats.escape_name(name, 40)} was busy for {share} of this time"
+    kinds = {BAR_KINDS[code] for code in np.frombuffer(lines.bars, "<i4").reshape(-1, 6)[:, 3].tolist()}
+    scale = ns_scale([lane.covered_ns for lane in lines.lanes])
+    return CaptureFigure(
+        name=f"slowest-{row.capture.rank if row.capture.rank is not None else 'x'}",
+        title=f"Slowest step{where}",
+        caption=f"{caption}.",
+        aid="Milliseconds from the start of the step; host above, streams of the device below.",
+        drawings=(Drawing(figure=drawings.one_step(lines), style=f"ranked {rows_class(len(lines.lanes))}"),),
+        key=tuple((*look, kind) for kind, look in drawings.KINDS.items() if kind in kinds),
+        zoom="the step",
+        reading=f"Events shorter than {ns_text(lines.cell_ns)} that begin close together share a bar. "
+        "Launches: calls of the runtime on all threads; other rows of the host: the thread of the steps.",
+        table=Table(
+            label=f"Rows of the slowest step{where}",
+            fold="time per row",
+            heads=(":Row", "Events", f"Time ({scale.unit})", "Covers (%)"),
+            rows=[
+                (
+                    formats.escape_name(name, 60),
+                    formats.number(lane.events, 0),
+                    scale(lane.covered_ns * NS),
+                    formats.number(percent_of(lane.covered_ns, length)),
+                )
+                for lane, name in zip(lines.lanes, names, strict=True)
+            ],
+        ),
+    )

@@ -1,0 +1,313 @@
+"""What devices did while PyTorch's profiler recorded: each moment in one part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jobreport import formats
+from jobreport.page.figures.names import rows_class
+from jobreport.page.figures.stacked import Part, stacked
+from jobreport.page.sections.captures.parts import (
+    MAX_ALL,
+    NO_DEVICE,
+    NS,
+    CaptureFigure,
+    DeviceRow,
+    Drawing,
+    captures_of,
+    devices_of,
+    ns_scale,
+    ns_text,
+    odd_first,
+    omitted,
+    percent_of,
+    section,
+    without_empty,
+)
+from jobreport.page.sections.error_boundary import error_boundary
+from jobreport.page.sections.parts.table import Table, as_code
+from jobrules.rules.traces.shares import profiled_gpus
+from jobrules.text import capitalized
+from jobrules.verdict.profiled import MIN_LEAD_IN, ranks_of, world_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.document import Report
+    from jobreport.page.sections.fragment import Fragment
+    from jobrules.model.captures import Capture, DeviceCapture
+    from jobrules.verdict.sampled_gpus import SampledGPUs
+
+#: Class and name of each part of a device's time, in the order in which they are drawn.
+PARTS = {
+    "compute": ("u", "computing"),
+    "transfer": ("u2", "exposed transfer between ranks"),
+    "communication": ("u2", "exposed communication"),
+    "waiting": ("l3", "waiting for other ranks"),
+    "not_matched": ("f2", "exposed communication, not matched"),
+    "copies": ("u3", "exposed copies"),
+    "idle": ("l", "idle"),
+}
+#: A device that computes less than the median by more points is named.
+ALIKE_POINTS = 1.0
+#: Captures that are listed without a fold.
+MAX_OPEN = 8
+#: How the GPUs of the samples were found, or why not.
+_MATCHES = {
+    "node": "",
+    "order": "Assumed: ranks are in the order of the sampled GPUs.",
+    "counts": "Which of the sampled GPUs these are is not known: nodes or numbers of GPUs differ.",
+    "differs": "Which of the sampled GPUs these are is not known: utilization then was not what the traces show.",
+}
+_SWITCHES = {
+    "record_shapes": "shapes",
+    "with_stack": "stacks",
+    "profile_memory": "memory",
+    "with_modules": "modules",
+    "with_flops": "FLOPs",
+}
+
+
+@error_boundary
+def profiled_time(report: Report) -> Fragment:
+    """What was recorded, and the time of each device in parts."""
+    rows = devices_of(report)
+    if not rows:
+        tables = (_captures(report),) if report.captures else ()
+        why = "" if tables else NO_DEVICE
+        return section("profiled-time", report, lead=[NO_DEVICE], tables=tables, why_none=why)
+    return section(
+        "profiled-time",
+        report,
+        lead=_lead(report, rows),
+        figures=[_figure(rows)],
+        tables=[_captures(report)],
+    )
+
+
+def parts_of(device: DeviceCapture) -> dict[str, int]:
+    """The parts of a device's time, which add up to its window; communication in parts where ranks are matched."""
+    split = device.exposed_waiting_ns is not None
+    found = {
+        "compute": device.compute_ns,
+        "transfer": device.exposed_transfer_ns or 0,
+        "communication": 0 if split else device.exposed_communication_ns,
+        "waiting": device.exposed_waiting_ns or 0,
+        "not_matched": device.not_matched_ns or 0,
+        "copies": device.exposed_copies_ns,
+        "idle": device.idle_ns,
+    }
+    return {part: found[part] for part in PARTS}
+
+
+def parts_in(rows: Sequence[DeviceRow]) -> list[str]:
+    """The parts that any device has; computing and idle time always."""
+    found = [parts_of(row.device) for row in rows]
+    return [part for part in PARTS if part in ("compute", "idle") or any(one[part] for one in found)]
+
+
+def _lead(report: Report, rows: Sequence[DeviceRow]) -> list[str]:
+    captures = [row.capture for row in captures_of(report)]
+    ranks, sizes = ranks_of(captures), world_sizes(captures)
+    of = " of several jobs or attempts" if len(sizes) > 1 else ""
+    if len(sizes) == 1 and sizes[0] > len(ranks) > 0:
+        of = f" of {len(ranks)} of {sizes[0]}{formats.NBSP}ranks"
+    gpus = len(profiled_gpus(captures))
+    if gpus != len(captures):
+        of += f" ({formats.count(gpus, 'GPU')})"
+    hosts = {one.host for one in captures if one.host}
+    on = f" on {formats.count(len(hosts), 'node')}" if len(hosts) > 1 else ""
+    steps = sorted({one.steps for one in captures})
+    each = " each" if len(captures) > 1 else ""
+    recorded = (
+        f"{formats.count(steps[0], 'step')}{each}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]} steps"
+    )
+    window = sum(row.device.window_ns for row in rows)
+    total = f"{ns_text(window)} of device time" if len(rows) > 1 else ns_text(window)
+    found = [f"{formats.count(len(captures), 'capture')}{of}{on}: {recorded}, {total}."]
+    if len(captures) < len(report.captures or ()):
+        left = len(report.captures or ()) - len(captures)
+        files = formats.count(
+            left, "more file repeats a capture and is", "more files repeat captures and are"
+        )
+        found.append(f"{files} left out.")
+    if empty := sum(not one.devices for one in captures):
+        hold = "holds" if empty == 1 else "hold"
+        found.append(f"{formats.count(empty, 'capture')} {hold} no GPU activity.")
+    if gpus < len(rows) or sum(one.rank is None for one in captures) > 1:
+        found.append("A GPU is a device of a rank, over all its captures, or of one capture without a rank.")
+    longest = max(rows, key=lambda row: row.device.lead_in_ns)
+    if percent_of(longest.device.lead_in_ns, longest.device.window_ns) > MIN_LEAD_IN:
+        loading = longest.device.lead_in_loading_ns
+        where = f" on {longest.name}" if len(rows) > 1 else ""
+        most = "At most " if len(rows) > 1 else ""
+        found.append(
+            f"{most}{ns_text(longest.device.lead_in_ns)}{where} before the first recorded kernel is not judged"
+            f"{f'; {ns_text(loading)} of it was data loading' if loading else ''}."
+        )
+    incomplete = [row for row in rows if not row.device.complete]
+    if incomplete:
+        names = formats.join_names([row.name for row in incomplete])
+        found.append(f"Events are missing from the trace of {names}: idle time has no causes there.")
+    other = [row.name for row in captures_of(report) if row.capture.no_steps == "other_process"]
+    if other:
+        found.append(f"The steps of {formats.join_names(other)} belong to another process and are not used.")
+    if (sampled := _sampled(report)) and _MATCHES[sampled.match]:
+        found.append(_MATCHES[sampled.match])
+    return found
+
+
+def _sampled(report: Report) -> SampledGPUs | None:
+    profiled = report.verdict.profiled
+    return profiled.sampled if profiled else None
+
+
+def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
+    parts = parts_in(rows)
+    shares = [
+        [percent_of(parts_of(row.device)[part], row.device.window_ns) for part in parts] for row in rows
+    ]
+    chosen = odd_first(shares)
+    several = len(rows) > 1
+    bars = [
+        Part(
+            style=PARTS[part][0],
+            label=PARTS[part][1],
+            percents=tuple(shares[i][j] for i in chosen),
+            amounts=tuple(ns_text(parts_of(rows[i].device)[part]) for i in chosen),
+        )
+        for j, part in enumerate(parts)
+    ]
+    names = [rows[i].name for i in chosen]
+    return CaptureFigure(
+        name="parts",
+        title="Profiled time in parts",
+        caption=_caption(rows),
+        aid="Exposed: nothing was computed meanwhile." + omitted(len(chosen), len(rows), "device"),
+        drawings=(
+            Drawing(
+                figure=stacked(names, bars, bar="Device", amount="Time"),
+                style=rows_class(len(names)) + (" names" if several else ""),
+            ),
+        ),
+        key=tuple((*PARTS[part], f"kind-{j}") for j, part in enumerate(parts)),
+        reading="Percent of the profiled time. Each moment counts once: as computing, else as communication, else as "
+        "copies, else as idle."
+        + (" Bars differ most at the top." if several and len(chosen) < len(rows) else ""),
+        table=_table([rows[i] for i in chosen], parts),
+    )
+
+
+def _caption(rows: Sequence[DeviceRow]) -> str:
+    """How much of the time devices computed, on what most of the rest went, and which computed least."""
+    window = sum(row.device.window_ns for row in rows)
+    sums = {part: sum(parts_of(row.device)[part] for row in rows) for part in PARTS}
+    rest = max((part for part in PARTS if part != "compute"), key=sums.__getitem__)
+    computed, lost = (formats.percent(percent_of(sums[part], window)) for part in ("compute", rest))
+    found = f"{computed} of the profiled time was computing"
+    if sums[rest]:
+        found += f", {lost} {'idle time' if rest == 'idle' else PARTS[rest][1]}"
+    shares = [percent_of(row.device.compute_ns, row.device.window_ns) for row in rows]
+    lowest = int(np.argmin(shares))
+    if float(np.median(shares)) - shares[lowest] > ALIKE_POINTS:
+        found += f". {capitalized(rows[lowest].name)} computed least, {formats.percent(shares[lowest])}"
+    return f"{found}."
+
+
+def _table(rows: Sequence[DeviceRow], parts: Sequence[str]) -> Table:
+    scale = ns_scale([row.device.window_ns for row in rows])
+    return Table(
+        label="Profiled time of each device in parts",
+        fold="time of each device in parts",
+        caption="Busy: any kernel or copy ran. Kernel busy: what nvidia-smi calls utilization. Before: up to the first "
+        "recorded kernel, not judged.",
+        heads=(
+            ":Device",
+            f"Profiled ({scale.unit})",
+            *(f"{capitalized(PARTS[part][1])} ({scale.unit})" for part in parts),
+            *(f"{capitalized(PARTS[part][1])} (%)" for part in parts),
+            *("Busy (%)", "Kernel busy (%)", f"Before ({scale.unit})"),
+        ),
+        rows=[
+            (
+                row.name,
+                scale(row.device.window_ns * NS),
+                *(scale(parts_of(row.device)[part] * NS) for part in parts),
+                *(
+                    formats.number(percent_of(parts_of(row.device)[part], row.device.window_ns))
+                    for part in parts
+                ),
+                *(
+                    formats.number(percent_of(ns, row.device.window_ns))
+                    for ns in (row.device.busy_ns, row.device.kernel_busy_ns)
+                ),
+                scale(row.device.lead_in_ns * NS),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _captures(report: Report) -> Table:
+    rows = captures_of(report)
+    shown = rows[:MAX_ALL]
+    sampled = _sampled(report)
+    gpus = sampled.gpus if sampled else {}
+    left = (
+        f" {formats.count(len(rows) - len(shown), 'more capture')} in report.json."
+        if len(rows) > len(shown)
+        else ""
+    )
+    return without_empty(
+        label="Captures",
+        caption=f"Captures, one per file.{left}",
+        fold="captures" if len(rows) > MAX_OPEN else "",
+        heads=(
+            ":Capture",
+            ":File",
+            ":Node",
+            ":Devices",
+            ":Sampled as",
+            "Steps",
+            "Length (ms)",
+            ":Recorded too",
+            ":Versions",
+        ),
+        rows=[
+            (
+                "–" if row.capture.rank is None else row.name,
+                as_code(row.capture.file),
+                formats.escape_name(row.capture.host, 32) or "–",
+                _devices(row.capture),
+                formats.escape_name(" ".join(gpus.get(row.capture.rank or 0, ())), 60) or "–",
+                formats.number(row.capture.steps, 0),
+                formats.number((row.capture.end_ns - row.capture.start_ns) / 1e6),
+                _recorded(row.capture),
+                _versions(row.capture),
+            )
+            for row in shown
+        ],
+    )
+
+
+def _devices(capture: Capture) -> str:
+    names = [formats.escape_name(one.name, 40) or f"device {one.device}" for one in capture.devices]
+    return formats.join_names(names) or "none"
+
+
+def _recorded(capture: Capture) -> str:
+    """``shapes and stacks``: what costs time while it is recorded."""
+    found = [_SWITCHES[one] for one in capture.recorded if one in _SWITCHES]
+    if capture.python_calls and "stacks" not in found:
+        found.append("stacks")
+    return formats.join_names(found) or "–"
+
+
+def _versions(capture: Capture) -> str:
+    found = [
+        f"{name.removesuffix('_version').replace('_', ' ')} {version}"
+        for name, version in capture.versions.items()
+    ]
+    return formats.join_names([formats.escape_name(one, 40) for one in found]) or "–"

@@ -1,0 +1,121 @@
+"""What the variants cost, and by which factors they differ."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from jobreport import formats
+from jobreport.comparison import words
+from jobreport.page.sections.comparison.outline import heading, section
+from jobreport.page.sections.fragment import Fragment, render
+from jobreport.page.sections.parts.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jobreport.comparison.document import Comparison, Cost
+
+
+_DRAWN = Markup(':<span class="vh">Drawn</span>')
+
+
+@section
+def cost(comparison: Comparison) -> Fragment:
+    """The costs, and a waterfall of the factors as a table."""
+    found = comparison.cost
+    html = render(
+        "comparison/cost",
+        heading=heading("cost"),
+        table=_costs(found, words.refused_costs(comparison)) if found else None,
+        empty=comparison.no_cost,
+        factors=_factors(found) if found else None,
+        monthly=[
+            f"{found.runs_per_month:,.6g} runs of {label} instead of {comparison.base} "
+            f"{'save' if amount >= 0 else 'cost'} {words.money(abs(amount), found.currency)}{'' if amount >= 0 else ' more'}."
+            for label, amount in found.monthly.items()
+        ]
+        if found
+        else (),
+    )
+    return Fragment(name="cost", html=html)
+
+
+def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:
+    def money(amount: float) -> str:
+        return words.money(amount, cost.currency)
+
+    rows = [
+        [
+            row.label,
+            formats.escape_name(row.machine, 40) or "–",
+            f"{row.nodes:g}",
+            f"{formats.number(row.node_hours, 3)}{formats.NBSP}h",
+            f"{words.price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
+            money(row.cost),
+            words.saving(cost, row.label, refused),
+        ]
+        for row in cost.rows
+    ]
+    return Table(
+        label="Cost",
+        heads=[":Variant", ":Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change"],
+        rows=rows,
+        caption=f"{_finding(cost, refused)} {words.origin(cost)}",
+    )
+
+
+def _finding(cost: Cost, refused: Mapping[str, str]) -> str:
+    """Which variant costs least, of those that can be compared; otherwise why none can."""
+    cheapest = min((row for row in cost.rows if row.label not in refused), key=lambda row: row.cost)
+    if len(refused) == len(cost.rows) - 1:
+        return f"Which costs less is not known: {next(iter(refused.values()))}."
+    if cheapest.label == cost.rows[0].label:
+        return f"{cheapest.label} costs least."
+    return f"{cheapest.label} costs least, {100 * cost.saving[cheapest.label]:.1f}% less than {cost.rows[0].label}."
+
+
+def _factors(cost: Cost) -> Table:
+    """The cost after each factor, on a log scale: a factor has one length wherever it stands."""
+    base = cost.rows[0]
+    # Name, factor, and the costs before and after it.
+    stages: dict[str, list[tuple[str, str, float, float]]] = {}
+    for label, found in cost.factors.items():
+        noun = "GPU" if found.of_gpus else "Machine"
+        amount = base.cost
+        own = stages[label] = [(f"Cost of {base.label}", "–", amount, amount)]
+        price = f"Price of a {noun if found.of_gpus else noun.lower()}-hour"
+        for name, value in (("Time", found.time), (f"{noun}s", found.count), (price, found.price)):
+            own.append((name, f"×{formats.NBSP}{value:.3g}", amount, amount * value))
+            amount *= value
+    logs = [math.log(after) for own in stages.values() for *_, after in own]
+    low, span = min(logs), max(logs) - min(logs) or 1.0
+
+    def place(amount: float) -> float:
+        return 100 * (0.04 + (math.log(amount) - low) / span) / 1.08
+
+    rows: list[str | list[str]] = []
+    for label, own in stages.items():
+        rows += [label] if len(stages) > 1 else []
+        rows += [
+            [name, factor, words.money(after, cost.currency), _step(place(before), place(after))]
+            for name, factor, before, after in own
+        ]
+    return Table(
+        label="Factors of the cost",
+        heads=[":Factor", "Factor", "Cost after it", _DRAWN],
+        rows=rows,
+        caption="Cost after each factor, on a log scale. Blue lowers the cost, orange raises it.",
+        style="waterfall",
+    )
+
+
+def _step(before: float, after: float) -> Markup:
+    style = "u" if after < before else "l"
+    left, width = min(before, after), abs(after - before)
+    return Markup(
+        '<svg class="glyph" aria-hidden="true"><rect class="{}" x="{:.2f}%" width="{:.2f}%" y="20%" height="60%"/>'
+        '<line class="mark" x1="{:.2f}%" x2="{:.2f}%" y1="0" y2="100%"/></svg>'
+    ).format(style, left, width, after, after)

@@ -1,0 +1,189 @@
+"""The first screen: the sentence, its numbers, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.comparison import words
+from jobreport.comparison.budgets import BROKEN
+from jobreport.comparison.cost import main_factor
+from jobreport.comparison.document import Word
+from jobreport.formats import NBSP
+from jobreport.page.sections.comparison import marks
+from jobreport.page.sections.comparison.outline import section
+from jobreport.page.sections.fragment import Fragment, render
+
+if TYPE_CHECKING:
+    from jobreport.comparison.document import Comparison, Measure
+
+#: Words of a change that counts.
+_CHANGED = (Word.BETTER, Word.WORSE)
+
+
+class Number(Struct, frozen=True, kw_only=True):
+    """One of the large numbers."""
+
+    label: str
+    #: With its sign, and the unit after it.
+    number: str
+    unit: str
+    #: True for what did not change, or what nobody tested.
+    calm: bool
+    #: Name, bar, and value of each variant; empty if there is an interval.
+    bars: tuple[tuple[str, Markup, str], ...]
+    interval: Markup
+    ticks: tuple[tuple[float, str], ...]
+    note: Markup
+
+
+@section
+def verdict(comparison: Comparison) -> Fragment:
+    """The answer for a reader with ten seconds; of more than two variants, a row of numbers for each."""
+    known = {measure.key for measure in comparison.measures}
+    keys = ("cost" if comparison.cost else "gpu_hours", "duration_s", comparison.headline)
+    if not known & {"cost", "gpu_hours", "duration_s"}:
+        keys = (comparison.headline, "profiled_compute_percent", "profiled_idle_percent")
+    found = [comparison.measure(key) for key in dict.fromkeys(keys) if key in known]
+    shown = [one for one in found if any(c.word is not Word.NOT_MEASURED for c in one.against.values())]
+    other = comparison.others[0]
+    two = len(comparison.others) == 1
+    broken = [one for one in comparison.budgets if one.state == BROKEN]
+    html = render(
+        "comparison/verdict",
+        comparison=comparison,
+        broken=len(broken),
+        first_broken=comparison.measure(broken[0].measure).label if broken else "",
+        numbers=[_number(comparison, measure, other) for measure in shown] if two else (),
+        rows=[] if two else _rows(comparison, shown),
+        measures=shown,
+        factors=_factors(comparison, other) if two else (),
+    )
+    return Fragment(name="verdict", html=html)
+
+
+def _number(comparison: Comparison, measure: Measure, label: str) -> Number:
+    change = measure.against[label]
+    text = words.change(change)
+    number, unit = (
+        (text[:-1], "%") if text.endswith("%") else (text.partition(NBSP)[0], text.partition(NBSP)[2])
+    )
+    if text.startswith("×"):
+        number, unit = text, ""
+    tested = change.low is not None
+    scale = marks.Scale.of([change])
+    values = [value or 0.0 for value in measure.values.values()]
+    bars = tuple(
+        (one, marks.value_bar(value, max(values), "f2" if i == 0 else "u"), shown)
+        for i, (value, (one, shown)) in enumerate(
+            zip(values, words.of_variants(measure, comparison.cost).items(), strict=True)
+        )
+    )
+    note = marks.outcome(measure, change)
+    detail = "; ".join(filter(None, (words.interval(change), change.reason)))
+    return Number(
+        label=measure.label,
+        number=number,
+        unit=unit,
+        calm=change.word not in _CHANGED and not _is_large_untested(measure, label),
+        bars=() if tested else bars,
+        interval=marks.interval(scale, measure, change) if tested else Markup(""),
+        ticks=tuple(scale.ticks) if tested else (),
+        note=Markup("{}{}").format(note, f": {detail}." if detail else "."),
+    )
+
+
+def _is_large_untested(measure: Measure, label: str) -> bool:
+    """True for a cost that changed by more than counts: it follows from the prices and the duration."""
+    change = measure.against[label]
+    return measure.unit == "money" and change.word is Word.NOT_TESTED and abs(change.change or 0.0) > 10
+
+
+def _rows(comparison: Comparison, shown: list[Measure]) -> list[tuple[str, list[Markup]]]:
+    """For each variant its values, with the change."""
+    rows = []
+    values = {measure.key: words.of_variants(measure, comparison.cost) for measure in shown}
+    for label in comparison.labels:
+        cells = []
+        for measure in shown:
+            value = values[measure.key][label]
+            change = measure.against.get(label)
+            tail = (
+                Markup("")
+                if change is None
+                else Markup('<span class="m">{}</span> {}').format(
+                    words.change(change), marks.outcome(measure, change)
+                )
+            )
+            cells.append(Markup("<b>{}</b> {}").format(value, tail))
+        rows.append((label, cells))
+    return rows
+
+
+class Factor(Struct, frozen=True, kw_only=True):
+    """A factor of the cost."""
+
+    sign: str
+    number: str
+    name: str
+    about: str
+    major: bool = False
+
+
+def _factors(comparison: Comparison, label: str) -> list[Factor]:
+    """``$6.16 × 1.00 × 0.167 × 1.04 = $1.07``; empty without prices, and if the costs cannot be compared."""
+    cost = comparison.cost
+    if cost is None or comparison.measure("cost").against[label].word is Word.REFUSED:
+        return []
+    base, row = cost.rows[0], next(one for one in cost.rows if one.label == label)
+    found = cost.factors[label]
+    noun = "GPU" if found.of_gpus else "machine"
+    numbers = [one.gpus if found.of_gpus else one.nodes for one in (base, row)]
+    duration = comparison.measure("duration_s").values
+    prices = " → ".join(
+        words.money(one.per_hour * one.nodes / number, cost.currency)
+        for one, number in zip((base, row), numbers, strict=True)
+    )
+    main = main_factor(found)
+    return [
+        Factor(
+            sign="",
+            number=words.money(base.cost, cost.currency),
+            name=base.label,
+            about=_machines(base.nodes, base.machine),
+        ),
+        Factor(
+            sign="×",
+            number=f"{found.time:.3g}",
+            name="time",
+            about=" → ".join(words.durations(*(duration[one] or 0.0 for one in (comparison.base, label)))),
+            major=main == "time",
+        ),
+        Factor(
+            sign="×",
+            number=f"{found.count:.3g}",
+            name=f"{noun}s",
+            about=" → ".join(map(words.plain, numbers)),
+            major=main == "count",
+        ),
+        Factor(
+            sign="×",
+            number=f"{found.price:.3g}",
+            name=f"price of a {noun}-hour",
+            about=prices,
+            major=main == "price",
+        ),
+        Factor(
+            sign="=",
+            number=words.money(row.cost, cost.currency),
+            name=row.label,
+            about=_machines(row.nodes, row.machine),
+        ),
+    ]
+
+
+def _machines(nodes: float, machine: str) -> str:
+    return f"{nodes:g} × {formats.escape_name(machine, 40) or 'nodes'}"

@@ -1,0 +1,340 @@
+"""Where the framework's time went: steps, forward and backward pass, event types, operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.formats import seconds, time_scale
+from jobreport.page.figures.framework import MAX_RANKED, Rank, of_slices
+from jobreport.page.figures.names import rows_class
+from jobreport.page.figures.stacked import Part, stacked
+from jobreport.page.sections.error_boundary import error_boundary
+from jobreport.page.sections.outline import Heading, heading
+from jobreport.page.sections.parts.operators import (
+    MAX_OPEN,
+    Shown,
+    most_self_time,
+    operators_basis,
+    operators_figure,
+    operators_fold,
+    operators_tables,
+    ranked_figure,
+)
+from jobreport.page.sections.parts.table import Table, node_cells, node_heads
+from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
+from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
+from jobrules.model import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.document import Report
+    from jobreport.page.sections.fragment import Fragment
+    from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Slice
+
+#: Percent of the ranks' time outside steps that is worth a look.
+MUCH_OUTSIDE = 25.0
+#: Percent of both passes, from which on the longer one is unusually long.
+UNEVEN = 70.0
+#: Ranks whose time outside steps differs less from the median are described together, in points.
+ALIKE_POINTS = 5.0
+#: Percent of the time between steps, from which on the event type that ran is named.
+MUCH_BETWEEN = 10.0
+_RULE = "OverallFrameworkMetrics"
+#: Event types that the section on data loading describes.
+_LOADING = frozenset({FETCH, SET_UP, PIPELINE})
+_MODE_FILLS = ("u", "u2", "u3", "f3", "n1")
+_PASS_FILLS = ("u", "u2")
+
+
+@error_boundary
+def framework(report: Report) -> Fragment:
+    """Figures of shares, the largest first, and the tables behind them."""
+    time, place = report.framework, heading("framework", report)
+    if time is None and _shown_in_rules(report):
+        return place.section(time=None, rules=heading("rules"))
+    if time is None:
+        return place.nothing(_why_none(report))
+    between = _between(time)
+    shown = {
+        "ranks": _ranks_figure(time),
+        "passes": _passes_figure(time),
+        "event_types": _event_types_figure(time),
+        "horovod": _horovod_figure(time),
+    }
+    operators = [(table, operators_figure(table)) for table in time.operators if table.rows]
+    drawn = [one for one in (*shown.values(), *(one for _, one in operators)) if one]
+    return place.section(
+        time=time,
+        lead=_lead(time),
+        between=between,
+        between_link=_link(report, between) if between else None,
+        shown=shown,
+        steps=_slices(
+            "time inside and outside steps", "Time inside and outside steps, all ranks.", time.steps
+        ),
+        ranks=_ranks_table(time) if len(time.ranks) > 1 else None,
+        event_types=_event_types_table(time, place) if time.event_types else None,
+        horovod=_slices("Horovod", "Time of each activity, all ranks.", time.horovod),
+        operators=[(table.device, one) for table, one in operators],
+        operators_finding=most_self_time(time),
+        operators_tables=[one for table, _ in operators for one in operators_tables(table)],
+        operators_fold=operators_fold(time),
+        key=_key(_fills(time), time.kinds),
+        passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
+        operators_basis=operators_basis(time),
+        general=seconds(time.general_s) if time.general_s is not None else "",
+        figures={f"live-framework-{one.name}": one.figure.live for one in drawn},
+    )
+
+
+def _lead(time: FrameworkTime) -> str:
+    """How much of the ranks' time was outside steps, and what to look at."""
+    outside = _outside(time)
+    if outside is None:
+        reason = "only the steps' own time is known" if time.steps else "no steps were recorded"
+        return f"Time outside steps is unknown: {reason}."
+    share = formats.percent(outside)
+    found = f"{share} of the ranks' time between their first and last step was outside steps."
+    if time.forward_only:
+        return f"{found} No backward pass was recorded, so it and the optimizer count as outside steps."
+    if outside <= MUCH_OUTSIDE or _between(time):
+        return found
+    suspects = [
+        *([] if time.whole_steps else ["data loading"]),
+        *([] if _evaluates(time) else ["evaluation"]),
+        "checkpoints",
+    ]
+    return f"{found} Check {formats.join_names(suspects)}."
+
+
+def _outside(time: FrameworkTime) -> float | None:
+    """Percent of the ranks' time outside steps."""
+    return next((part.percent for part in time.steps if part.name == OUTSIDE), None)
+
+
+def _evaluates(time: FrameworkTime) -> bool:
+    """Whether evaluation was recorded as steps, so that it is not between steps."""
+    return any(name.upper().startswith("EVAL") for name in (*time.kinds, *(part.name for part in time.steps)))
+
+
+def _between(time: FrameworkTime) -> EventTypeTime | None:
+    """The event type that ran for most of the time between steps, if that time is long."""
+    if time.forward_only or (_outside(time) or 0.0) <= MUCH_OUTSIDE:
+        return None
+    known = [one for one in time.event_types if one.outside_percent is not None]
+    most = max(known, key=lambda one: one.outside_percent or 0.0, default=None)
+    return most if most and (most.outside_percent or 0.0) > MUCH_BETWEEN else None
+
+
+def _link(report: Report, event_type: EventTypeTime) -> tuple[str, str] | None:
+    """Anchor and title of the section on an event type."""
+    loads = event_type.name in _LOADING
+    anchor = "data-loading" if loads else "cpu-bottlenecks"
+    shown = report.data_loading if loads else report.bottlenecks
+    return (anchor, heading(anchor).title) if shown else None
+
+
+def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Class, words, and series of each kind in a figure of stacked bars."""
+    return [
+        (fill, formats.escape_name(name, 40), f"kind-{i}")
+        for i, (fill, name) in enumerate(zip(fills, names, strict=False))
+    ]
+
+
+def _rank_name(time: FrameworkTime, index: int) -> str:
+    one = time.ranks[index]
+    several = len({other.node for other in time.ranks}) > 1
+    rank = f"rank {one.rank}" if one.rank else ""
+    return f"{one.node} {rank}".strip() if several else rank or one.node
+
+
+def _fills(time: FrameworkTime) -> list[str]:
+    """Class of each kind of time. Time outside steps is waiting, unless no backward pass was recorded."""
+    first = "f2" if time.forward_only else "l"
+    return [first, *_MODE_FILLS][: len(time.kinds)]
+
+
+def _ranks_figure(time: FrameworkTime) -> Shown | None:
+    if not time.ranks:
+        return None
+    names = [_rank_name(time, i) for i in range(len(time.ranks))]
+    percents = [one.percents for one in time.ranks]
+    whole = [seconds(one.seconds) for one in time.ranks]
+    if time.other_ranks:
+        names.append(formats.count(time.other_ranks, "other"))
+        percents.append(time.other_percents)
+        whole.append("their time")
+    kinds = zip(_fills(time), time.kinds, zip(*percents, strict=True), strict=True)
+    bars = [Part(style=style, label=kind, percents=of, amounts=tuple(whole)) for style, kind, of in kinds]
+    return Shown(
+        name="ranks",
+        title="Time inside and outside steps",
+        figure=stacked(names, bars, bar="Rank", amount="Of"),
+        style=rows_class(len(names)) + (" names" if len(names) > 1 else ""),
+        caption=_ranks_caption(time),
+    )
+
+
+def _ranks_caption(time: FrameworkTime) -> str:
+    """How much of their time ranks spent outside steps, and which rank differs."""
+    outside = [one.percents[0] for one in time.ranks]
+    count = len(outside) + time.other_ranks
+    if count == 1 or time.outside_median is None:
+        share, kind = max(zip(time.ranks[0].percents, time.kinds, strict=True), key=lambda part: part[0])
+        where = "outside steps" if kind == OUTSIDE else f"in {formats.escape_name(kind, 40)} steps"
+        return f"The rank spent {formats.percent(share)} of its time {where}."
+    usual = time.outside_median
+    odd = max(range(len(outside)), key=lambda i: abs(outside[i] - usual))
+    if abs(outside[odd] - usual) < ALIKE_POINTS:
+        return f"{formats.every(count, 'rank')} spent {formats.spread(outside)} of their time outside steps."
+    name = formats.escape_name(_rank_name(time, odd), 40)
+    return (
+        f"{formats.percent(outside[odd])} of the time of {name} was outside steps; "
+        f"the median of {formats.count(count, 'rank')} is {formats.percent(usual)}."
+    )
+
+
+def _passes_figure(time: FrameworkTime) -> Shown | None:
+    if not time.passes:
+        return None
+    first = time.passes[0]
+    times = ", ".join(f"{seconds(one.seconds)} {_direction(one)}" for one in time.passes)
+    caption = (
+        f"The {first.name.lower()} took {formats.percent(first.percent)} of both passes: {times}, all ranks."
+    )
+    if first.percent > UNEVEN:
+        usual = "about twice as long as the forward pass" if first.name == BACKWARD else "longer"
+        caption += f" The backward pass usually takes {usual}."
+    both = f"{seconds(sum(one.seconds for one in time.passes))} in both"
+    bars = [
+        Part(style=style, label=one.name, percents=(one.percent,), amounts=(both,))
+        for style, one in zip(_PASS_FILLS, time.passes, strict=False)
+    ]
+    return Shown(
+        name="passes",
+        title="Forward and backward pass",
+        figure=stacked([""], bars, bar="Rank", amount="Of"),
+        style=rows_class(1),
+        caption=caption,
+    )
+
+
+def _direction(part: Slice) -> str:
+    """``forward`` or ``backward``."""
+    return part.name.partition(" ")[0].lower()
+
+
+def _event_types_figure(time: FrameworkTime) -> Shown | None:
+    """The ten event types that ran for most of the time in which they were recorded."""
+    drawn = [one for one in time.event_types if one.percent is not None][:MAX_RANKED]
+    if not drawn:
+        return None
+    first, longest = drawn[0], max(time.event_types, key=lambda one: one.seconds if one.name else 0.0)
+    share = formats.percent(first.percent or 0.0)
+    ran = f"{formats.escape_name(first.name, 60)} ran for {share} of the time it was recorded"
+    if longest is first:
+        caption = f"{ran}, and longest: {seconds(first.seconds)}."
+    else:
+        caption = f"{ran}; {formats.escape_name(longest.name, 60)} ran longest, {seconds(longest.seconds)}."
+    ranks = [Rank(name=one.name, percent=one.percent or 0.0, detail=seconds(one.seconds)) for one in drawn]
+    return ranked_figure("general", "Event types", caption, ranks)
+
+
+def _slices(name: str, caption: str, parts: Sequence[Slice]) -> Table:
+    scale = time_scale(part.seconds for part in parts)
+    return Table(
+        label=name,
+        caption=caption,
+        fold=name if len(parts) > MAX_OPEN else "",
+        heads=(":Part", f"Time ({scale.unit})", "Share (%)"),
+        rows=[
+            (
+                formats.count(part.count, "other") if part.count > 1 else formats.escape_name(part.name, 60),
+                scale(part.seconds),
+                formats.number(part.percent),
+            )
+            for part in parts
+        ],
+    )
+
+
+def _ranks_table(time: FrameworkTime) -> Table:
+    several = len({one.node for one in time.ranks}) > 1
+    rows = [
+        [
+            *node_cells(one.node, one.rank if several else one.rank or one.node, several=several),
+            *map(formats.number, (one.seconds, *one.percents)),
+        ]
+        for one in time.ranks
+    ]
+    if time.other_ranks:
+        mean = f"Mean of {formats.count(time.other_ranks, 'other')}"
+        rows.append([mean, *(["–"] if several else []), "–", *map(formats.number, time.other_percents)])
+    return Table(
+        label="Share of each rank's time",
+        caption="Time of each rank from its first to its last step, and its shares in percent.",
+        fold="share of each rank",
+        heads=[
+            *node_heads(":Rank", several=several),
+            "Time (s)",
+            *(formats.escape_name(kind, 40) for kind in time.kinds),
+        ],
+        rows=rows,
+    )
+
+
+def _event_types_table(time: FrameworkTime, place: Heading) -> Table:
+    first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
+    with_day = formats.spans_days(first, last)
+    scale = time_scale(one.seconds for one in time.event_types)
+    return Table(
+        label="Event types",
+        caption="Event types: when each was recorded, and for how much of that time it ran, all ranks. "
+        f"–: fewer than {ENOUGH_EVENTS}{formats.NBSP}events per rank.",
+        fold="event types" if len(time.event_types) > MAX_OPEN else "",
+        heads=(
+            *(":Event type", "Events", f"First ({place.zone})", f"Last ({place.zone})", "Steps"),
+            *(f"Time ({scale.unit})", "Share of recorded time (%)"),
+        ),
+        rows=[
+            (
+                formats.escape_name(one.name, 60) if one.name else formats.count(one.count, "other"),
+                formats.number(one.events, 0),
+                formats.column_time(one.first_us, with_day=with_day),
+                formats.column_time(one.last_us, with_day=with_day),
+                formats.number(one.steps, 0),
+                scale(one.seconds),
+                formats.known(one.percent),
+            )
+            for one in time.event_types
+        ],
+    )
+
+
+def _horovod_figure(time: FrameworkTime) -> Shown | None:
+    if not time.horovod:
+        return None
+    first = time.horovod[0]
+    name, share = formats.escape_name(first.name, 60), formats.percent(first.percent)
+    caption = f"{name} took {share} of Horovod's time, {seconds(first.seconds)}."
+    ranks = of_slices(time.horovod, [seconds(one.seconds) for one in time.horovod])
+    return ranked_figure("horovod", "Horovod", caption, ranks)
+
+
+def _shown_in_rules(report: Report) -> bool:
+    """Whether the rule's card shows the numbers of SageMaker Debugger."""
+    card = report.card(_RULE)
+    return report.has_debugger and card is not None and card.status is Status.PASSED
+
+
+def _why_none(report: Report) -> str:
+    if report.has_debugger:
+        return f"SageMaker Debugger's results hold no {_RULE}."
+    if not report.card(_RULE):
+        return f"{_RULE} was not selected."
+    if report.job.steps:
+        return "The recorded steps and framework events took no time."
+    return "Neither steps nor framework events were recorded."

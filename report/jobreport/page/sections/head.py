@@ -1,0 +1,138 @@
+"""The head of the page and its contents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.page.sections.fragment import Fragment, render
+from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
+from jobreport.sentences import bad_end, unread
+from jobrules.rules.traces.shares import profiled_gpus
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+
+#: Characters of the job's name; report.json has the whole of it.
+MAX_NAME = 120
+
+
+def head(report: Report) -> Fragment:
+    """The job: name, time, duration, hardware, sources."""
+    job = report.job
+    html = render(
+        "head",
+        name=formats.escape_name(job.name, MAX_NAME),
+        facts=_facts(report),
+        times=formats.times(job.end_us),
+    )
+    return Fragment(name="head", html=html, facts={"title": page_title(report)})
+
+
+def page_title(report: Report) -> str:
+    """The name of the browser's tab: the verdict, then the job."""
+    use = report.verdict.use
+    name = formats.escape_name(report.job.name, MAX_NAME)
+    if report.of_debugger and use is None:
+        return f"Training job report from SageMaker Debugger's results: {name}"
+    if use is None:
+        return f"Training job report: {name}"
+    return f"{formats.percent(use.of('used')[1])} of {use.time} used: {name}"
+
+
+def contents(report: Report) -> Fragment:
+    """Links to all sections."""
+    judging = [card for card in report.rules if card.can_trigger]
+    triggered = sum(card.status == "triggered" for card in judging)
+    notes = {
+        "findings": str(len(report.verdict.findings)),
+        "rules": f"{triggered} of {report.verdict.rules} triggered" if judging else "",
+    }
+    entries = [("verdict", "", "Verdict"), ("findings", "", "Findings")]
+    entries += [
+        (anchor, str(number), title)
+        for number, (anchor, title) in enumerate(SECTIONS, start=1)
+        if report.captures or anchor not in OF_CAPTURES
+    ]
+    return Fragment(name="contents", html=render("contents", entries=entries, notes=notes))
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    job = report.job
+    if report.of_debugger:
+        return _debugger_facts(report)
+    facts = [
+        ("Ran", _ran(job.start_us, job.end_us)),
+        ("Duration", formats.duration(job.end_us - job.start_us)),
+        ("Hardware", hardware(report)),
+        *([("Sampling interval", _interval(report))] if job.nodes or not report.captures else []),
+        ("Sources", ", ".join(job.sources) or "none"),
+    ]
+    if run := formats.reported_run(report.quality.runs):
+        facts.insert(0, ("Run", run))
+    if job.steps and report.steps is None and report.has_debugger:
+        facts.append(("Steps", _steps_of_results(job.steps)))
+    elif job.steps:
+        facts.append(("Steps", formats.number(job.steps, 0)))
+    if others := unread(report):
+        facts.append(("Not read", others))
+    if end := bad_end(report):
+        facts.append(("End", end))
+    elif job.finished is False:
+        facts.append(("End", "not recorded: the job may have continued"))
+    return facts
+
+
+def _debugger_facts(report: Report) -> list[tuple[str, str]]:
+    job = report.job
+    facts = []
+    if job.end_us:
+        facts += [
+            ("Ran", f"{_ran(job.start_us, job.end_us)}, or up to a minute longer"),
+            ("Duration", formats.duration(job.end_us - job.start_us)),
+        ]
+    else:
+        facts.append(("Ran", "not in the results"))
+    known = hardware(report) if job.nodes else "not in the results"
+    facts += [("Hardware", known), ("Sources", "SageMaker Debugger's rule results, no samples")]
+    if job.steps:
+        facts.append(("Steps", _steps_of_results(job.steps)))
+    return facts
+
+
+def _steps_of_results(steps: int) -> str:
+    return f"{formats.count(steps, 'step event')}, some possibly counted twice"
+
+
+def _ran(start_us: int, end_us: int) -> str:
+    return formats.date_time(start_us) if start_us == end_us else formats.between(start_us, end_us)
+
+
+def hardware(report: Report) -> str:
+    """``2 nodes × 4 GPUs, 8 cores each``; totals if the nodes differ."""
+    nodes = report.job.nodes
+    if not nodes:
+        gpus = len(profiled_gpus(report.captures or ()))
+        return formats.count(gpus, "profiled GPU") if gpus else "not recorded"
+    kinds = {(node.gpus, node.cores) for node in nodes}
+    several = len(nodes) > 1
+    gpus, cores = (sum(node.gpus for node in nodes), sum(node.cores for node in nodes))
+    if len(kinds) == 1:
+        gpus, cores = kinds.pop()
+    parts = [formats.count(gpus, "GPU") if gpus else "no GPU"]
+    if cores:
+        parts.append(formats.count(cores, "core"))
+    text = ", ".join(parts)
+    if not several:
+        return f"{formats.count(1, 'node')}, {text}"
+    if len({(node.gpus, node.cores) for node in nodes}) == 1:
+        return f"{formats.count(len(nodes), 'node')} × {text} each"
+    return f"{formats.count(len(nodes), 'node')}, {text} in total"
+
+
+def _interval(report: Report) -> str:
+    found = sorted({node.interval_s for node in report.job.nodes if node.interval_s})
+    if not found:
+        return "unknown"
+    text = f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
+    return f"{text}{formats.NBSP}s"

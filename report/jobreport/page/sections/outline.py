@@ -1,0 +1,133 @@
+"""The sections of the page in order; sections keep their numbers, figures and tables are counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.page.figures.embed import document_json
+from jobreport.page.sections.fragment import Fragment, render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bokeh.models import Plot
+
+    from jobreport.document import Report
+
+#: Anchor and title of every numbered section, in the order of the page.
+SECTIONS = (
+    ("summary", "Training job summary"),
+    ("utilization", "Resource utilization"),
+    ("framework", "Framework time"),
+    ("rules", "Rules"),
+    ("steps", "Steps"),
+    ("goodput", "Goodput"),
+    ("gpu-utilization", "GPU utilization"),
+    ("balance", "Workload balance"),
+    ("data-loading", "Data loading"),
+    ("batch-size", "Batch size"),
+    ("cpu-bottlenecks", "CPU bottlenecks"),
+    ("io-bottlenecks", "I/O bottlenecks"),
+    ("gpu-memory", "GPU memory"),
+    ("nodes", "Nodes"),
+    ("devices", "Devices over time"),
+    ("close-ups", "Close-ups"),
+    ("profiled-time", "Profiled time"),
+    ("idle-time", "Idle time by cause"),
+    ("communication", "Communication"),
+    ("profiled-steps", "Profiled steps"),
+    ("kernels", "Kernels and operators"),
+    ("allocated-memory", "Allocated GPU memory"),
+    ("profiles", "Python profiles"),
+    ("power", "Power, temperature, and clocks"),
+    ("cost", "Cost and size"),
+    ("quality", "Method and data quality"),
+    ("identifiers", "Identifying information"),
+)
+#: The analysis of a section that does not have the name of the anchor (see ``pipeline``).
+ANALYSES = {"cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}
+#: Sections on traces of PyTorch's profiler; a page without such traces does not have them.
+OF_CAPTURES = frozenset(
+    {"profiled-time", "idle-time", "communication", "profiled-steps", "kernels", "allocated-memory"}
+)
+#: Anchors of the page.
+ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
+
+
+class Heading(Struct, kw_only=True):
+    """A section's place in the page; it counts the section's figures and tables."""
+
+    anchor: str
+    number: int
+    title: str
+    #: Error of the section's analysis; empty if it did not fail.
+    stopped: str = ""
+    #: The end of the job, which decides whether times are dated.
+    end_us: int = 0
+    _figures: int = 0
+    _tables: int = 0
+
+    def figure(self) -> str:
+        """``Figure 5.1`` for the first figure of section 5."""
+        self._figures += 1
+        return f"Figure\u00a0{self.number}.{self._figures}."
+
+    def table(self) -> str:
+        """``Table 5.1``, as figures."""
+        self._tables += 1
+        return f"Table\u00a0{self.number}.{self._tables}."
+
+    @property
+    def zone(self) -> str:
+        """Time zone, for the head of a column of times."""
+        return "UTC" if formats.dated(self.end_us) else "from the start"
+
+    def section(
+        self, *, template: str = "", figures: Mapping[str, Plot] | None = None, **context: Any
+    ) -> Fragment:
+        """The section by the template of its anchor; ``figures`` are live plots by the element each is drawn in."""
+        html = render(
+            template or self.anchor.replace("-", "_"),
+            heading=self,
+            figures=document_json(self.anchor, figures) if figures else "",
+            **context,
+        )
+        return Fragment(name=self.anchor, html=html)
+
+    def nothing(self, reason: str) -> Fragment:
+        """The section without data: a line, which the page joins with those of other sections."""
+        return self.section(template="nothing", reason=reason)
+
+
+def heading(anchor: str, report: Report | None = None) -> Heading:
+    """The heading of the section with an anchor; with ``report``, also the error of its analysis."""
+    for number, (name, title) in enumerate(SECTIONS, start=1):
+        if name == anchor:
+            analysis = ANALYSES.get(anchor, anchor.replace("-", "_"))
+            remarks = report.quality.remarks if report else ()
+            failed = (r for r in remarks if r.code == "analysis.failed" and r.fields["analysis"] == analysis)
+            stopped = next((f"{r.reason[:1].upper()}{r.reason[1:]}." for r in failed), "")
+            end_us = report.job.end_us if report else 0
+            return Heading(anchor=anchor, number=number, title=title, stopped=stopped, end_us=end_us)
+    raise KeyError(anchor)
+
+
+def has_edges(report: Report) -> bool:
+    """Whether start-up or wind-down differ from the work, which is what the verdict and the cards are about."""
+    return len(report.phases.phases) > 1
+
+
+def has_time_lines(report: Report) -> bool:
+    """Whether there are values to draw over time."""
+    return covers_time(report) and any(v is not None for line in report.time_lines for v in line.mean)
+
+
+def covers_time(report: Report) -> bool:
+    """Whether the records cover a time; sensors of one snapshot differ by microseconds."""
+    job = report.job
+    if report.of_debugger:
+        return job.end_us > job.start_us
+    return job.end_us > job.start_us and (job.steps > 0 or any(node.interval_s for node in job.nodes))

@@ -1,0 +1,317 @@
+"""What record-job noted about the recording: what it cost, what it left out, limits of containers, shared GPUs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.page.sections.parts.table import Table
+from jobreport.sentences import end_of, recordings_of
+from jobrules.model import SECOND_US
+from jobrules.text import capitalized, clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jobreport.document import Report
+    from jobreport.recordings import RecordedRun, Recording
+
+#: Overhead that is a warning, in percent; and in seconds, because a short recording costs most at its start.
+MAX_OVERHEAD, MIN_OVERHEAD_S = 1.0, 1.0
+#: Rows of each table, and of a table that is not folded away.
+MAX_ROWS, MAX_OPEN_ROWS = 50, 8
+#: Labels in a sentence, and changes of what a rank wrote.
+MAX_LABELS, MAX_CHANGES = 20, 4
+
+
+class Recorded(Struct, frozen=True, kw_only=True):
+    """What the page shows of recordings."""
+
+    warnings: Sequence[str]
+    notes: Sequence[str]
+    nodes: Table
+    runs: Table
+    left_out: Table
+
+
+def recorded(report: Report) -> Recorded | None:
+    """None for a job that record-job did not record."""
+    found = recordings_of(report)
+    if not found:
+        return None
+    return Recorded(
+        warnings=_sentences(found, lambda one: _warnings(one, report)),
+        notes=[*_sentences(found, _notes), *_labels(found)],
+        nodes=_nodes(found, report),
+        runs=_runs(found),
+        left_out=_left_out(found),
+    )
+
+
+def interruptions(report: Report) -> str:
+    """How often the job was started again, and after how long, where that was most often; empty if never."""
+    runs = max((one.runs for one in recordings_of(report)), key=len, default=())
+    if len(runs) < 2:
+        return ""
+    times = "once" if len(runs) == 2 else formats.count(len(runs) - 1, "time")
+    ends = [(run.end_us, following.start_us) for run, following in pairwise(runs)]
+    # A clock that was set back in between shows a start before the end.
+    waits_us = [start_us - end_us for end_us, start_us in ends if end_us and start_us >= end_us]
+    most = "at most " if len(waits_us) > 1 else ""
+    after = f", after {most}{formats.duration(max(waits_us))}" if waits_us else ""
+    return f"The job was started again {times}{after}."
+
+
+def pause_reason(report: Report, node: str, start_us: int, end_us: int) -> str:
+    """Why there are no samples for a time, as far as the recorder noted it; empty if it did not."""
+    runs = next((one.runs for one in recordings_of(report) if one.node == node), ())
+    before = [run for run in runs if run.start_us <= start_us]
+    if not before:
+        return ""
+    run, following = before[-1], runs[len(before) :]
+    since_us, until_us = run.dropped_since_us, run.dropped_until_us
+    if since_us and since_us < end_us and not (until_us and until_us < start_us):
+        return formats.escape_name(run.dropped_reason, 120)
+    if run.sampler_ended_by:
+        return f"the sampler {_sampler_end(run.sampler_ended_by)}"
+    return end_of(run, is_last=False) if following and following[0].start_us <= end_us else ""
+
+
+def _sampler_end(ended_by: str) -> str:
+    kind, _, number = ended_by.partition(":")
+    return f"was killed by signal {number}" if kind == "signal" else "ended"
+
+
+def _sentences(found: Sequence[Recording], of: Callable[[Recording], Iterator[str]]) -> list[str]:
+    """The clauses as sentences, one for all nodes of which it is true."""
+    nodes: defaultdict[str, list[str]] = defaultdict(list)
+    for one in found:
+        for clause in of(one):
+            nodes[clause].append(formats.escape_name(one.node, 40))
+    sentences = [
+        f"{capitalized(clause) if len(found) == 1 else f'{formats.join_names(names)}: {clause}'}."
+        for clause, names in nodes.items()
+    ]
+    left = len(sentences) - MAX_ROWS
+    return [*sentences[:MAX_ROWS], *([f"{formats.number(left, 0)} more in report.json."] if left > 0 else [])]
+
+
+def _warnings(one: Recording, report: Report) -> Iterator[str]:
+    sampler, hooks = _overhead(one, report)
+    if (sampler or 0.0) > MAX_OVERHEAD and one.sampler_s > MIN_OVERHEAD_S:
+        yield f"sampling took more than {MAX_OVERHEAD:g}% of a core; a longer ``--interval`` takes less"
+    if (hooks or 0.0) > MAX_OVERHEAD and (one.hook_s or 0.0) > MIN_OVERHEAD_S:
+        yield f"recording steps took more than {MAX_OVERHEAD:g}% of the time of the training processes"
+    yield from _less_written(one)
+    if one.shared_gpus:
+        gpus = [f"{formats.escape_name(gpu.device, 24)} ({gpu.processes})" for gpu in one.shared_gpus]
+        yield (
+            f"processes of others computed on {formats.join_names(gpus)}, "
+            "so utilization, memory, and power are not of this job alone"
+        )
+    yield from _dropped(one)
+    if one.clock_steps:
+        yield f"the clock was set {formats.count(one.clock_steps, 'time')} during the recording"
+    if one.runs[-1].ended_by == "parent gone":
+        yield "the recorder was killed, so samples may end before the job"
+    for end in dict.fromkeys(run.sampler_ended_by for run in one.runs if run.sampler_ended_by):
+        runs = [run for run in one.runs if run.sampler_ended_by == end]
+        yield f"the sampler {_sampler_end(end)}{_in_runs(runs, one)}, so samples end before the job"
+
+
+def _less_written(one: Recording) -> Iterator[str]:
+    changes: defaultdict[str, list[str]] = defaultdict(list)
+    for change in one.less_written:
+        changes[change.rank].append(f"{formats.escape_name(change.written, 60)} from {clock(change.at_us)}")
+    for rank, written in changes.items():
+        left = len(written) - MAX_CHANGES
+        more = f", and {formats.count(left, 'more change')}" if left > 0 else ""
+        yield (
+            f"writing took too much time, so rank {formats.escape_name(rank, 24)} wrote "
+            f"{'; '.join(written[:MAX_CHANGES])}{more}"
+        )
+
+
+def _in_runs(runs: Sequence[RecordedRun], one: Recording) -> str:
+    """Which runs of a job that was started again."""
+    if len(one.runs) == 1:
+        return ""
+    first = clock(runs[0].start_us)
+    return f" in the run from {first}" if len(runs) == 1 else f" in {len(runs)} runs, the first from {first}"
+
+
+def _dropped(one: Recording) -> Iterator[str]:
+    """What was dropped in all runs, from the first moment of one to the last of another."""
+    runs = [run for run in one.runs if run.dropped_samples or run.dropped_events]
+    if not runs:
+        return
+    samples, events = sum(run.dropped_samples for run in runs), sum(run.dropped_events for run in runs)
+    what = " and ".join(formats.count(n, name) for n, name in ((samples, "sample"), (events, "event")) if n)
+    since = [run.dropped_since_us for run in runs if run.dropped_since_us]
+    until = [run.dropped_until_us for run in runs if run.dropped_until_us]
+    begin = f" from {clock(min(since))}" if since else ""
+    end = f" to {clock(max(until))}" if since and len(until) == len(runs) else ""
+    where = f" in {len(runs)} runs" if len(runs) > 1 else ""
+    reasons = dict.fromkeys(formats.escape_name(run.dropped_reason or "not recorded", 120) for run in runs)
+    yield f"{what} {'was' if samples + events == 1 else 'were'} dropped{where}{begin}{end}: {'; '.join(reasons)}"
+
+
+def _notes(one: Recording) -> Iterator[str]:
+    usable = one.affinity or one.cores or 0
+    if one.core_limit is not None and one.core_limit < usable:
+        yield (
+            f"the container's CPU limit allows {one.core_limit:g} of {formats.count(usable, 'core')}. "
+            "CPU utilization is the share of this limit in use, or that of the machine's busiest cores if it is higher"
+        )
+    if one.memory_limit is not None:
+        yield "host memory is that of the container"
+    if (one.core_limit is not None or one.memory_limit is not None) and not one.container_pressure:
+        yield "pressure is that of the whole machine, not of the container"
+    if one.gpu_reason:
+        yield f"no GPU was sampled: {formats.escape_name(one.gpu_reason, 200)}"
+    if one.gpu_interval_s:
+        yield f"GPUs were sampled every {formats.seconds(one.gpu_interval_s)}, because their driver is slow"
+    elif one.gpus and one.interval_s < 1:
+        yield (
+            "the driver measures GPU utilization over up to a second, so neighboring samples at "
+            f"{formats.seconds(one.interval_s)} are not independent"
+        )
+    if one.no_steps:
+        yield f"``--steps auto`` recorded no steps: {formats.escape_name(one.no_steps, 200)}"
+    if one.other_threads:
+        yield f"steps of optimizers in other threads are not counted: {formats.number(one.other_threads, 0)}"
+    if one.other_lane_events:
+        yield f"events of more phases than the recorder names: {formats.number(one.other_lane_events, 0)}"
+
+
+def _labels(found: Sequence[Recording]) -> list[str]:
+    labels = dict.fromkeys(label for one in found for label in one.labels)
+    words = [
+        f"{formats.escape_name(label.key, 64)}={formats.escape_name(label.value, 80)}"
+        for label in [*labels][:MAX_LABELS]
+    ]
+    return [f"Labels: {', '.join(words)}."] if words else []
+
+
+def _overhead(one: Recording, report: Report) -> tuple[float | None, float | None]:
+    """Percent of a core that the sampler took, and of the training processes' time that hooks took.
+
+    None for both if the run ended before it started: a clock was set.
+    """
+    run = one.runs[-1]
+    seconds = ((run.end_us or report.job.end_us) - run.start_us) / SECOND_US
+    if seconds <= 0:
+        return None, None
+    hooks = None if one.hook_s is None else 100 * one.hook_s / seconds / max(1, one.hooked_processes)
+    return 100 * one.sampler_s / seconds, hooks
+
+
+def _allowed_cores(one: Recording) -> float | None:
+    known = [cores for cores in (one.cores, one.affinity, one.core_limit) if cores is not None]
+    return min(known, default=None)
+
+
+def _of_all(allowed: float | None, every: float | None, words: Callable[[float], str]) -> str:
+    """``4 of 96``."""
+    if allowed is None:
+        return "–"
+    return words(allowed) if every is None or allowed >= every else f"{words(allowed)} of {words(every)}"
+
+
+def _bytes(value: float) -> str:
+    scale = formats.rate_scale((value,), "B")
+    return f"{formats.number(value / scale.factor)}{formats.NBSP}{scale.unit}"
+
+
+def _gpus(one: Recording) -> str:
+    models = [f"{gpu.count} × {formats.escape_name(gpu.name, 40) or 'GPU'}" for gpu in one.gpus]
+    return formats.join_names(models, 2) or "none"
+
+
+def _nodes(found: Sequence[Recording], report: Report) -> Table:
+    left = len(found) - MAX_ROWS
+    rows = []
+    for one in found[:MAX_ROWS]:
+        sampler, hooks = _overhead(one, report)
+        memory = one.memory if one.memory_limit is None else one.memory_limit
+        rows.append(
+            (
+                formats.escape_name(one.node, 40),
+                end_of(one.runs[-1]),
+                f"{one.interval_s:g}",
+                _of_all(_allowed_cores(one), one.cores, "{:g}".format),
+                _of_all(memory, one.memory, _bytes),
+                _gpus(one),
+                formats.known(sampler, 2),
+                formats.known(hooks, 2),
+                formats.number(one.tick_p99_ms),
+                formats.number(one.late_ticks, 0),
+            )
+        )
+    more = f" Not shown: {formats.count(left, 'more node')}." if left > 0 else ""
+    return Table(
+        label="Recording of each node",
+        caption=Markup('Recording by {}.{} <span class="read">{}</span>').format(
+            formats.escape_name(found[0].recorder, 40),
+            more,
+            "Sampler: of one core. Hooks: of the time of the training processes. "
+            "Tick: reading of all sensors, 99th percentile.",
+        ),
+        heads=(
+            *(":Node", ":End of the job", "Interval (s)", "Cores", "Memory", ":GPUs", "Sampler (%)"),
+            *("Hooks (%)", "Tick (ms)", "Late ticks"),
+        ),
+        rows=rows,
+        style="heads",
+    )
+
+
+def _runs(found: Sequence[Recording]) -> Table:
+    """Each start of a job that was started again into the same folder."""
+    every = [(one.node, run, run is one.runs[-1]) for one in found if len(one.runs) > 1 for run in one.runs]
+    left = len(every) - MAX_ROWS
+    times = [time for _, run, _ in every for time in (run.start_us, run.end_us) if time]
+    with_day = bool(times) and formats.spans_days(min(times), max(times))
+    return Table(
+        label="Runs",
+        caption="Runs of the job into the same folder."
+        + (f" Not shown: {formats.count(left, 'earlier run')}." if left > 0 else ""),
+        heads=(":Node", "Start (UTC)", "End (UTC)", ":End of the job", "Dropped samples", "Dropped events"),
+        rows=[
+            (
+                formats.escape_name(node, 40),
+                formats.column_time(run.start_us, with_day=with_day),
+                formats.column_time(run.end_us, with_day=with_day) if run.end_us else "–",
+                end_of(run, is_last=is_last),
+                formats.number(run.dropped_samples, 0),
+                formats.number(run.dropped_events, 0),
+            )
+            for node, run, is_last in every[-MAX_ROWS:]
+        ],
+    )
+
+
+def _left_out(found: Sequence[Recording]) -> Table:
+    every = [(one.node, left) for one in found for left in one.left_out]
+    left = len(every) - MAX_ROWS
+    return Table(
+        label="Failed readings",
+        fold="failed readings" if len(every) > MAX_OPEN_ROWS else "",
+        caption="Sensors that could not be read."
+        + (f" Not shown: {formats.number(left, 0)} more." if left > 0 else ""),
+        heads=(":Node", ":Sensor", ":Reason", "Readings"),
+        rows=[
+            (
+                formats.escape_name(node, 40),
+                formats.escape_name(one.sensor, 60),
+                formats.escape_name(one.reason, 120),
+                formats.number(one.count, 0),
+            )
+            for node, one in every[:MAX_ROWS]
+        ],
+    )

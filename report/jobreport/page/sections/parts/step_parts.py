@@ -1,0 +1,233 @@
+"""What steps spent their time on: outliers and normal steps, and the last steps one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.page.figures import step_parts as parts
+from jobreport.page.sections.parts.table import Table
+from jobrules.analyses.step_parts import BETWEEN, IN_STEP, LOADING, MIN_OUTLIERS, UNACCOUNTED
+
+if TYPE_CHECKING:
+    from jobreport.page.figures.canvas import Figure
+    from jobreport.page.figures.steps import Unit
+    from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
+    from jobrules.analyses.steps import StepTimes
+
+
+#: Shares that differ by fewer points are described as equal; below the second, no figure is drawn.
+ALIKE_POINTS, MIN_POINTS = 5.0, 1.0
+
+
+#: Bars need a reason if they differ by more than this share of their mean. A part of the time is the reason
+#: if more than this share of their variance goes with it.
+WORTH_A_REASON, MOST_OF_VARIANCE = 0.2, 0.6
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """A figure, the finding and the reading aid of its caption, what is folded, and its key."""
+
+    figure: Figure
+    finding: str
+    aid: str
+    fold: str = ""
+    key: tuple[tuple[str, str, str], ...] = ()
+
+
+def mode_name(mode: str) -> str:
+    """``TRAIN`` with the blank that follows it in a sentence; empty for steps without a mode."""
+    return f"{formats.escape_name(mode, 24)} " if mode else ""
+
+
+def rank_name(node: str, rank: str, times: StepTimes) -> str:
+    """``algo-1 rank 0``, as far as nodes and ranks differ; empty for the only one."""
+    several_nodes = len({row.node for row in times.rows}) > 1
+    several_ranks = several_nodes or len({row.rank for row in times.rows}) > 1
+    names = [formats.escape_name(node, 24)] if several_nodes and node else []
+    names += [f"rank {formats.escape_name(rank, 16)}"] if several_ranks and rank else []
+    return " ".join(names)
+
+
+def marked(times: StepTimes) -> str:
+    """What is marked as an outlier; empty if nothing is."""
+    return {
+        "rule": f"longer than mean + {times.stddev:g}σ of its rank and mode",
+        "median": "longer than twice the median of its rank and mode, "
+        "as no step is above StepOutlier's threshold",
+    }.get(times.marked, "")
+
+
+def contrast(times: StepTimes) -> Shown | None:
+    """What outliers spent their time on; None if they do not differ from the other steps at all."""
+    contrast = times.contrast
+    if not contrast or abs(contrast.classes[0].points) < MIN_POINTS:
+        return None
+    first = contrast.classes[0]
+    if abs(first.points) < ALIKE_POINTS:
+        most = formats.number(abs(first.points))
+        finding = (
+            f"Outliers spend their time like normal steps: no event type differs by more than {most} points."
+        )
+    else:
+        outliers, normal = formats.percent(first.outlier_percent), formats.percent(first.normal_percent)
+        name = formats.escape_name(first.name, 40)
+        finding = (
+            f"{name} ran for {outliers} of the time of outliers and {normal} of the time of normal steps."
+        )
+    return Shown(
+        figure=parts.contrast(contrast),
+        finding=finding,
+        aid="Percent of step time; event types can overlap.",
+        fold=f"The largest difference comes first. An outlier is {marked(times)}.",
+        key=((parts.NORMAL, "normal steps", "normal"), (parts.OUTLIER, "outliers", "outlier")),
+    )
+
+
+def contrast_table(contrast: StepContrast) -> Table:
+    """All numbers of the comparison."""
+    left = f" {formats.count(contrast.left, 'event type')} with smaller differences omitted."
+    return Table(
+        label="Normal steps and outliers by event type",
+        caption="Normal steps and outliers by event type, in percent of their time; difference in points."
+        + (left if contrast.left else ""),
+        heads=(
+            *(":Event type", "Normal steps (%)", "Outliers (%)", "Difference"),
+            *("Normal steps compared", "Outliers compared"),
+        ),
+        rows=[
+            (
+                formats.escape_name(row.name, 60) + (f", {row.device}" if row.device else ""),
+                *map(formats.number, (row.normal_percent, row.outlier_percent, row.points)),
+                formats.number(row.normal_steps, 0),
+                formats.number(row.outlier_steps, 0),
+            )
+            for row in contrast.classes
+        ],
+    )
+
+
+def why_no_contrast(times: StepTimes) -> str:
+    """Why outliers are not compared with other steps; empty if there are none."""
+    if not times.marked:
+        return ""
+    if times.marks < MIN_OUTLIERS:
+        verb = "is" if times.marks == 1 else "are"
+        return f"{formats.count(times.marks, 'outlier')} {verb} too few to compare with other steps."
+    if times.contrast:
+        points = formats.count(int(MIN_POINTS), "point")
+        return f"Outliers spend their time like normal steps: no event type differs by {points} or more."
+    if not times.has_events:
+        return "Only steps were recorded, so what outliers spent their time on is unknown."
+    return f"No event type was recorded in {MIN_OUTLIERS} outliers and in normal steps of the same ranks."
+
+
+def last_steps(times: StepTimes, unit: Unit, *, with_day: bool) -> Shown:
+    """The last steps in parts, and what covers most of their time."""
+    last = times.last
+    n = len(last.numbers)
+    rank = rank_name(last.node, last.rank, times)
+    of = f" of {rank}" if rank else ""
+    which = (
+        f"Last {n} {mode_name(last.mode)}steps{of}" if n > 1 else f"The only {mode_name(last.mode)}step{of}"
+    )
+    found = _largest_part(last, with_day=with_day)
+    fold = [*_bars(last, unit)]
+    if n > 1:
+        fold.append("The last bar ends with its step.")
+    fold.append(
+        "Each moment counts once; hatched: no event."
+        if last.by_event
+        else "No events were recorded for these steps: only the step and the time to the next are known."
+    )
+    key = [(parts.fill(part, last.parts), _part_name(part), "") for part in reversed(last.parts)]
+    return Shown(
+        figure=parts.last_steps(last, unit),
+        finding=f"{which}{f': {found}' if found else ''}.",
+        aid="A bar runs from one step's start to the next.",
+        fold=" ".join(fold),
+        key=tuple(key),
+    )
+
+
+def _complete_bars(last: LastSteps) -> tuple[int, ...]:
+    """Bars without the last one, which no step follows; none if they are too few or take no time."""
+    bars = last.total_us[:-1]
+    return bars if len(bars) > 2 and any(bars) else ()
+
+
+def _largest_part(last: LastSteps, *, with_day: bool) -> str:
+    """What took most of the time of the last steps, and what was no longer recorded."""
+    if not _complete_bars(last):
+        return ""
+    largest = max(last.parts, key=lambda part: part.percent)
+    share = formats.percent(largest.percent)
+    ended = _ended(last, with_day=with_day)
+    if not last.by_event:
+        return f"{share} of the time is {'inside' if largest.name == IN_STEP else 'outside'} steps{ended}"
+    if largest.role == "unknown":
+        return f"no event covers {share} of the time{ended}"
+    return f"{_part_name(largest)} takes {share} of the time"
+
+
+def _ended(last: LastSteps, *, with_day: bool) -> str:
+    """``; data loading was recorded only until 07:56:56``; empty if recording did not end before."""
+    if last.ended_us is None:
+        return ""
+    name, was = ("data loading", "was") if last.ended == LOADING else (last.ended, "were")
+    if last.ended in {"Forward", "Backward"}:
+        name, was = f"the {name.lower()} pass", "was"
+    return f"; {name} {was} recorded only until {formats.column_time(last.ended_us, with_day=with_day)}"
+
+
+def _bars(last: LastSteps, unit: Unit) -> list[str]:
+    """How long the bars are, and which part makes them differ."""
+    bars = _complete_bars(last)
+    if not bars:
+        return []
+    lengths = f"Bars last {unit.range(min(bars), max(bars))}"
+    if not min(bars) <= last.total_us[-1] <= max(bars):
+        lengths += f", the last one {unit.short(last.total_us[-1])}"
+    reason = _reason(last, bars)
+    return [f"{lengths}.", f"They differ mostly in {reason}."] if reason else [f"{lengths}."]
+
+
+def _reason(last: LastSteps, bars: tuple[int, ...]) -> str:
+    """The part that most of the variance of the bars goes with; empty if they differ little or in several."""
+    mean = sum(bars) / len(bars)
+    if max(bars) - min(bars) < WORTH_A_REASON * mean:
+        return ""
+    # The covariances of the parts with the bars add up to the variance of the bars.
+    covariance = {
+        part.name: sum(us * (bar - mean) for us, bar in zip(part.time_us[:-1], bars, strict=True))
+        for part in last.parts
+    }
+    name = max(covariance, key=covariance.__getitem__)
+    if covariance[name] < MOST_OF_VARIANCE * sum((bar - mean) ** 2 for bar in bars):
+        return ""
+    in_words = {
+        UNACCOUNTED: "time without events",
+        BETWEEN: "the time to the next step",
+        IN_STEP: "the step itself",
+    }
+    return in_words.get(name, formats.escape_name(name, 40))
+
+
+def _part_name(part: StepPart) -> str:
+    return formats.escape_name(part.name, 40)
+
+
+def parts_of_last(last: LastSteps, unit: Unit) -> Table:
+    """The parts of each of the last steps."""
+    columns = (*(part.time_us for part in last.parts), last.total_us)
+    return Table(
+        label="The last steps in parts",
+        fold=f"the last steps in parts ({unit.name})",
+        heads=(":Step", *map(_part_name, last.parts), "Total"),
+        rows=[
+            (name, *map(unit.text, times_us))
+            for name, *times_us in zip(parts.step_names(last), *columns, strict=True)
+        ],
+    )

@@ -1,0 +1,225 @@
+"""Time lines as the sections show them: one plot per metric, nodes side by side on one scale, and a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.page.figures.over_time import SharedTime
+from jobreport.page.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of, unmeasured
+from jobreport.page.sections.parts.panel import Panel
+from jobreport.page.sections.parts.table import Table
+from jobrules.model import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from bokeh.models import Plot
+
+    from jobreport.document import Report
+    from jobrules.analyses.time_lines import TimeLine
+
+#: Why a clock is low: percent of the time.
+REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
+#: What the section on power, temperature, and clocks draws.
+POWER = (
+    Metric.GPU_POWER,
+    Metric.GPU_POWER_LIMIT,
+    Metric.GPU_TEMPERATURE,
+    Metric.GPU_CLOCK,
+    *REASONS,
+)
+#: Metrics that share a plot: its title, and what the solid and the dashed line are.
+PAIRS: dict[tuple[str, str], tuple[str, str, str]] = {
+    (Metric.NETWORK_RECEIVE, Metric.NETWORK_TRANSMIT): (
+        "Network",
+        "network received",
+        "network sent",
+    ),
+    (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL): (
+        "GPU memory",
+        "GPU memory in use",
+        "GPU memory size",
+    ),
+    (Metric.GPU_POWER, Metric.GPU_POWER_LIMIT): ("GPU power", "power", "power limit"),
+}
+_PAIR_OF: dict[str, tuple[str, str]] = {key: pair for pair in PAIRS for key in pair}
+#: What the marks of every plot are.
+AID = "Line: mean; band: lowest to highest sample."
+
+
+class Block(Struct, frozen=True, kw_only=True):
+    """A node with its panels."""
+
+    name: str
+    panels: tuple[Panel, ...]
+
+
+class TimeLines(Struct, frozen=True, kw_only=True):
+    """Some metrics of a report over time."""
+
+    report: Report
+    keys: Collection[str]
+    #: The nodes that are drawn.
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, report: Report, keys: Collection[str]) -> TimeLines:
+        """On the nodes that the report draws."""
+        drawn = report.nodes.drawn if report.nodes else [node.name for node in report.job.nodes]
+        found = cls(report=report, keys=keys, names=drawn)
+        return cls(report=report, keys=keys, names=[name for name in drawn if found.of_node(name)])
+
+    def of_node(self, node: str) -> list[TimeLine]:
+        """The lines of a node that were measured at any time."""
+        return [
+            line
+            for line in self.report.time_lines
+            if line.node == node and line.key in self.keys and any(v is not None for v in line.mean)
+        ]
+
+    def plots(self, node: str) -> list[list[TimeLine]]:
+        """The lines of a node by plot: two that belong together share one."""
+        by_plot: dict[object, list[TimeLine]] = {}
+        for line in self.of_node(node):
+            by_plot.setdefault(_PAIR_OF.get(line.key, line.key), []).append(line)
+        return list(by_plot.values())
+
+    @property
+    def most(self) -> int:
+        """Columns of the plots and of their drawings."""
+        return MAX_COLUMNS[len(self.names) > 1]
+
+    @property
+    def column(self) -> str:
+        """The width of a column."""
+        columns = self.report.columns
+        return formats.duration(size_of(columns, self.most) * columns.width_us)
+
+    @property
+    def hatched(self) -> bool:
+        """Whether any plot has a time that was not measured."""
+        columns, course = self.report.columns, self.report.phases
+        size = size_of(columns, self.most)
+        plots = (lines for name in self.names for lines in self.plots(name))
+        return any(unmeasured(lines, columns, course, size) for lines in plots)
+
+    @property
+    def key(self) -> list[tuple[str, str, str]]:
+        """What the two lines of a plot are, of each pair that is drawn."""
+        entries: list[tuple[str, str, str]] = []
+        keys = {tuple(line.key for line in p) for name in self.names for p in self.plots(name) if len(p) > 1}
+        for pair, (_, solid, dashed) in PAIRS.items():
+            if pair in keys:
+                entries += [("s1", f"{solid} (solid)", pair[0]), ("s2", f"{dashed} (dashed)", pair[1])]
+        return entries
+
+    @property
+    def reading(self) -> str:
+        """What caption and key do not say of the marks that are drawn."""
+        phases = self.report.phases
+        sentences = [f"Columns of {self.column}."]
+        if any(line.key in REASONS for name in self.names for line in self.of_node(name)):
+            sentences.append("Slowdowns: percentage of the time; band: lowest to highest of any GPU.")
+        if len(phases.phases) > 1:
+            day = self.report.job.spans_days
+            ends = [
+                f"{words} ({formats.column_time(phase.start_us, with_day=day)})"
+                for words, phase in zip(phases.bounds, phases.phases[1:], strict=True)
+            ]
+            sentences.append(f"Dotted: {' and '.join(ends)}.")
+        sentences += profiled_mark(self.report)
+        if self.hatched:
+            sentences.append("Hatched: not measured.")
+        if len(self.names) > 1:
+            sentences.append("All nodes share one scale per metric.")
+        return " ".join(sentences)
+
+    def table(self, what: str = "the time lines") -> Table:
+        """Mean, lowest, and highest value of each line, and how much of it was not measured."""
+        several = len(self.names) > 1
+        rows = []
+        for line in (line for name in self.names for line in self.of_node(name)):
+            scale = formats.rate_scale((v for v in line.high if v is not None), line.unit)
+            node = [formats.escape_name(line.node, 40)] if several else []
+            missing = formats.percent(line.missing_percent)
+            rows.append([*node, line.label, scale.unit, *_summary(line, scale), missing])
+        return Table(
+            label=f"Values of {what}",
+            fold="mean, lowest, and highest value per line",
+            heads=[
+                *([":Node"] if several else []),
+                ":Metric",
+                ":Unit",
+                "Mean",
+                "Lowest",
+                "Highest",
+                "Not measured",
+            ],
+            rows=rows,
+        )
+
+    def draw(self, prefix: str) -> tuple[list[Block], dict[str, Plot]]:
+        """A block for each node, and the live plots by their ids, which begin with the prefix."""
+        report = self.report
+        time = SharedTime(report.columns, size_of(report.columns, self.most))
+        blocks, figures = [], {}
+        for i, name in enumerate(self.names):
+            plots = self.plots(name)
+            panels = []
+            for lines in plots:
+                keys = {line.key for line in lines}
+                same = [other for n in self.names for other in self.of_node(n) if other.key in keys]
+                scale = formats.rate_scale((v for o in same for v in o.high if v is not None), lines[0].unit)
+                top, last = top_of(same, scale), lines is plots[-1]
+                element = f"{prefix}{i}-{lines[0].key.replace('_', '-')}"
+                drawn = time_line(lines, time, report.phases, scale, top, labels=last)
+                figures[element] = drawn.live
+                panels.append(
+                    Panel(
+                        id=element,
+                        title=_title(lines, scale.unit),
+                        label="; ".join(_label(line, scale) for line in lines),
+                        drawing=drawn.drawing,
+                    )
+                )
+            blocks.append(Block(name=formats.escape_name(name, 60), panels=tuple(panels)))
+        return blocks, figures
+
+
+def _title(lines: Sequence[TimeLine], unit: str) -> str:
+    line = lines[0]
+    title = line.label if len(lines) < 2 else PAIRS[_PAIR_OF[line.key]][0]
+    if line.key in (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION):
+        title += " utilization"
+    if line.key in REASONS:
+        title += ", share of the time"
+    if line.devices < 2:
+        return f"{title}, {unit}"
+    what = "GPU" if line.key.startswith("gpu") else "core"
+    return f"{title}, {unit} (mean of {formats.count(line.devices, what)})"
+
+
+def _label(line: TimeLine, scale: formats.Scale) -> str:
+    mean, low, high = _summary(line, scale)
+    unit = scale.unit if scale.unit == "%" else f" {scale.unit}"
+    return f"{line.label} over time: mean {mean}, from {low} to {high}{unit}"
+
+
+def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
+    values = (line.average, line.lowest, line.highest)
+    mean, low, high = (formats.known(None if v is None else v / scale.factor) for v in values)
+    return mean, low, high
+
+
+def profiled_mark(report: Report) -> list[str]:
+    """What solid upright lines over time are; empty without any."""
+    spans = report.phases.profiled
+    if not spans:
+        return []
+    day = report.job.spans_days
+    more = f" and {len(spans) - 1} more" if len(spans) > 1 else ""
+    first = formats.column_time(spans[0][0], with_day=day)
+    return [f"Solid upright line: PyTorch traces were recorded ({first}{more})."]

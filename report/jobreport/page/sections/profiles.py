@@ -1,0 +1,153 @@
+"""Where Python code spent its time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.page.sections.error_boundary import error_boundary
+from jobreport.page.sections.outline import heading
+from jobreport.page.sections.parts.table import PERCENT_SCALE, Table, as_code, bar
+from jobrules.model import SECOND_US
+from jobrules.text import apportion
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+    from jobreport.page.sections.fragment import Fragment
+    from jobrules.model import Function, Profile
+
+#: Functions of a profile, and profiles, that are not folded away.
+MAX_OPEN, MAX_OPEN_PROFILES = 10, 3
+#: How the words of a profile from before the first step begin.
+_START_UP = "before step 0"
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A profile as printed."""
+
+    title: str
+    table: Table
+    #: The functions that are folded away; None if there are none.
+    more: Table | None
+
+
+@error_boundary
+def profiles(report: Report) -> Fragment:
+    """A table of functions by self time for each profile, the first three open."""
+    place = heading("profiles", report)
+    if not report.profiles and report.of_debugger:
+        return place.nothing("SageMaker Debugger's rule results hold no Python profiles.")
+    if not report.profiles:
+        return place.nothing("No Python profile was recorded.")
+    several = len({one.node for one in report.profiles}) > 1
+    return place.section(
+        views=[_view(one, several=several) for one in report.profiles],
+        left=report.profiles_left,
+        most_profiles=MAX_OPEN_PROFILES,
+    )
+
+
+def _view(profile: Profile, *, several: bool) -> View:
+    scale = formats.time_scale(function.total_s for function in profile.functions)
+    own = [max(0.0, function.self_s) for function in profile.functions]
+    rest_s = max(0.0, profile.self_s - sum(own))
+    percents = apportion([*own, rest_s], 100.0, 1)
+    rows = [
+        _row(function, percent, scale)
+        for function, percent in zip(profile.functions, percents[:-1], strict=True)
+    ]
+    if left := profile.count - len(profile.functions):
+        name = formats.count(left, "other function")
+        rows.append([name, "–", scale(rest_s), "–", *_share(percents[-1])])
+    folded = len(profile.functions) > MAX_OPEN
+    more = f"{formats.count(len(profile.functions) - MAX_OPEN, 'more function')}"
+    rank = f"Rank {formats.escape_name(profile.rank, 24)}" if profile.rank else "Training process"
+    where = f" on {formats.escape_name(profile.node, 40)}" if several else ""
+    title = f"{rank}{where}, {_stretch(profile)}"
+    heads = (
+        ":Function",
+        "Calls",
+        f"Self ({scale.unit})",
+        f"Total ({scale.unit})",
+        "Share (%)",
+        PERCENT_SCALE,
+    )
+    return View(
+        title=title,
+        table=Table(
+            label=f"Functions: {title}",
+            caption=f"{_caption(profile, percents)} {_about(profile)}",
+            style="wide words",
+            heads=heads,
+            rows=rows[:MAX_OPEN] if folded else rows,
+        ),
+        more=Table(
+            label=f"More functions: {title}",
+            fold=f"{more}{' and the sum of the rest' if left else ''}",
+            style="wide words",
+            heads=heads,
+            rows=rows[MAX_OPEN:],
+        )
+        if folded
+        else None,
+    )
+
+
+def _about(profile: Profile) -> str:
+    """Profiler, time span, and duration, as a sentence."""
+    profiler, span = formats.escape_name(profile.profiler, 24), profile.end_us - profile.start_us
+    times = f"{formats.between(profile.start_us, profile.end_us)}, {formats.seconds(span / SECOND_US)}"
+    counted = any(function.calls is not None for function in profile.functions)
+    return f"{profiler}, {times}.{'' if counted else ' Calls were not counted.'}"
+
+
+def _stretch(profile: Profile) -> str:
+    """``start-up, until train step 0, step start``; ``from train step 9, step start to …``; ``step 3``."""
+    begin, end = formats.escape_name(profile.begin, 80), formats.escape_name(profile.end, 80)
+    if begin.startswith(_START_UP):
+        return "start-up, before step 0" if end.startswith(_START_UP) else f"start-up, until {end}"
+    if begin == end:
+        return begin
+    return f"from {begin} to {end}"
+
+
+def _caption(profile: Profile, percents: tuple[float, ...]) -> str:
+    if not profile.functions or not profile.self_s > 0:
+        return "No function has measurable self time."
+    first = profile.functions[0]
+    where = f" ({_place(first, 40)})" if first.file else ""
+    name = formats.escape_name(first.name, 60)
+    return (
+        f"Most self time: {name}{where}, {formats.percent(percents[0])} of {formats.seconds(profile.self_s)}."
+    )
+
+
+def _place(function: Function, most: int = 48) -> str:
+    """The end of the path, which distinguishes files, and the line; empty for built-in functions."""
+    if not function.file:
+        return ""
+    path = formats.escape_name(function.file, 200)
+    while len(path) > most and "/" in path.removeprefix("…/"):
+        path = "…/" + path.removeprefix("…/").partition("/")[2]
+    line = f":{function.line}" if function.line else ""
+    return formats.escape_name(path, most) + line
+
+
+def _row(function: Function, percent: float, scale: formats.TimeScale) -> list[str]:
+    # Names of built-in functions often say so: "<built-in method posix.mkdir>".
+    place = _place(function) or ("" if function.name.startswith("<") else "built in")
+    name = as_code(function.name)
+    return [
+        name + Markup('<br><code class="m">{}</code>').format(place) if place else name,
+        "–" if function.calls is None else formats.number(function.calls, 0),
+        scale(function.self_s),
+        scale(function.total_s),
+        *_share(percent),
+    ]
+
+
+def _share(percent: float) -> tuple[str, str]:
+    return formats.number(percent), bar(("u", percent))

@@ -1,0 +1,211 @@
+"""A card per rule that was evaluated, a line per other rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.page.sections.error_boundary import error_boundary
+from jobreport.page.sections.outline import ANCHORS, has_edges, heading
+from jobreport.page.sections.verdict import SIGNS
+from jobrules.model import ReasonKind, Severity, Status
+from jobrules.rule import with_unit
+
+if TYPE_CHECKING:
+    from jobreport.document import Report, RuleCard
+    from jobreport.page.sections.fragment import Fragment
+    from jobrules.model import Measure, Reason
+
+#: Reasons of devices that a card lists.
+MAX_REASONS = 4
+
+#: Share of GPU time that the card of a rule that passed names.
+WORTH_NAMING = 0.005
+
+_ORDER = [*Severity, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
+
+
+class Bullet(Struct, frozen=True, kw_only=True):
+    """A value against its thresholds, in percent of the bar."""
+
+    width: float
+    limits: tuple[float, ...]
+    value: str
+    limit: str
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    """A rule as printed."""
+
+    card: RuleCard
+    style: str
+    word: str
+    bullet: Bullet | None
+    link: str | None
+    #: Why a rule was not evaluated; empty if it was.
+    reason: str
+    #: What it explains if that is too little for a finding; empty otherwise.
+    explains: str
+    #: Devices that were not evaluated, and why; empty if all were, or none for the one reason of the rule.
+    missing: str
+    #: First and last violation, as two parts that do not break; empty if not known.
+    when: tuple[str, ...]
+    #: ``threshold=50%``.
+    parameters: tuple[str, ...]
+
+
+class NotEvaluated(Struct, frozen=True, kw_only=True):
+    """Rules that were not evaluated for one reason."""
+
+    names: tuple[str, ...]
+    reason: str
+    missing: str
+    notes: tuple[str, ...]
+
+
+@error_boundary
+def rules(report: Report) -> Fragment:
+    """Cards by severity, then errors, then what passed; a line for each reason why rules were not evaluated."""
+    judging = [card for card in report.rules if card.can_trigger]
+    ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
+    summaries = [card for card in report.rules if not card.can_trigger]
+    silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
+    inapplicable: dict[str, list[RuleCard]] = {}
+    for card in silent:
+        if not _applies(card):
+            inapplicable.setdefault(str(card.reason), []).append(card)
+    return heading("rules", report).section(
+        lead=_lead(report, judging),
+        cards=[_card(report, card) for card in ranked if card not in silent],
+        sign=SIGNS[Status.NOT_EVALUATED],
+        silent=_by_reason([card for card in silent if _applies(card)]),
+        inapplicable=inapplicable,
+        summaries=[_card(report, card) for card in summaries if card.status is not Status.NOT_EVALUATED],
+        no_summaries=_by_reason([card for card in summaries if card.status is Status.NOT_EVALUATED]),
+        debugger=report.of_debugger,
+    )
+
+
+def _by_reason(silent: list[RuleCard]) -> list[NotEvaluated]:
+    """The rules with one reason together, in the order of the first of each."""
+    names: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for card in silent:
+        key = (card.reason.sentence if card.reason else "", _missing(card), tuple(card.notes))
+        names.setdefault(key, []).append(card.name)
+    return [
+        NotEvaluated(names=tuple(found), reason=reason, missing=missing, notes=notes)
+        for (reason, missing, notes), found in names.items()
+    ]
+
+
+def _applies(card: RuleCard) -> bool:
+    return card.reason is None or card.reason.kind is not ReasonKind.NOT_APPLICABLE
+
+
+def _sign(report: Report, card: RuleCard) -> Severity | Status:
+    """Severity of the worst finding of a triggered rule; otherwise the status."""
+    if card.status is not Status.TRIGGERED:
+        return card.status
+    found = [f.severity for f in report.verdict.findings if card.name in f.rules]
+    return min(found, key=list(Severity).index, default=Severity.INFO)
+
+
+def _card(report: Report, card: RuleCard) -> Card:
+    sign = _sign(report, card)
+    style, word = SIGNS[sign]
+    section = card.section if card.section in ANCHORS - {"rules"} else None
+    return Card(
+        card=card,
+        style=style,
+        word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
+        bullet=_bullet(card.measure) if card.measure and card.was_evaluated else None,
+        link=section if card.was_evaluated else None,
+        reason=card.reason.sentence if card.reason else "",
+        explains=_explains(report, card),
+        missing=_missing(card),
+        when=_when(card, with_day=report.job.spans_days),
+        parameters=tuple(f"{one.name}={with_unit(one.value, one.unit)}" for one in card.parameters),
+    )
+
+
+def _explains(report: Report, card: RuleCard) -> str:
+    """``Explains 1.4% of GPU time.`` if that is too little for a finding."""
+    share = report.verdict.explains.get(card.name, 0.0)
+    named = any(card.name in finding.rules for finding in report.verdict.findings)
+    if named or not card.was_evaluated or (card.status is Status.PASSED and share < WORTH_NAMING):
+        return ""
+    return f"Explains {formats.share(share)} of GPU time." if card.name in report.verdict.explains else ""
+
+
+def _when(card: RuleCard, *, with_day: bool) -> tuple[str, ...]:
+    """``08:26:31``, ``11:22:49 UTC``; with dates in a job of several days."""
+    if card.first_us is None or card.last_us is None:
+        return ()
+    first = formats.column_time(card.first_us, with_day=with_day)
+    return first, formats.moment(card.last_us, with_day=with_day)
+
+
+def _missing(card: RuleCard) -> str:
+    """Devices that were not evaluated, by reason."""
+    by_reason: dict[Reason, list[str]] = {}
+    for device in card.devices:
+        if device.reason and device.status is Status.NOT_EVALUATED and device.reason != card.reason:
+            by_reason.setdefault(device.reason, []).append(device.name)
+    rows = [f"{formats.join_names(names)} ({reason})" for reason, names in by_reason.items()]
+    more = [f"{formats.count(len(rows) - MAX_REASONS, 'more reason')} in report.json"]
+    return "; ".join(rows[:MAX_REASONS] + (more if len(rows) > MAX_REASONS else []))
+
+
+def _bullet(measure: Measure) -> Bullet:
+    def place(value: float) -> float:
+        return round(min(100.0, max(0.0, 100 * value / measure.scale)), 1) if measure.scale > 0 else 0.0
+
+    if measure.unit == "min":  # as in the headline
+        value = formats.duration(60e6 * measure.value)
+    else:
+        digits = 2 if measure.scale < 10 else 1
+        space = "" if measure.unit.startswith("%") else formats.NBSP
+        value = f"{formats.number(measure.value, digits)}{space}{measure.unit}".strip()
+    return Bullet(
+        width=place(measure.value),
+        limits=tuple(place(limit) for limit in measure.limits),
+        value=value,
+        limit=measure.limit_text,
+    )
+
+
+def _lead(report: Report, judging: list[RuleCard]) -> str:
+    """``3 of 18 rules triggered, 8 passed, 7 were not evaluated.``, and which of them form one finding."""
+    if not judging:
+        return "No rule was selected."
+    apply = [card for card in judging if _applies(card)]
+    n = {status: sum(card.status is status for card in apply) for status in Status}
+    missing, failed = n[Status.NOT_EVALUATED], n[Status.ERROR]
+    outcomes = [f"{n[Status.TRIGGERED]} of {formats.count(len(apply), 'rule')} triggered"]
+    if n[Status.PASSED]:
+        outcomes.append(f"{n[Status.PASSED]} passed")
+    if missing:
+        outcomes.append(f"{missing} {'was' if missing == 1 else 'were'} not evaluated")
+    if failed:
+        outcomes.append(f"{failed} failed")
+    sentences = [f"{', '.join(outcomes)}."]
+    if has_edges(report) and any(card.was_evaluated for card in judging) and not report.of_debugger:
+        of_others = "; those of SageMaker Debugger do not" if report.has_debugger else ""
+        sentences.append(
+            f"Results leave out start-up and wind-down{of_others}; rules/*.json hold those of the whole job."
+        )
+    if others := len(judging) - len(apply):
+        sentences.append(f"{formats.count(others, 'more rule')} {'does' if others == 1 else 'do'} not apply.")
+    if report.of_debugger:
+        sentences.append(
+            "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "
+            "listed on each card."
+        )
+    joined = next((f for f in report.verdict.findings if len(f.rules) > 1), None)
+    if joined:
+        together = len(joined.rules) == n[Status.TRIGGERED]
+        names = f"The {len(joined.rules)} triggered rules" if together else formats.join_names(joined.rules)
+        sentences.append(f"{names} form one finding.")
+    return " ".join(sentences)

@@ -1,0 +1,242 @@
+"""The answer for a reader with ten seconds, and the findings behind it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.comparison import words
+from jobreport.page.sections.error_boundary import error_boundary
+from jobreport.page.sections.fragment import Fragment, render
+from jobreport.page.sections.outline import ANCHORS, has_edges
+from jobrules.model import Severity, Status, in_words
+from jobrules.verdict.not_evaluated import by_reason
+from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobreport.document import Report
+    from jobrules.model import Finding
+    from jobrules.verdict.profiled import ProfiledTime
+    from jobrules.verdict.time_use import TimeUse
+
+#: Classes that fill the parts of lost time by kind: shades of one color, the same in every report.
+LOST_FILLS = {
+    "start-up": "l2",
+    "wind-down": "l2",
+    "idle": "l3",
+    "low": "l4",
+    "busy": "l4",
+}
+#: The shade of a cause.
+CAUSE_FILL = "l"
+#: The parts of the profiled time: each has a fill of its own, since a bar may hold all of them.
+PROFILED_FILLS = {
+    "used": "u",
+    "straggler-rank": "l3",
+    "uneven-ranks": "l3",
+    "exposed-communication": "l2",
+    "exposed-copies": "u3",
+    "launch-bound": "l",
+    "data-loader-wait": "n2",
+    "synchronization-stall": "n1",
+    "allocation-stall": "u2",
+    "profiler-overhead": "f3",
+    "first": "f2",
+    "other": "l4",
+    "unknown": "x",
+}
+#: The same for CPU cores, whose free time is no loss: neutral shades.
+FREE_FILLS = {"idle": "n1", "low": "f2", "busy": "f3"}
+#: Class and word of a status or severity.
+SIGNS = {
+    Severity.CRITICAL: ("crit", "Critical"),
+    Severity.WARNING: ("warn", "Warning"),
+    Severity.INFO: ("info", "Info"),
+    Status.PASSED: ("pass", "Passed"),
+    Status.NOT_EVALUATED: ("off", "Not evaluated"),
+    Status.ERROR: ("err", "Error"),
+}
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """A part of the bar, in percent of its width."""
+
+    fill: str
+    label: str
+    at: float
+    width: float
+    amount: str
+    #: ``GPU-h``, or ``GPU-s`` of the profiled time.
+    unit: str
+    percent: float
+    #: Anchor of the finding that explains it; None if none does.
+    link: str | None
+
+
+@error_boundary
+def verdict(report: Report) -> Fragment:
+    """How much of the device time was used, why not more, what to try, what was not checked."""
+    use = report.verdict.use
+    first = report.verdict.main_finding
+    cause, second = report.verdict.has_cause, report.verdict.second_cause
+    profiled = report.verdict.profiled or None
+    hours, part = formats.amount(first, use) if first else ("", "")
+    html = render(
+        "verdict",
+        use=use,
+        debugger=report.of_debugger,
+        median=formats.median(report.utilization),
+        number=f"{use.of('used')[1]:.1f}" if use else "",
+        lost=formats.lost(report.verdict, use, report.phases) if use else "",
+        money=words.lost_money(report.cost) if report.cost else "",
+        segments=_segments(report, use) if use else (),
+        bar_label=_bar_label(use) if use else "",
+        profiled=profiled,
+        profiled_number=f"{profiled.of('used'):.1f}" if profiled else "",
+        profiled_used=profiled_used(profiled) if profiled else "",
+        profiled_lost=profiled_lost(profiled) if profiled else "",
+        profiled_segments=_profiled_segments(report, profiled) if profiled else (),
+        profiled_label=_profiled_label(profiled) if profiled else "",
+        coverage=coverage(profiled) if profiled else (),
+        first=first,
+        verdict=report.verdict,
+        advice=report.verdict.advice,
+        cause=cause,
+        second=second,
+        second_amount=", ".join(filter(None, formats.amount(second, use))) if second else "",
+        links=anchors(report.verdict.findings),
+        amount=", ".join(filter(None, (hours, part))),
+        gain=hours if cause else "",
+        without_finding=report.verdict.without_finding,
+        evaluated=_is_evaluated(report),
+        how_many=report.verdict.how_many,
+        groups=by_reason(report.verdict.not_evaluated),
+    )
+    return Fragment(name="verdict", html=html)
+
+
+@error_boundary
+def findings(report: Report) -> Fragment:
+    """All findings, worst first, each with a link to its evidence."""
+    verdict = report.verdict
+    rows = [
+        {
+            "finding": finding,
+            "evidence": in_words(finding.evidence),
+            # The verdict shows the advice of the main finding.
+            "advice": () if finding is verdict.main_finding else finding.advice,
+            "anchor": anchor,
+            "sign": SIGNS[finding.severity],
+            "link": finding.section if finding.section in ANCHORS else None,
+            "amount": _amount(finding, verdict.use),
+        }
+        for finding, anchor in zip(verdict.findings, _anchors(verdict.findings), strict=True)
+    ]
+    html = render(
+        "findings",
+        rows=rows,
+        whole=verdict.use.time if verdict.use and has_edges(report) and not report.of_debugger else "",
+        cards={card.name for card in report.rules},
+        debugger=report.of_debugger,
+    )
+    return Fragment(name="findings", html=html)
+
+
+def _is_evaluated(report: Report) -> bool:
+    """Whether any rule was evaluated; that none was is said under "Not checked"."""
+    return report.verdict.missing < report.verdict.rules
+
+
+def anchors(findings: Sequence[Finding]) -> dict[str, str]:
+    """The anchor of each finding by its key; of the first if two share one."""
+    found: dict[str, str] = {}
+    for finding, anchor in zip(findings, _anchors(findings), strict=True):
+        found.setdefault(finding.key, anchor)
+    return found
+
+
+def _anchors(findings: Sequence[Finding]) -> list[str]:
+    """``f-low-gpu-utilization``, and ``f-low-gpu-utilization-2`` for the second of one key."""
+    used: set[str] = set()
+    result = []
+    for finding in findings:
+        name = "f-" + re.sub(r"[^A-Za-z0-9_-]", "-", finding.key)
+        numbered = (f"{name}-{i}" for i in itertools.count(2))
+        anchor = next(one for one in itertools.chain([name], numbered) if one not in used)
+        used.add(anchor)
+        result.append(anchor)
+    return result
+
+
+def gpu_fill(key: str, role: str) -> str:
+    """Class of a part of the GPU time."""
+    return {"used": "u", "unknown": "x"}.get(role) or LOST_FILLS.get(key, CAUSE_FILL)
+
+
+def _segments(report: Report, use: TimeUse) -> list[Segment]:
+    """The parts of the bar; a part without width keeps its line in the legend."""
+    links = anchors(report.verdict.findings)
+    segments, at = [], 0.0
+    for part in use.parts:
+        fill = gpu_fill(part.key, part.role)
+        if use.device != "GPU" and part.role == "lost":
+            fill = FREE_FILLS.get(part.key, "n1")
+        segments.append(
+            Segment(
+                fill=fill,
+                label=part.label,
+                at=round(at, 1),
+                width=part.percent,
+                amount=formats.part_hours(use, report.phases, part),
+                unit=use.unit,
+                percent=part.percent,
+                link=links.get(part.finding) if part.finding else None,
+            )
+        )
+        at += part.percent
+    return segments
+
+
+def _profiled_segments(report: Report, profiled: ProfiledTime) -> list[Segment]:
+    """The parts of the bar of the profiled time."""
+    links = anchors(report.verdict.findings)
+    segments, at = [], 0.0
+    for part in profiled.parts:
+        segments.append(
+            Segment(
+                fill=PROFILED_FILLS[part.key],
+                label=part.label,
+                at=round(at, 1),
+                width=part.percent,
+                amount=formats.number(part.seconds, profiled.digits),
+                unit="GPU-s",
+                percent=part.percent,
+                link=links.get(part.finding),
+            )
+        )
+        at += part.percent
+    return segments
+
+
+def _profiled_label(profiled: ProfiledTime) -> str:
+    parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in profiled.parts)
+    return f"{formats.number(profiled.gpu_s, profiled.digits)} profiled GPU-seconds: {parts}"
+
+
+def _bar_label(use: TimeUse) -> str:
+    parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in use.parts)
+    return f"{use.amount(use.hours)} {use.units}: {parts}"
+
+
+def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
+    """(large, small): the hours with their share below, or the share with what it is of."""
+    hours, part = formats.amount(finding, use)
+    if hours or finding.share is None:
+        return hours, part
+    return formats.share(finding.share), finding.share_of

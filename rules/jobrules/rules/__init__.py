@@ -1,0 +1,1 @@
+"""The rules: a file each, over samples, conditions, and traces."""

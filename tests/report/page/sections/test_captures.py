@@ -1,0 +1,481 @@
+"""What the sections on traces of PyTorch's profiler say and draw."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bokeh.models import Plot, Quad
+from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+
+from jobreport import pipeline
+from jobreport.document import Report, from_json, to_json
+from jobreport.page import sections
+from jobreport.page.figures.captures import profiled_steps as drawings
+from jobreport.page.sections.captures.kernel_names import short_name
+from jobreport.page.sections.captures.kernels import kernel_sums, operator_sums
+from jobreport.page.sections.captures.parts import captures_of, devices_of, odd_first
+from jobreport.page.sections.captures.profiled_time import PARTS, parts_of
+from jobreport.page.sections.outline import OF_CAPTURES
+from jobreport.page.sections.verdict import PROFILED_FILLS
+from jobrules.captures.across import joined
+from jobrules.captures.own_times import own_times
+from jobrules.model.captures import IDLE_CAUSES, AcrossRanks, Capture, HostPart
+from jobrules.verdict import profiled
+from tests.copies import replace
+from tests.kineto import Recording, capture
+from tests.paths import SAMPLES
+from tests.report.page.sections import example_captures, examples
+from tests.report.page.sections.html import Page
+from tests.report.page.sections.jobs_with_defects import rows
+
+FOUR, ACROSS = example_captures.ranks()
+ANCHORS = sorted(OF_CAPTURES)
+
+
+def report(*captures: Capture, across: AcrossRanks | None = None) -> Report:
+    made = replace(examples.empty_job(), captures=captures)
+    return replace(made, across_ranks=across) if across else made
+
+
+def html(made: Report, anchor: str) -> str:
+    found: str = getattr(sections, anchor.replace("-", "_"))(made).html
+    return found
+
+
+def text(made: Report, anchor: str) -> str:
+    return Page.of(html(made, anchor)).text.replace("\u00a0", " ")
+
+
+OF_FOUR = report(*FOUR, across=ACROSS)
+ALONE = report(example_captures.alone())
+
+
+def ms(cell: str) -> float:
+    return float(cell.replace(",", ""))
+
+
+def quads(plot: Plot) -> list[Any]:
+    return [one for one in plot.renderers if isinstance(one, GlyphRenderer) and isinstance(one.glyph, Quad)]
+
+
+# --- numbers
+
+
+def test_the_parts_of_each_rank_are_those_of_the_model_and_add_up() -> None:
+    found = rows(OF_FOUR, "profiled-time", "Profiled time of each device in parts")
+
+    assert [row["Device"] for row in found] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    for row, device in zip(found, devices_of(OF_FOUR), strict=True):
+        parts = {
+            part: ms(row[f"{label[0].upper()}{label[1:]} (ms)"])
+            for part, (_, label) in PARTS.items()
+            if f"{label[0].upper()}{label[1:]} (ms)" in row
+        }
+        assert parts == pytest.approx(
+            {k: v / 1e6 for k, v in parts_of(device.device).items() if k in parts}, abs=0.006
+        )
+        assert sum(parts.values()) == pytest.approx(ms(row["Profiled (ms)"]), abs=0.05)
+        assert sum(parts_of(device.device).values()) == device.device.window_ns
+        shares = [ms(value) for name, value in row.items() if name.endswith("(%)") and "usy" not in name]
+        assert sum(shares) == pytest.approx(100, abs=0.4)
+
+
+def test_the_causes_of_idle_time_are_those_of_the_model() -> None:
+    for row, device in zip(
+        rows(OF_FOUR, "idle-time", "Idle time of each device by cause"), devices_of(OF_FOUR), strict=True
+    ):
+        times = [ms(value) for name, value in row.items() if name.endswith(" (ms)")]
+        causes = [ns / 1e6 for cause in IDLE_CAUSES if (ns := device.device.idle_by_cause_ns[cause])]
+        assert times == pytest.approx([device.device.idle_ns / 1e6, *causes], abs=0.006)
+
+
+def test_what_the_host_did_is_summed_over_captures() -> None:
+    parts = (HostPart(name="", time_ns=3_000_000), HostPart(name="aten::item", time_ns=1_500_000))
+    two = report(*(replace(one, host_parts=parts[i:]) for i, one in enumerate(FOUR[:2])))
+
+    found = rows(two, "idle-time", "What the host did while devices waited for a launch")
+
+    assert [tuple(row.values())[:2] for row in found] == [
+        ("outside any operator (Python)", "3.000"),
+        ("aten::item", "3.000"),
+    ]
+
+
+def test_the_rank_that_others_wait_for_is_named_with_its_share() -> None:
+    found = rows(OF_FOUR, "communication", "Waiting between ranks")
+
+    caused = {row["Rank"]: ms(row["Others waited for it (ms)"]) for row in found}
+    assert caused == pytest.approx(
+        {f"rank {one.rank}": one.caused_ns / 1e6 for one in ACROSS.waiting}, abs=0.006
+    )
+    assert [row["Arrived last"] for row in found] == ["0", "0", "3", "0"]
+    assert "100.0% of it for rank 2." in text(OF_FOUR, "communication")
+
+
+def test_collectives_are_listed_with_size_and_bandwidth() -> None:
+    (row,) = rows(OF_FOUR, "communication", "Collectives by kind, type, size, and group")
+    (table,) = ACROSS.collectives
+
+    assert (row["Kind"], row["Type"], row["Ranks"], row["Group"]) == ("allreduce", "Float", "4", "default_pg")
+    assert ms(row["Transfer (ms)"]) == table.median_transfer_ns / 1e6
+    assert table.bus_bandwidth is not None
+    assert ms(row["busbw (GB/s)"]) == pytest.approx(table.bus_bandwidth, abs=0.005)
+
+
+def test_own_time_is_the_step_without_waiting() -> None:
+    own = own_times(FOUR)
+    found = rows(OF_FOUR, "profiled-steps", "Own time of each rank in each step")
+
+    for row, one, times in zip(found, FOUR, own.ns, strict=True):
+        waiting = [step.exposed_waiting_ns or 0 for step in one.devices[0].steps]
+        truth = [step.host_ns - ns for step, ns in zip(one.step_times, waiting, strict=True)]
+        assert times.tolist() == truth
+        assert [ms(row[f"Step {number}"]) for number in example_captures.STEPS] == pytest.approx(
+            [ns / 1e6 for ns in truth], abs=0.006
+        )
+    assert "Rank 2 has the longest own time per step" in text(OF_FOUR, "profiled-steps")
+    assert {row["Longest on"] for row in rows(OF_FOUR, "profiled-steps", "Steps over all ranks")} == {
+        "rank 2"
+    }
+
+
+def test_steps_of_the_rank_with_the_longest_own_time_are_drawn_in_parts() -> None:
+    found = rows(OF_FOUR, "profiled-steps", "Steps of rank 2 in parts")
+
+    for row, step in zip(found, FOUR[example_captures.LATE].devices[0].steps, strict=True):
+        assert ms(row["On the device"]) == pytest.approx(step.window_ns / 1e6, abs=0.006)
+        assert ms(row["Computing"]) == pytest.approx(step.compute_ns / 1e6, abs=0.006)
+
+
+def test_kernels_are_summed_over_ranks() -> None:
+    found = {one.first.name: one for one in kernel_sums(devices_of(OF_FOUR))}
+    printed = rows(OF_FOUR, "kernels", "Kernels by time")
+
+    assert found["sm90_gemm"].calls == 12
+    assert found["sm90_gemm"].total_ns == 3 * 8_000_000 + 3 * (4000 + 4100 + 4200) * 1000
+    assert found["sm90_gemm"].median_ns is None
+    (gemm,) = (row for row in printed if row["Kernel"] == "sm90_gemm")
+    assert (gemm["Calls"], ms(gemm["Total (ms)"])) == ("12", 60.9)
+    assert "Median (ms)" not in gemm
+    assert "Median (ms)" in rows(ALONE, "kernels", "Kernels by time")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
+        ("volta_sgemm_128x64_tn", "volta_sgemm_128x64_tn"),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, "
+            "at::native::binary_internal::MulFunctor<float> >, at::detail::Array<char*, 2> >(int, float)",
+            "vectorized_elementwise_kernel<MulFunctor>",
+        ),
+        (
+            "void at::native::(anonymous namespace)::elementwise_kernel<128, at::native::gpu_kernel_impl<at::native::"
+            "tanh_kernel_cuda(at::TensorIteratorBase&)::{lambda()#2}::operator()() const::{lam…",
+            "elementwise_kernel<tanh_kernel_cuda>",
+        ),
+        (
+            "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, 7>(T)",
+            "internal::gemvx::kernel",
+        ),
+        ("<" * 512, "<" * 512),
+    ],
+)
+def test_names_of_kernels_are_short_enough_to_be_read(name: str, short: str) -> None:
+    assert short_name(name) == short
+
+
+def test_operators_are_summed_over_ranks_and_steps_are_none() -> None:
+    found = operator_sums([one for capture in FOUR for one in capture.operators])
+
+    (mm,) = (one for one in found if one.name == "aten::mm")
+    assert (mm.calls, mm.self_ns, mm.device_self_ns) == (12, 1_200_000, 60_900_000)
+    marks = rows(OF_FOUR, "kernels", "Marks by time")
+    assert [(row["Mark"], row["Calls"]) for row in marks] == [("## backward ##", "12")]
+
+
+def test_memory_has_its_peak_and_what_was_reserved() -> None:
+    (row,) = rows(ALONE, "allocated-memory", "Allocated GPU memory of each device")
+
+    assert (row["Allocated, peak (GiB)"], row["Reserved, peak (GiB)"], row["Size (GiB)"]) == (
+        "3.00",
+        "8.00",
+        "80.00",
+    )
+    assert "Allocated memory peaked at 3.00 GiB (3.8%); 8.00 GiB was reserved." in text(
+        ALONE, "allocated-memory"
+    )
+
+
+# --- drawings
+
+
+def test_every_rank_and_step_is_a_cell_of_its_shade() -> None:
+    times = np.array([[1.0, 2.0, np.nan], [3.0, 11.0, 0.0]])
+
+    figure = drawings.heat_map(["rank 0", "rank 1"], [5, 6, 7], times, (1.0, 11.0))
+
+    cells = {
+        (rank, step): renderer.glyph.fill_color
+        for renderer in quads(figure.live)[:-1]
+        for rank, step in zip(
+            renderer.data_source.data["rank"], renderer.data_source.data["step"], strict=True
+        )
+    }
+    assert set(cells) == {("rank 0", "5"), ("rank 0", "6"), ("rank 1", "5"), ("rank 1", "6"), ("rank 1", "7")}
+    assert cells["rank 0", "5"] == cells["rank 1", "7"] != cells["rank 0", "6"] != cells["rank 1", "6"]
+    assert len(figure.drawing.areas) == 1
+
+
+def test_the_slowest_step_is_drawn_with_all_its_events() -> None:
+    lines = example_captures.alone().step_lines
+    assert lines is not None
+
+    drawn = quads(drawings.one_step(lines).live)
+
+    events = sum(int(np.sum(one.data_source.data["events"])) for one in drawn)
+    assert events == sum(lane.events for lane in lines.lanes)
+    assert drawings.lane_names(lines) == ["data loading", "marks", "launches", "stream 7", "stream 20"]
+
+
+# --- many ranks
+
+
+@pytest.fixture(scope="module")
+def many() -> Report:
+    """1,024 ranks, of which 700 is late."""
+    usual, late = FOUR[0], FOUR[example_captures.LATE]
+    captures = [
+        replace(late if rank == 700 else usual, rank=rank, file=f"r{rank}", step_lines=None)
+        for rank in range(1024)
+    ]
+    of_late = ACROSS.waiting[example_captures.LATE]
+    waiting = tuple(replace(of_late if rank == 700 else ACROSS.waiting[0], rank=rank) for rank in range(1024))
+    kept, across = joined(captures, ())
+    assert across is not None
+    return report(*kept, across=replace(ACROSS, ranks=across.ranks, waiting=waiting, steps=across.steps))
+
+
+def test_a_job_of_1024_ranks_names_the_odd_one_first_and_stays_small(many: Report) -> None:
+    made = {anchor: html(many, anchor) for anchor in ANCHORS}
+
+    # The scripts of a live page take 1.2 MB, of 2 MB.
+    assert sum(map(len, made.values())) < 600_000
+    for anchor, table in (
+        ("profiled-time", "Profiled time of each device in parts"),
+        ("communication", "Waiting between ranks"),
+        ("profiled-steps", "Own time of each rank in each step"),
+    ):
+        found = rows(many, anchor, table)
+        assert len(found) == 32
+        assert next(iter(found[0].values())) == "rank 700"
+        assert "992 " in text(many, anchor)
+
+
+def test_the_data_of_1024_ranks_stay_small_and_have_the_parts_of_each(many: Report) -> None:
+    written = to_json(many)
+
+    assert len(written) < 3_000_000
+    found = {one.rank: one for one in from_json(written).captures or ()}
+    for one in found.values():
+        (device,) = one.devices
+        assert (one.steps, sum(device.idle_by_cause_ns.values())) == (3, device.idle_ns)
+    stepped = [rank for rank, one in found.items() if one.step_times and one.devices[0].steps]
+    assert len(stepped) == 64
+    assert 700 in stepped
+    assert {rank for rank, one in found.items() if one.devices[0].kernels} > {700}
+    assert len([one for one in found.values() if one.memory]) == 64
+    assert len([one for one in found.values() if one.memory and one.memory[0].allocated]) == 4
+
+
+def test_steps_over_all_ranks_are_exact_where_few_ranks_have_times(many: Report) -> None:
+    printed = rows(many, "profiled-steps", "Steps over all ranks")
+
+    usual = {step.number: step.host_ns for step in FOUR[0].step_times}
+    assert [row["Step"] for row in printed] == ["10", "11", "12"]
+    for row, waited in zip(printed, FOUR[0].devices[0].steps, strict=True):
+        own = (usual[waited.number] - (waited.exposed_waiting_ns or 0)) / 1e6
+        assert (ms(row["Shortest (ms)"]), ms(row["Median (ms)"])) == (own, own)
+        assert (row["Ranks"], row["Longest on"], ms(row["Longest (ms)"])) == ("1,024", "rank 700", 19)
+    assert "192 steps of 64 of 1,024 captures" in text(many, "profiled-steps")
+
+
+def test_skew_is_drawn_over_the_capture() -> None:
+    assert ACROSS.skew is not None
+
+    found = rows(OF_FOUR, "communication", "Skew over the capture")
+
+    # The allreduce of a step begins with its gemm's end, 3.9 to 4 ms later on rank 2.
+    assert [(ms(row["Longest (ms)"]), row["Arrived last in it"]) for row in found] == [
+        (4.0, "rank 2"),
+        (3.9, "rank 2"),
+        (3.8, "rank 2"),
+    ]
+    assert [ms(row["From (ms)"]) for row in found] == pytest.approx([4.0, 24.1, 44.2], abs=0.5)
+    assert "Skew of group default_pg: median 3.90 ms, longest 4.00 ms" in text(OF_FOUR, "communication")
+
+
+def test_kernels_and_their_launch_calls_are_counted_by_length() -> None:
+    found = rows(OF_FOUR, "kernels", "Lengths of kernels and of their launch calls")
+
+    counts = {row["Length"].replace("\u00a0", " "): (row["Kernels"], row["Launch calls"]) for row in found}
+    # 12 gemms of 4 to 8 ms after calls of 20 µs, 12 allreduces of 2 to 6 ms after calls of 10 µs.
+    assert counts["10 µs to 20 µs"] == ("0", "12")
+    assert counts["20 µs to 50 µs"] == ("0", "12")
+    assert sum(int(kernels) for kernels, _ in counts.values()) == 24
+    assert counts["5 ms to 10 ms"][0] == "12"
+
+
+def test_tables_by_name_say_of_which_devices_they_are() -> None:
+    thinned = replace(FOUR[1], operators=(), marks=(), devices=(replace(FOUR[1].devices[0], kernels=()),))
+    two = report(FOUR[0], thinned)
+
+    assert "Names are those of 1 of 2 devices" in text(two, "kernels")
+    assert "All others" not in text(two, "kernels")
+    assert len(rows(two, "kernels", "Launches of kernels")) == 2
+
+
+def test_rows_farthest_from_the_median_come_first() -> None:
+    values = [(50.0, 10.0)] * 70 + [(50.0, 90.0), (45.0, 10.0)]
+
+    assert odd_first(values)[:3] == [70, 71, 0]
+    assert odd_first(values[:64]) == list(range(64))
+
+
+# --- names
+
+
+def test_captures_of_one_rank_and_of_none_have_names_of_their_own() -> None:
+    first, second = (replace(FOUR[1], file=name) for name in ("a.json", "b.json"))
+    copy = replace(FOUR[1], file="c.json", copy_of="a.json")
+    unknown = replace(example_captures.alone(), file="x" * 90)
+
+    names = [row.name for row in captures_of(report(second, unknown, copy, first, FOUR[0]))]
+
+    assert names[:3] == ["rank 0", "rank 1 (1)", "rank 1 (2)"]
+    assert len(names) == 4
+    assert len(names[3]) < 41
+    assert "1 more file" in text(report(first, copy), "profiled-time")
+
+
+def test_files_of_similar_names_are_cut_to_different_ones() -> None:
+    files = [f"resnet50-workers{name}/worker0.pt.trace.json.gz" for name in ("0-a", "0-b", "4-a", "4-b")]
+    made = report(*(replace(example_captures.alone(), file=file) for file in files))
+
+    figure = Page.of(html(made, "profiled-time"))
+    labels = [piece for piece in figure.pieces if piece.startswith("…")]
+
+    assert [label[:5] for label in labels] == ["…0-a/", "…0-b/", "…4-a/", "…4-b/"]
+
+
+def test_long_names_are_cut_to_different_ones() -> None:
+    files = [f"{'a' * 60}{i}{'b' * 60}" for i in range(3)]
+
+    names = {
+        row.name
+        for row in captures_of(report(*(replace(example_captures.alone(), file=file) for file in files)))
+    }
+
+    assert len(names) == 3
+
+
+def test_captures_of_several_jobs_are_counted_as_such() -> None:
+    first, second = (replace(FOUR[i], world_size=size) for i, size in ((0, 8), (1, 16)))
+    empty = replace(FOUR[2], devices=())
+
+    found = text(report(first, second, empty), "profiled-time")
+
+    assert "3 captures of several jobs or attempts (2 GPUs): 3 steps each" in found
+    assert "1 capture holds no GPU activity." in found
+    assert "2 profiled GPUs" in Page.of(sections.head(report(first, second, empty)).html).text
+
+
+def test_no_two_parts_of_the_profiled_time_look_alike() -> None:
+    assert PROFILED_FILLS.keys() == {loss.key for loss in profiled._LOSSES} | profiled._LABELS.keys()
+    # Only one of the two can be a finding.
+    fills = [fill for key, fill in PROFILED_FILLS.items() if key != "uneven-ranks"]
+    assert len(set(fills)) == len(fills)
+
+
+def test_idle_time_says_which_devices_it_does_not_count() -> None:
+    (device,) = FOUR[1].devices
+    incomplete = replace(FOUR[1], devices=(replace(device, complete=False),))
+
+    found = text(report(FOUR[0], incomplete), "idle-time")
+
+    assert "of the profiled time of 1 of 2 devices," in found
+    assert "Not counted: rank 1, whose events are incomplete." in found
+
+
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_names_are_text(anchor: str) -> None:
+    captures, across = example_captures.ranks(3, examples.HOSTILE)
+
+    page = Page.of(html(report(*captures, across=across), anchor))
+
+    assert page.faults == []
+    assert all(attributes.get("type") == "application/json" for attributes, _ in page.scripts)
+    assert all("<" not in script for _, script in page.scripts)
+
+
+# --- what is missing
+
+
+@pytest.fixture(scope="module")
+def of_host(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    trace = Recording(0)
+    trace.operator("aten::mm", 0, 10)
+    return report(capture(tmp_path_factory.mktemp("host"), trace))
+
+
+@pytest.mark.parametrize(
+    ("anchor", "reason"),
+    [
+        ("profiled-time", "Record ProfilerActivity.CUDA."),
+        ("idle-time", "The traces hold no GPU activity."),
+        ("communication", "The traces hold no GPU activity."),
+        ("profiled-steps", "Call profiler.step() after each step."),
+        ("kernels", "aten::mm"),
+        ("allocated-memory", "Record it with profile_memory=True."),
+    ],
+)
+def test_a_trace_of_the_host_alone_says_what_to_record(of_host: Report, anchor: str, reason: str) -> None:
+    assert reason in text(of_host, anchor)
+
+
+def test_a_step_without_events_is_not_drawn() -> None:
+    lines = example_captures.alone().step_lines
+    assert lines is not None
+    empty = replace(example_captures.alone(), step_lines=replace(lines, bars=b"", lanes=()))
+
+    assert "Slowest step" in text(ALONE, "profiled-steps")
+    assert "Slowest step" not in text(report(empty), "profiled-steps")
+
+
+def test_a_job_of_one_rank_says_that_waiting_is_unknown() -> None:
+    one = replace(ACROSS, ranks=(0,), reason="one_rank", waiting=())
+
+    assert "waiting for other ranks is unknown" in text(report(FOUR[0], across=one), "communication")
+
+
+def test_idle_time_without_events_has_no_causes() -> None:
+    device = replace(FOUR[0].devices[0], complete=False)
+
+    cut = report(replace(FOUR[0], devices=(device,)))
+
+    assert "the causes of idle time are unknown" in text(cut, "idle-time")
+    assert "Events are missing from the trace of rank 0" in text(cut, "profiled-time")
+
+
+def test_a_page_without_traces_does_not_have_the_sections(tmp_path: Path) -> None:
+    (sample,) = (path for path in SAMPLES if path.name == "cpu-only")
+
+    page = pipeline.make_report(sample, tmp_path / "out", static=True).main_file.read_text()
+
+    assert 'id="close-ups"' in page
+    assert not [anchor for anchor in ANCHORS if re.search(rf'(id="|href="#){anchor}"', page)]

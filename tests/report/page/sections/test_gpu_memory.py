@@ -1,0 +1,268 @@
+"""What the section on GPU memory says, and that both of its drawings say the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jobreport.document import Origin, Report
+from jobreport.page import sections
+from jobreport.page.figures import gpu_memory as figures
+from jobreport.page.figures.chart import Drawing
+from jobreport.page.figures.over_time import SharedTime
+from jobrules.analyses.gpu_memory import GPUMemory, MemoryLine, MemoryUse, Trend
+from jobrules.analyses.time_lines import Columns
+from jobrules.measures.sample_weights import Gap
+from jobrules.verdict.phases import JobPhases
+from tests.copies import replace
+from tests.report.page.figures import embedded
+from tests.report.page.sections import example_data_loading, examples
+from tests.report.page.sections.example_data_loading import gpu_memory
+from tests.report.page.sections.html import Page
+
+EXAMPLE = example_data_loading.memory_use("algo-1", "gpu0", 600)
+FASTER = Trend(points_per_hour=12.0, agreement=0.97, steady=True)
+GROWS = Trend(points_per_hour=0.5, agreement=0.97, steady=True)
+
+
+def page_of(found: MemoryUse | None, **facts: object) -> Page:
+    report: Report = replace(examples.gpu_job(), gpu_memory=found, **facts)
+    return Page.of(sections.gpu_memory(report).html)
+
+
+def with_gpus(*gpus: GPUMemory) -> MemoryUse:
+    return replace(EXAMPLE, gpus=gpus, rises=())
+
+
+def test_a_jump_has_its_time_and_means() -> None:
+    text = page_of(EXAMPLE).text
+
+    assert "GPU memory activity jumped by 14.0 points, from 58.0% to 72.0% on gpu0 at 08:10:00." in text
+    assert "gpu0 08:10:00 08:10:05 58.0 72.0 14.0" in text
+    assert (
+        "Jump: the mean of 10 samples is more than 5 points above the mean of the 10 samples before." in text
+    )
+    changed = page_of(replace(EXAMPLE, window="10s", limit=7.0)).text
+    assert "is more than 7 points above the mean of the 10s of samples before." in changed
+
+
+def test_growth_leads_where_nothing_jumped() -> None:
+    text = page_of(with_gpus(gpu_memory("n", "a", trend=GROWS), gpu_memory("n", "b", trend=FASTER))).text
+
+    assert "grows steadily on 2 GPUs, most on b: by 12.0 points per hour in the training loop." in text
+    assert "+0.5 grows steadily" in text
+    assert "+12.0 grows steadily" in text
+
+
+def test_activity_is_not_taken_for_memory_in_use() -> None:
+    growing = gpu_memory("algo-1", "gpu0", trend=FASTER, p95=97.0, loop_p95=20.0, loop_p5=1.0)
+
+    texts = [page_of(found).text for found in (EXAMPLE, with_gpus(growing))]
+
+    for text in texts:
+        assert "the share of time memory was read or written, not memory in use." in text
+        for wrong in ("leak", "full", "room", "empty", "larger batch", "memory use "):
+            assert wrong not in text.lower()
+
+
+def test_trends_are_signed_and_none_is_a_dash() -> None:
+    flat = Trend(points_per_hour=-0.04, agreement=0.0, steady=False)
+
+    text = page_of(
+        with_gpus(gpu_memory("n", "a"), gpu_memory("n", "b", trend=flat), gpu_memory("n", "c", trend=None))
+    ).text
+
+    assert "1 −0.4 no steady growth" in text
+    assert "1 0.0 no steady growth" in text
+    assert "1 – –" in text
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sentence"),
+    [
+        (
+            [{"rise": 1.0, "events": 0}],
+            "GPU memory activity has no jump above 5 points; highest p95: 73.0% (gpu0).",
+        ),
+        (
+            [{"rise": 1.0}, {"rise": 0.0, "p95": 80.0}],
+            "GPU memory activity has no jump above 5 points; highest p95: 80.0% (gpu1).",
+        ),
+        (
+            [{"rise": 1.0}, {"rise": None}],
+            "GPU memory activity has no jump above 5 points on 1 of 2 GPUs;",
+        ),
+        (
+            [{"rise": None}],
+            "GPU memory activity has too few samples to detect jumps; highest p95: 73.0% (gpu0).",
+        ),
+    ],
+)
+def test_without_a_jump_the_caption_says_what_was_compared(
+    gpus: list[dict[str, object]], sentence: str
+) -> None:
+    rows = [gpu_memory("algo-1", f"gpu{i}", **facts) for i, facts in enumerate(gpus)]
+
+    assert sentence in page_of(with_gpus(*rows)).text
+
+
+def test_quantiles_of_the_loop_are_read() -> None:
+    gpus = (
+        gpu_memory("n", "low", loop_p5=20.0, loop_p95=28.0),
+        gpu_memory("n", "idle", loop_p5=1.0, loop_p95=50.0),
+        gpu_memory("n", "swings", loop_p5=5.0, loop_p95=55.5),
+        gpu_memory("n", "busy", loop_p5=90.0, loop_p95=95.0),
+    )
+
+    text = page_of(with_gpus(*gpus)).text
+
+    assert "low: p95 of 28.0% in the training loop, so memory traffic is probably not the limit." in text
+    assert "idle: below 5% in at least 5% of samples in the training loop." in text
+    assert "swings: 50.5 points between p5 and p95 in the training loop." in text
+    assert "busy:" not in text
+
+
+def node(**facts: object) -> figures.NodeMemory:
+    made = figures.NodeMemory(key="n0", band=EXAMPLE.bands[0], lines=EXAMPLE.lines, rises=EXAMPLE.rises)
+    return replace(made, **facts)
+
+
+COLUMNS = Columns(start_us=examples.START_US, width_us=6_000_000, count=600)
+
+
+def drawn(found: figures.NodeMemory, phases: JobPhases) -> Drawing:
+    return figures.memory(found, SharedTime(COLUMNS), phases).drawing
+
+
+def test_lines_lie_over_the_band_and_jumps_are_triangles() -> None:
+    drawing = drawn(node(), examples.gpu_job().phases)
+
+    assert [shape.series for shape in drawing.shapes] == ["n0-band", "n0-s1", "n0-s2"]
+    # Two levels of the band: equal neighbors are one step.
+    assert drawing.shapes[0].path == "M0 40h500v-14h500v17h-1000z"
+    (triangle,) = drawing.words
+    assert (triangle.x, triangle.y) == pytest.approx((100 * 600 / 3600, 100 - 72))
+    assert len(drawing.rules) == 2
+
+
+def test_what_was_not_measured_is_hatched_and_no_line_crosses_it() -> None:
+    found = example_data_loading.memory_use("algo-1", "gpu0", 600, range(100, 200))
+    gap = Gap(node="algo-1", start_us=COLUMNS.start_us + 600_000_000, end_us=COLUMNS.start_us + 1_200_000_000)
+    other = replace(gap, node="algo-2")
+    course = replace(examples.gpu_job().phases, gaps=(gap, other))
+
+    drawing = drawn(node(band=found.bands[0], lines=found.lines), course)
+
+    (area,) = drawing.areas
+    assert (area.x, area.width) == pytest.approx((100 / 6, 100 / 6))
+    assert [shape.path.count("M") for shape in drawing.shapes[1:]] == [2, 2]
+    report = replace(examples.gpu_job(), gpu_memory=found, phases=course)
+    assert "Hatched: not measured" in sections.gpu_memory(report).html
+
+
+def test_more_gpus_than_lines_add_their_mean() -> None:
+    band = replace(EXAMPLE.bands[0], devices=8)
+
+    drawing = drawn(node(band=band), examples.gpu_job().phases)
+    text = page_of(replace(EXAMPLE, bands=(band,))).text
+
+    assert [shape.series for shape in drawing.shapes] == ["n0-band", "n0-mean", "n0-s1", "n0-s2"]
+    assert "mean of 8 GPUs" in text
+    assert "The lines are the four GPUs with the largest jumps or the highest p95." in text
+
+
+def test_four_of_more_nodes_are_drawn() -> None:
+    gpus = tuple(gpu_memory(f"n{i}", "gpu0") for i in range(6))
+    bands = tuple(replace(EXAMPLE.bands[0], node=f"n{i}", devices=1) for i in range(4))
+    lines = tuple(MemoryLine(node=f"n{i}", device="gpu0", mean=EXAMPLE.lines[0].mean) for i in range(4))
+
+    page = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=()))
+
+    assert "The figure shows the 4 of 6 nodes with the largest jumps or the highest p95." in page.text
+    assert len([name for name in page.ids if name.startswith("live-gpu-memory")]) == 4
+    series = [a["data-series"] for a in page.all("span") if "data-series" in a]
+    # One key switches the lines of all nodes, whose GPUs have the same names.
+    assert series == ["n-s1", "n-band"]
+    ((_, text),) = page.scripts
+    assert text.count('"name":"n-s1"') == 4
+    assert len(page.all("tr")) == 7
+
+
+def test_nodes_with_other_gpus_have_a_key_each() -> None:
+    bands = tuple(replace(EXAMPLE.bands[0], node=f"n{i}", devices=1) for i in range(2))
+    lines = tuple(MemoryLine(node=f"n{i}", device=f"gpu{i}", mean=EXAMPLE.lines[0].mean) for i in range(2))
+    gpus = tuple(gpu_memory(f"n{i}", f"gpu{i}") for i in range(2))
+
+    page = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=()))
+
+    series = [a["data-series"] for a in page.all("span") if "data-series" in a]
+    assert series == ["n0-s1", "n0-band", "n1-s1", "n1-band"]
+
+
+def test_similar_gpus_share_a_sentence() -> None:
+    gpus = tuple(gpu_memory(f"n{i}", "gpu0", mean=60.0 + i, p95=70.0) for i in range(3))
+    bands = (replace(EXAMPLE.bands[0], node="n2", devices=1),)
+    lines = (MemoryLine(node="n2", device="gpu0", mean=EXAMPLE.lines[0].mean),)
+
+    text = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=(), alike=True)).text
+
+    assert "All 3 GPUs are similar: mean 60.0 to 62.0%, p95 70.0%." in text
+    assert "The figure shows the GPUs of n2." in text
+
+
+def test_what_is_left_out_is_counted() -> None:
+    text = page_of(replace(EXAMPLE, rises_left_out=1, gpus_left_out=12)).text
+
+    assert "GPU memory activity jumped 2 times, at most by 14.0 points" in text
+    assert "Not shown: 1 smaller jump." in text
+    assert "Not shown: 12 more GPUs." in text
+
+
+def test_every_switch_of_the_key_has_a_series_in_the_figure() -> None:
+    page = page_of(EXAMPLE)
+
+    ((_, text),) = page.scripts
+    told = {a["data-series"] for a in page.all("span") if "data-series" in a}
+    assert told == {"n0-s1", "n0-s2", "n0-band"}
+    assert all(f'"name":"{name}"' in text for name in told)
+
+
+def test_a_job_that_covers_no_time_has_a_table_and_no_figure() -> None:
+    report = replace(examples.single_sample(), gpu_memory=replace(EXAMPLE, rises=()))
+
+    page = Page.of(sections.gpu_memory(report).html)
+
+    assert page.all("figure") == []
+    assert page.scripts == []
+    assert len(page.all("table")) == 1
+
+
+def test_nothing_sampled_is_said_with_the_reason() -> None:
+    assert "GPU memory was not recorded." in page_of(None).text
+    assert "rule results hold no samples" in page_of(None, origin=Origin.DEBUGGER_RESULTS).text
+
+
+@pytest.mark.parametrize("name", [examples.HOSTILE, "$$x$$", "@v1{0}", "$index"])
+def test_hostile_names_stay_text(name: str) -> None:
+    page = page_of(example_data_loading.memory_use(name, name, 600))
+
+    assert page.faults == []
+    ((_, text),) = page.scripts
+    assert "<" not in text
+    assert name in page.text
+    tooltips = [
+        model["attributes"]["tooltips"]
+        for model in _models(embedded.whole(text))
+        if model.get("name") == "HoverTool"
+    ]
+    (tooltip,) = tooltips
+    assert name not in tooltip
+    assert "Solid line" in tooltip
+
+
+def _models(value: object) -> list[dict[str, Any]]:
+    if isinstance(value, dict):
+        own = [value] if value.get("type") == "object" else []
+        return own + [model for one in value.values() for model in _models(one)]
+    return [model for one in value for model in _models(one)] if isinstance(value, list) else []

@@ -1,0 +1,288 @@
+"""The page of a log of GPUs: nothing but what was met, times without a date, and what has no data behind the rest."""
+
+# mypy: allow-untyped-calls
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from jobreport import pipeline
+from jobreport.document import Report
+from jobreport.output import summary
+from jobreport.output.export import _empty_as_one, render_html
+from jobreport.page import sections
+from jobreport.page.figures.chart import over_time
+from jobreport.page.sections.outline import SECTIONS
+from jobrules.text import NBSP
+from tests.copies import replace
+from tests.report.page.sections.html import Page, read
+from tests.report.page.sections.test_nodes import text_of
+from tests.report.page.sections.test_sections import CALLS, whole
+from tests.report.readers.nvidia_smi.forms import FORMS, write
+
+#: What only the files of another service have, and whoever wrote them.
+FOREIGN = re.compile(r"vendor|sagemaker|debugger|amazon|\baws\b|the service\b|the profiler", re.IGNORECASE)
+COLUMNS = "index, utilization.gpu [%], utilization.memory [%], memory.used [MiB], memory.total [MiB], power.draw [W]"
+MORE = "power.limit [W], temperature.gpu, clocks.sm [MHz], clocks_event_reasons.active"
+
+
+def log(time: str = "timestamp", rows: int = 41) -> str:
+    """Two GPUs, a sample every 2 s; the second one is slowed by heat in every second of them."""
+    lines = [f"{time}, {COLUMNS}, {MORE}"]
+    for i in range(rows):
+        when = f"2026/03/04 10:{i // 30:02d}:{2 * i % 60:02d}.000" if time == "timestamp" else f"{2.0 * i}"
+        for gpu in (0, 1):
+            hot = gpu == 1 and i % 2
+            lines.append(
+                f"{when}, {gpu}, 90%, 30%, {2048 * (1 + gpu)} MiB, 8192 MiB, {200 + 100 * gpu}.00 W, 400.00 W, "
+                f"{60 + gpu}, {1200 if hot else 1500} MHz, 0x{0x20 if hot else 0:016x}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def report_of(folder: Path, text: str) -> Report:
+    (folder / "job").mkdir()
+    (folder / "job" / "gpu.csv").write_text(text, "utf-8")
+    return pipeline.make_report(folder / "job", folder / "out", formats=("json",)).report
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return report_of(tmp_path_factory.mktemp("log"), log())
+
+
+@pytest.fixture(scope="module")
+def undated(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return report_of(tmp_path_factory.mktemp("undated"), log("elapsed_sec"))
+
+
+def test_a_log_speaks_of_no_service_that_it_never_met(report: Report) -> None:
+    found = {call(report).name: FOREIGN.findall(call(report).html) for call in CALLS}
+
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_times_without_dates_count_from_the_start(undated: Report) -> None:
+    pieces = [call(undated).html for call in CALLS]
+
+    assert [
+        re.findall(r".{40}(?:UTC|1970).{20}", html) for html in pieces if re.search("UTC|1970", html)
+    ] == []
+    told = text_of(whole(undated))
+    assert "00:00:00 to 00:01:20 after the start" in told
+    assert "Start (from the start)" in told
+    assert "Times count from the start of the log." in told
+
+
+def test_times_with_dates_are_utc(report: Report) -> None:
+    told = text_of(whole(report))
+
+    assert "2026-03-04 10:00:00 to 10:01:20 UTC" in told
+    assert "from the start)" not in told
+
+
+def test_a_log_of_days_counts_on() -> None:
+    hour = 3_600_000_000
+
+    axis = over_time(0, 60 * hour)
+    assert [tick.label for tick in axis.ticks] == ["00:00", "12:00", "24:00", "36:00", "48:00", "60:00"]
+    assert axis.told("@time") == "day @time{%j}, @time{%T} after the start"
+    assert over_time(0, hour).told("@time") == "@time{%T} after the start"
+
+
+def test_power_temperature_and_clocks(report: Report) -> None:
+    page = read(sections.power(report))
+
+    told = text_of(page)
+    assert "Heat slowed gpu1 for 50.0% of its time." in told
+    assert "No GPU was slowed by the hardware or the power limit." in told
+    # 80 s at 300 W; slowed in 20 of 40 s, so the median clock is the other one.
+    row = next(row for row in re.findall(r"<tr>.*?</tr>", sections.power(report).html) if ">gpu1<" in row)
+    cells = re.findall(r"<td>(.*?)</td>", row)
+    assert cells[:6] == ["300.0", "300.0", "400", "6.7", "61.0", "61"]
+    assert cells[6:] == ["1,500", "1,500", "50.0", "0.0", "0.0"]
+
+
+def reasons(names: str, rows: list[str]) -> str:
+    """A sample every second; a row is the cells of GPU 0 and, behind a bar, those of further ones."""
+    told = [f"timestamp, index, {names}"]
+    for i, row in enumerate(rows):
+        when = f"2026/03/04 {10 + i // 3600}:{i // 60 % 60:02d}:{i % 60:02d}.000"
+        told += [f"{when}, {gpu}, {cells}" for gpu, cells in enumerate(row.split(" | "))]
+    return "\n".join(told) + "\n"
+
+
+HEAT = "clocks_event_reasons.sw_thermal_slowdown"
+HARDWARE = "clocks_event_reasons.hw_slowdown"
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "told", "never"),
+    [
+        (
+            f"utilization.gpu [%], temperature.gpu, {HEAT}",
+            ["95%, 60, Not Active | 95%, 60, [N/A] | 95%, 60, [N/A] | 95%, [N/A], [N/A]"] * 20,
+            ["No GPU was slowed by heat,", "for 1 of 4 GPUs."],
+            [],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}",
+            ["95%, Not Active | 95%, Active"] + ["95%, Not Active"] * 20,
+            ["No GPU was slowed by heat,", "for 1 of 2 GPUs.", "gpu1 –"],
+            ["Heat slowed", "Nothing held", "100.0%"],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}",
+            ["95%, Not Active"] * 100 + ["95%, Active"] + ["95%, Not Active"] * 3000,
+            ["Heat slowed gpu0 for under 0.1% of its time.", "gpu0 under 0.1"],
+            ["No GPU"],
+        ),
+        (
+            f"utilization.gpu [%], temperature.gpu, {HEAT}",
+            ["95%, 60, Not Active | 95%, 60, Active | 95%, 60, [N/A]"] * 20,
+            ["Heat slowed gpu1 for 100.0% of its time."],
+            [],
+        ),
+        (
+            f"utilization.gpu [%], {HEAT}, {HARDWARE}",
+            ["95%, Not Active, Not Active"] * 20 + ["95%, Not Active, Active"] * 20,
+            ["The driver does not say whether the hardware slowed GPUs for heat."],
+            ["slowed by heat"],
+        ),
+    ],
+    ids=["of-some", "one-sample", "a-second", "of-two", "unasked"],
+)
+def test_slowdowns_are_named_as_far_as_they_are_known(
+    names: str, rows: list[str], told: list[str], never: list[str], tmp_path: Path
+) -> None:
+    text = text_of(read(sections.power(report_of(tmp_path, reasons(names, rows)))))
+
+    assert [words for words in told if words not in text] == []
+    assert [words for words in never if words in text] == []
+
+
+def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
+    html = sections.power(report).html
+
+    drawn = set(re.findall(r'id="live-power0-([a-z-]+)"', html))
+    assert drawn == {"gpu-power", "gpu-temperature", "gpu-clock", "gpu-thermal-slowdown"}
+    assert "gpu-power" not in sections.nodes(report).html
+
+
+def test_memory_in_use_is_not_memory_activity(report: Report) -> None:
+    memory, use, nodes = (
+        text_of(read(call(report))) for call in (sections.gpu_memory, sections.utilization, sections.nodes)
+    )
+
+    assert "GPU memory in use peaked at 4.0 GiB (50.0%) on gpu1." in memory
+    assert "leak" not in memory
+    assert "larger batch" not in memory
+    for told in (memory, use, nodes):
+        assert "GPU memory activity" in told
+        assert "GiB" in told
+
+
+def test_activity_alone_says_nothing_of_memory_in_use(report: Report) -> None:
+    told = text_of(read(sections.gpu_memory(replace(report, power=()))))
+
+    assert "Activity is the share of time memory was read or written" in told
+    assert "in use peaked" not in told
+
+
+def test_power_of_a_job_without_it(report: Report) -> None:
+    told = text_of(read(sections.power(replace(report, power=()))))
+
+    assert "GPU power, temperature, and clocks were not recorded." in told
+
+
+def test_sections_without_data_are_one_line(report: Report) -> None:
+    def cell(html: str, name: str) -> nbformat.NotebookNode:
+        shown = nbformat.v4.new_output("display_data", data={"text/html": html})
+        made: nbformat.NotebookNode = nbformat.v4.new_code_cell(id=name, outputs=[shown])
+        return made
+
+    pieces = [call(report) for call in CALLS]
+    html = render_html(nbformat.v4.new_notebook(cells=[cell(one.html, one.name) for one in pieces]))
+
+    titles = (
+        "framework time; steps; goodput; data loading; CPU bottlenecks; I/O bottlenecks; close-ups; "
+        "Python profiles; cost and size"
+    )
+    page = Page.of(html)
+    assert not page.faults
+    assert page.text.count(f"Nothing to show: {titles}") == 2  # in the contents, and behind the last section
+    for title in titles.split("; "):
+        (anchor,) = (name for name, own in SECTIONS if own.lower() == title.lower())
+        assert page.ids.count(anchor) == 1
+        assert f'<a href="#{anchor}">' not in html.partition("<main>")[2].partition("</nav>")[0]
+    assert html.index('id="nothing-to-show"') > html.index('id="identifiers"')
+
+
+def test_a_section_that_failed_stays_in_its_place() -> None:
+    nav = '<nav><ol>\n<li><a href="#a">A</a></li>\n<li><a href="#b">B</a></li>\n</ol></nav>'
+    failed = '<section class="jr fold" id="b"></section>'
+    pieces = [nav, '<p class="jr m empty" id="a"><b>Data loading</b>: No trace.</p>', failed]
+
+    contents, second, last = _empty_as_one(pieces)
+
+    assert second == failed
+    assert '<a href="#a">' not in contents
+    assert '<a href="#b">' in contents
+    assert "Nothing to show: data loading" in contents
+    assert '<span id="a">data loading</span>' in last
+    assert "Data loading: No trace." in last
+    assert _empty_as_one([nav, failed]) == [nav, failed]
+
+
+def test_the_table_of_logs_says_which_file_is_of_which_node(tmp_path: Path) -> None:
+    for node, use in (("secret-1", "90%"), ("secret-2", "80%")):
+        (tmp_path / "job" / node).mkdir(parents=True)
+        (tmp_path / "job" / node / "gpu.csv").write_text(log().replace("90%", use))
+
+    report, redacted = (
+        pipeline.make_report(
+            tmp_path / "job", tmp_path / f"out-{hidden}", formats=("json",), redact=hidden
+        ).report
+        for hidden in (False, True)
+    )
+
+    found = read(sections.quality(report))
+    when = "2026-03-04 10:00:00 2026-03-04 10:01:20 82"
+    assert "Logs and their nodes." in found.text
+    for node in ("secret-1", "secret-2"):
+        assert f"{node}/gpu.csv {node} 2 {when}" in " ".join(found.text.split())
+    page = sections.quality(redacted)
+    assert "secret" not in page.html
+    assert f"file-1 node-1 2 {when}" in " ".join(read(page).text.split())
+
+
+def test_a_single_log_needs_no_table_and_very_many_are_cut(report: Report) -> None:
+    (source,) = report.quality.sources
+    logs = source.logs * 60
+    many = replace(report, quality=replace(report.quality, sources=(replace(source, logs=logs),)))
+
+    assert "Logs and their nodes" not in read(sections.quality(report)).text
+    assert "Logs and their nodes: the first 50, 10 more in report.json." in read(sections.quality(many)).text
+
+
+def test_what_is_not_read_and_that_machines_are_mixed_is_said_where_people_look_first(tmp_path: Path) -> None:
+    forms = {form.name: form for form in FORMS}
+    for node, use in (("n1", "90%"), ("n2", "80%"), ("n7", "30%")):
+        (tmp_path / "job" / node).mkdir(parents=True)
+        (tmp_path / "job" / node / "gpu.csv").write_text(log().replace("90%", use))
+    for name in ("vmstat", "dool", "megatron"):
+        write(tmp_path / "job", forms[name].write(()))
+
+    report = pipeline.make_report(tmp_path / "job", tmp_path / "out", formats=("json",)).report
+
+    unread = "3 files are not read: the CSV of dool or dstat, the log of a training with Megatron, the output of vmstat."
+    mixed = "The logs of 3 machines are one job here: n1, n2, and n7."
+    assert {unread, mixed} <= {line.replace(NBSP, " ") for line in summary.terminal(report)}
+    text = summary.markdown(report).replace(NBSP, " ").replace("\\", "")
+    assert unread in text
+    assert mixed in text
+    assert unread in read(sections.head(report)).text.replace(NBSP, " ")

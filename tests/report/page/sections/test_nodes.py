@@ -1,0 +1,357 @@
+"""What the sections on the job, its utilization and its nodes say, read back from their HTML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from jobreport.document import Report
+from jobreport.page import sections
+from jobrules.analyses.nodes import NodeUtilization, PhaseUtilization
+from jobrules.measures.sample_weights import Gap
+from jobrules.model import SECOND_US
+from jobrules.verdict.phases import JobPhases, Phase, interrupted, missing
+from tests.copies import replace
+from tests.report.page.figures.embedded import whole
+from tests.report.page.sections import example_nodes, examples
+from tests.report.page.sections.html import Page, read
+
+START, MINUTE = examples.START_US, examples.MINUTE_US
+
+
+def text_of(page: Page) -> str:
+    return page.text.replace("\u00a0", " ")
+
+
+def roots(page: Page) -> list[str]:
+    ((_, script),) = page.scripts
+    return list(json.loads(script)["roots"].values())
+
+
+def sixteen(odd: dict[str, str], **means: float) -> Report:
+    """Sixteen nodes of which some are odd; only these, or the first two, have time lines."""
+    base = examples.many_nodes()
+    levels = {node.name: 70.0 + 0.1 * i for i, node in enumerate(base.job.nodes)} | means
+    found = example_nodes.ranked(levels, odd, START)
+    lines = tuple(
+        examples.line(name, "gpu_utilization", "GPU", 8, 600, lambda x: 50.0) for name in found.drawn
+    )
+    usage = tuple(examples.usage(name, "GPU", level) for name, level in levels.items())
+    return replace(base, nodes=found, time_lines=lines, utilization=usage)
+
+
+def rows_of(html: str) -> list[list[str]]:
+    """The cells of every table row as text."""
+    found = []
+    for row in re.findall(r"<tr.*?</tr>", html, flags=re.S):
+        cells = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.S)
+        found.append([re.sub(r"<[^>]+>", "", cell).replace("\u00a0", " ").strip() for cell in cells])
+    return found
+
+
+def test_the_odd_nodes_come_first_the_others_share_a_row_and_all_are_reachable() -> None:
+    report = sixteen({"node-07": "1 of 8 GPUs at 0%"}, **{"node-07": 61.4})
+
+    fragment = sections.nodes(report)
+    rows = rows_of(fragment.html)
+
+    assert rows[1] == ["node-07", "Warning", "1 of 8 GPUs at 0%", "61.4", "−9.3", ""]
+    assert rows[2] == ["15 similar others", "Similar", "means 70.0 to 71.5%", "70.8", "−0.7 to +0.8", ""]
+    assert [row[0] for row in rows[4:19]] == [f"node-{i:02}" for i in range(16) if i != 7]
+    page = read(fragment)
+    assert "1 of 16 nodes differs from the others." in text_of(page)
+    assert "The figure shows node-07, the node that differs." in text_of(page)
+    assert roots(page) == ["live-node0-gpu-utilization"]
+
+
+def test_similar_nodes_are_one_row_and_two_are_drawn() -> None:
+    page = read(sections.nodes(sixteen({})))
+
+    assert "All 16 nodes are similar. Median node:" in text_of(page)
+    assert "16 similar nodes" in text_of(page)
+    assert "The figure shows node-00 and node-01, the median and the lowest node." in text_of(page)
+    assert len(roots(page)) == 2
+
+
+def test_of_many_odd_nodes_twelve_have_a_row_and_four_are_drawn() -> None:
+    odd = {f"node-{i:02}": "no samples" for i in range(14)}
+
+    fragment = sections.nodes(sixteen(odd))
+    rows = rows_of(fragment.html)
+
+    assert [row[0] for row in rows[1:15]] == [
+        *(f"node-{i:02}" for i in range(12)),
+        "2 others that differ",
+        "2 similar others",
+    ]
+    assert [row[0] for row in rows[16:20]] == [f"node-{i:02}" for i in range(12, 16)]
+    assert "the first 4 of the table" in text_of(read(fragment))
+
+
+def test_small_lines_have_a_hatch_where_not_measured() -> None:
+    fragment = sections.nodes(sixteen({"node-07": "no samples for 10 min"}))
+
+    (first, *others) = re.findall(r'<svg class="glyph spark".*?</svg></td>', fragment.html, flags=re.S)
+
+    assert '<rect class="x" x="16.67%" width="16.67%"' in first
+    assert first.count("M") == 2  # the line breaks at the hole
+    assert all('class="x"' not in other for other in others)
+    assert 'href="#nodes-similar"' in first
+
+
+def test_hostile_names_of_many_nodes_stay_text() -> None:
+    base = sixteen({"node-07": "odd"})
+    assert base.nodes is not None
+    ranks = tuple(replace(rank, node=examples.HOSTILE + rank.node) for rank in base.nodes.ranks)
+    lines = tuple(replace(line, node=examples.HOSTILE + line.node) for line in base.time_lines)
+    drawn = tuple(examples.HOSTILE + name for name in base.nodes.drawn)
+
+    page = read(
+        sections.nodes(replace(base, nodes=replace(base.nodes, ranks=ranks, drawn=drawn), time_lines=lines))
+    )
+
+    assert [a.get("type") for a, _ in page.scripts] == ["application/json"]
+    assert page.faults == []
+    assert "<script>alert(1)" in page.text
+
+
+def test_received_and_sent_share_a_plot_with_a_key() -> None:
+    base = examples.gpu_job()
+    lines = tuple(
+        examples.line("algo-1", key, label, 1, 600, lambda x: 4e7, "B/s")
+        for key, label in (("network_receive", "Network receive"), ("network_transmit", "Network transmit"))
+    )
+
+    page = read(sections.nodes(replace(base, time_lines=(*base.time_lines[:5], *lines))))
+
+    assert "Network, MB/s" in text_of(page)
+    series = [a["data-series"] for _, a in page.elements if "data-series" in a]
+    assert series == ["network_receive", "network_transmit"]
+    assert [name for name in roots(page) if "network" in name] == ["live-node0-network-receive"]
+    ((_, script),) = page.scripts
+    assert all(f'"name": "{name}"' in script or f'"name":"{name}"' in script for name in series)
+
+
+def test_all_time_axes_of_the_section_are_one() -> None:
+    ((_, script),) = read(sections.nodes(examples.hostile_job())).scripts
+    doc: Any = whole(script)["doc"]
+
+    ranges = [root["attributes"]["x_range"]["id"] for root in doc["roots"]]
+
+    assert len(ranges) == 3
+    assert len(set(ranges)) == 1
+
+
+def test_phases_are_named_once_with_their_times() -> None:
+    text = text_of(read(sections.nodes(examples.gpu_job())))
+
+    assert text.count("Columns of 12 s. Dotted: first step (08:05:00) and last step (08:59:00).") == 1
+
+
+@pytest.mark.parametrize("anchor", ["nodes", "devices", "gpu_memory", "cpu_bottlenecks"])
+def test_the_time_of_traces_is_marked_where_samples_are_drawn(anchor: str) -> None:
+    job = examples.gpu_job()
+    start_us = job.job.start_us + 10 * 60 * SECOND_US
+    traced = replace(job, phases=replace(job.phases, profiled=((start_us, start_us + SECOND_US),)))
+
+    plain, marked = (getattr(sections, anchor)(one).html for one in (job, traced))
+
+    assert "Solid upright line: PyTorch traces were recorded (08:10:00)." in text_of(
+        read(getattr(sections, anchor)(traced))
+    )
+    assert marked.count('class="axis"') > plain.count('class="axis"')
+
+
+def test_many_nodes_have_a_table_of_their_spread_and_rows_for_the_odd_ones() -> None:
+    report = sixteen({"node-07": "odd"}, **{"node-07": 20.0})
+
+    rows = rows_of(sections.utilization(report).html)
+
+    assert rows[1][:8] == ["GPU", "%", "20.0", "70.7", "71.5", "23.0", "81.3", "82.2"]
+    assert [row[0] for row in rows if row[0].startswith("node-")][:2] == [
+        "node-07, 8 GPUs, 32 cores",
+        "node-00, 8 GPUs, 32 cores",
+    ]
+    assert sum(row[0].startswith("node-") for row in rows) == 16
+
+
+def test_few_nodes_are_told_one_by_one_and_nothing_is_folded() -> None:
+    page = read(sections.utilization(examples.hostile_job()))
+
+    assert page.all("details") == []
+    assert len(page.all("table")) == 1
+
+
+def test_the_share_of_time_that_samples_cover_is_told_where_it_is_not_all() -> None:
+    text = text_of(read(sections.utilization(examples.hostile_job())))
+
+    assert text.count("samples cover") == 1
+    assert "16 cores, samples cover 87.5% of the job" in text
+
+
+def with_gaps(report: Report, gaps: tuple[Gap, ...]) -> JobPhases:
+    span_us = report.job.start_us, report.job.end_us
+    return replace(
+        report.phases,
+        gaps=gaps,
+        missing=missing(gaps, span_us),
+        interrupted=interrupted(gaps, [node.name for node in report.job.nodes], span_us),
+    )
+
+
+def test_of_many_nodes_the_least_sampled_are_named() -> None:
+    base = sixteen({})
+    gaps = tuple(Gap(node=f"node-{i:02}", start_us=START, end_us=START + i * MINUTE) for i in range(1, 7))
+
+    text = text_of(read(sections.utilization(replace(base, phases=with_gaps(base, gaps)))))
+
+    assert (
+        "Samples cover less than the whole job on 6 of 16 nodes: "
+        "node-06 90.0%, node-05 91.7%, node-04 93.3%, node-03 95.0%, and 2 more." in text
+    )
+
+
+@pytest.mark.parametrize("cpu_p95", [20, 95])
+@pytest.mark.parametrize("gpu_p95", [20, 95])
+def test_the_sentence_states_medians_and_leaves_what_they_mean_to_the_verdict(
+    gpu_p95: float, cpu_p95: float
+) -> None:
+    rows = [
+        replace(examples.usage("algo-1", label, 50.0), p50=10.0, p95=p95)
+        for label, p95 in (("GPU", gpu_p95), ("CPU", cpu_p95))
+    ]
+
+    report = replace(examples.cpu_job(), utilization=tuple(rows), boxes=())
+
+    text = text_of(read(sections.utilization(report)))
+    assert "Median utilization: GPU 10.0%, CPU 10.0%." in text
+    assert not re.search("likely|high|low|smaller", text)
+
+
+def phases(*minutes: tuple[str, float, float]) -> JobPhases:
+    return JobPhases(
+        basis="steps",
+        phases=tuple(
+            Phase(
+                key=key,
+                label=key,
+                start_us=START + round(a * MINUTE),
+                end_us=START + round(b * MINUTE),
+                percent=round((b - a) / 0.6, 1),
+            )
+            for key, a, b in minutes
+        ),
+        gaps=(),
+        first_work_us=None,
+        last_work_us=None,
+    )
+
+
+def test_a_start_longer_than_the_loop_is_told_with_what_was_measured_in_it() -> None:
+    base = examples.gpu_job()
+    long = replace(base, phases=phases(("before", 0, 40), ("loop", 40, 59), ("after", 59, 60)))
+
+    text = text_of(read(sections.summary(long)))
+
+    assert (
+        "Start-up took longer than the training loop: 40 min against 19 min. Means during start-up: "
+        "CPU utilization 12.3%, I/O wait 4.5%, 6.7 MB/s received." in text
+    )
+    assert "took longer" not in text_of(read(sections.summary(base)))
+
+
+def test_nodes_that_differ_have_a_table() -> None:
+    base = examples.gpu_job()
+    node = base.job.nodes[0]
+    mixed = replace(
+        base.job, nodes=(node, replace(node, name="b"), replace(node, name="c", gpus=4, interval_s=1.0))
+    )
+
+    alone, table = (sections.summary(replace(base, job=job)) for job in (base.job, mixed))
+
+    assert "Sampling interval" not in text_of(read(alone))
+    rows = rows_of(table.html)
+    assert ["algo-1 and b", "2", "8", "32", "0.5 s"] in rows
+    assert ["c", "1", "4", "32", "1 s"] in rows
+
+
+def test_only_the_time_in_which_no_node_was_sampled_is_an_interruption() -> None:
+    base = examples.gpu_job()
+    node = base.job.nodes[0]
+    job = replace(base.job, nodes=(node, replace(node, name="b")))
+    gaps = (
+        Gap(node="algo-1", start_us=START + 10 * MINUTE, end_us=START + 20 * MINUTE),
+        Gap(node="b", start_us=START + 14 * MINUTE, end_us=START + 30 * MINUTE),
+    )
+
+    base = replace(base, job=job)
+    both = sections.summary(replace(base, phases=with_gaps(base, gaps)))
+    one = sections.summary(replace(base, phases=with_gaps(base, gaps[:1])))
+
+    assert ["of which no node was measured", "08:14:00", "08:20:00", "6 min", "10.0%"] in rows_of(both.html)
+    assert "no node" not in one.html
+
+
+def test_gaps_of_more_nodes_than_rows_are_counted() -> None:
+    base = sixteen({})
+    gaps = tuple(Gap(node=f"node-{i:02}", start_us=START, end_us=START + 2 * MINUTE) for i in range(9))
+
+    text = text_of(read(sections.summary(replace(base, phases=with_gaps(base, gaps)))))
+
+    assert "and on 5 more nodes" in text
+
+
+def used(means: dict[str, float], *phases: tuple[str, float], falls: int = 0, basis: str = "steps") -> str:
+    """The caption of the time lines for means of nodes and phases."""
+    base = sixteen({})
+    assert base.nodes is not None
+    lines = tuple(replace(base.time_lines[0], node=name) for name in means)
+    use = NodeUtilization(
+        label="GPU",
+        means=means,
+        mean=sum(means.values()) / len(means),
+        phases=tuple(PhaseUtilization(phase=key, mean=mean) for key, mean in phases),
+        falls=falls,
+        fall_us=10_000_000 if falls else 0,
+    )
+    found = replace(base.nodes, drawn=tuple(means), use=use)
+    course = replace(examples.gpu_job().phases, basis=basis)
+    text = text_of(read(sections.nodes(replace(base, nodes=found, time_lines=lines, phases=course))))
+    return text.partition("Figure 14.1. ")[2].partition(" Line: mean")[0].strip()
+
+
+@pytest.mark.parametrize(
+    ("caption", "expected"),
+    [
+        (partial(used, {"a": 60.0}), "Mean GPU utilization: 60.0%."),
+        (
+            partial(used, {"a": 60.0}, ("before", 2.0), ("loop", 70.0), ("after", 0.0)),
+            "Mean GPU utilization: 60.0% (start-up 2.0%, training loop 70.0%, wind-down 0.0%).",
+        ),
+        (
+            partial(used, {"a": 60.0}, ("loop", 95.6), ("after", 0.2), basis="gpu"),
+            "Mean GPU utilization: 60.0% (GPU work 95.6%, wind-down 0.2%).",
+        ),
+        (partial(used, {"a": 60.0}, ("before", 59.0), ("loop", 61.0)), "Mean GPU utilization: 60.0%."),
+        (
+            partial(used, {"a": 60.0}, falls=2),
+            "Mean GPU utilization: 60.0%. It fell below 10% twice in the training loop, for 10 s (median).",
+        ),
+        (partial(used, {"a": 60.0, "b": 60.04}), "Mean GPU utilization: 60.0% on both nodes."),
+        (partial(used, {"a": 60.0, "b": 64.9}), "Mean GPU utilization: 60.0 to 64.9% on both nodes."),
+        (partial(used, {"a": 60.0, "b": 40.0}), "Mean GPU utilization: 40.0% on b, 60.0% on a."),
+        (
+            partial(used, {"a": 60.0, "b": 40.0, "c": 50.0}),
+            "Mean GPU utilization: from 40.0% on b to 60.0% on a.",
+        ),
+    ],
+)
+def test_the_caption_says_what_differs_over_time_or_between_nodes(
+    caption: Callable[[], str], expected: str
+) -> None:
+    assert caption() == expected

@@ -1,0 +1,390 @@
+"""What the sections say, read back from their HTML."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from jobreport import document
+from jobreport.document import Report
+from jobreport.page import sections
+from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
+from jobrules.measures.sample_weights import Gap
+from jobrules.verdict.phases import JobPhases
+from tests.copies import replace
+from tests.report.page.sections import examples
+from tests.report.page.sections.html import Page, read
+
+CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
+    sections.head,
+    sections.verdict,
+    sections.findings,
+    sections.contents,
+    sections.summary,
+    sections.utilization,
+    sections.framework,
+    sections.rules,
+    sections.steps,
+    sections.goodput,
+    sections.gpu_utilization,
+    sections.balance,
+    sections.data_loading,
+    sections.batch_size,
+    sections.cpu_bottlenecks,
+    sections.io_bottlenecks,
+    sections.gpu_memory,
+    sections.nodes,
+    sections.devices,
+    sections.close_ups,
+    sections.profiled_time,
+    sections.idle_time,
+    sections.communication,
+    sections.profiled_steps,
+    sections.kernels,
+    sections.allocated_memory,
+    sections.profiles,
+    sections.power,
+    sections.cost,
+    sections.quality,
+    sections.identifiers,
+)
+
+
+#: Pages by the id of their report, which is kept: many tests look at one page.
+_PAGES: dict[int, tuple[Report, dict[Callable[[Report], sections.Fragment], str], Page]] = {}
+
+
+def drawn(report: Report) -> str:
+    return "".join(call(report).html for call in CALLS)
+
+
+def whole(report: Report) -> Page:
+    return _once(report)[2]
+
+
+def html_by_call(report: Report) -> dict[Callable[[Report], sections.Fragment], str]:
+    return _once(report)[1]
+
+
+def _once(report: Report) -> tuple[Report, dict[Callable[[Report], sections.Fragment], str], Page]:
+    if id(report) not in _PAGES:
+        html = {call: call(report).html for call in CALLS}
+        _PAGES[id(report)] = report, html, Page.of("".join(html.values()))
+    return _PAGES[id(report)]
+
+
+def example(name: str) -> Report:
+    return examples.ALL[name]()
+
+
+@pytest.fixture(params=examples.ALL)
+def report(request: pytest.FixtureRequest) -> Report:
+    return example(request.param)
+
+
+def test_every_job_renders_to_elements_that_nest(report: Report) -> None:
+    page = whole(report)
+
+    assert page.faults == []
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_links_inside_the_page_lead_somewhere(report: Report) -> None:
+    page = whole(report)
+
+    targets = {link[1:] for link in page.links if link.startswith("#")} - {
+        "i-crit",
+        "i-warn",
+        "i-info",
+        "i-pass",
+        "i-off",
+        "i-err",
+    }
+    cards = {f"r-{u.rule}" for u in report.verdict.not_evaluated} - {f"r-{c.name}" for c in report.rules}
+    assert targets - cards <= set(page.ids)
+    assert {link for link in page.links if not link.startswith("#")} == set()
+
+
+def test_every_section_keeps_its_number_and_heading(report: Report) -> None:
+    page = whole(report)
+
+    for number, (anchor, title) in enumerate(SECTIONS, start=1):
+        assert anchor in page.ids
+        assert (f"{number} {title}" in page.text) is (bool(report.captures) or anchor not in OF_CAPTURES)
+
+
+def test_headings_nest(report: Report) -> None:
+    page = whole(report)
+
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+def test_no_inline_styles(report: Report) -> None:
+    assert [a for _, a in whole(report).elements if "style" in a] == []
+
+
+def test_every_drawing_has_a_text_alternative(report: Report) -> None:
+    page = whole(report)
+
+    for tag, attributes in page.elements:
+        if tag == "svg" and attributes.get("viewbox") != "0 0 1000 100":
+            inside_draw = attributes.get("class") is None and "aria-hidden" not in attributes
+            assert inside_draw or attributes.get("aria-hidden") == "true" or attributes.get("aria-label")
+        if "draw" in (attributes.get("class") or "").split():
+            assert attributes.get("role") == "img"
+            assert attributes.get("aria-label")
+
+
+def test_every_table_has_a_caption_and_scoped_heads(report: Report) -> None:
+    page = whole(report)
+
+    assert len(page.all("table")) == len(page.all("caption"))
+    assert all(head.get("scope") for head in page.all("th"))
+
+
+def test_nothing_that_was_not_measured_is_printed_as_a_number(report: Report) -> None:
+    assert not re.search(r"\b(nan|inf)\b|=None|: None\b", whole(report).text)
+
+
+def test_one_is_singular(report: Report) -> None:
+    text = whole(report).text.replace("\u00a0", " ")
+
+    assert not re.search(
+        r"(?<![\d.,\u202f])1 (nodes|GPUs|cores|rules|samples|lines|files|snapshots|steps)\b", text
+    )
+
+
+def test_figures_and_tables_are_counted_within_their_section(report: Report) -> None:
+    page = whole(report)
+
+    for kind in ("Figure", "Table"):
+        found = [(int(a), int(b)) for a, b in re.findall(rf"{kind} (\d+)\.(\d+)\.", page.text)]
+        assert found == sorted(found)
+        for section in {a for a, _ in found}:
+            numbers = [b for a, b in found if a == section]
+            assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_hostile_names_are_text() -> None:
+    page = whole(example("hostile"))
+
+    assert all(attributes.get("type") == "application/json" for attributes, _ in page.scripts)
+    assert page.all("img") == []
+    assert examples.HOSTILE in page.text
+    for attributes, text in page.scripts:
+        assert "<" not in text
+        assert set(json.loads(text)) == {"roots", "common", "doc"}, attributes
+
+
+def test_the_direction_of_text_cannot_be_turned_by_a_name() -> None:
+    assert "\u202e" not in "".join(html_by_call(example("hostile")).values())
+
+
+def test_the_verdict_sums_agree() -> None:
+    report = examples.gpu_job()
+    use = report.verdict.use
+    assert use is not None
+
+    text = read(sections.verdict(report)).text.replace("\u00a0", " ")
+
+    shares = [float(n) for n in re.findall(r"GPU-h, ([\d.]+)%", text)]
+    hours = [float(n) for n in re.findall(r"([\d.]+) GPU-h, [\d.]+%", text)][: len(use.parts)]
+    assert round(sum(shares[: len(use.parts)]), 1) == 100.0
+    assert round(sum(hours), 2) == use.hours
+    assert "4.72 of 8.00 GPU‑hours were lost" in text
+
+
+def test_the_bar_is_as_wide_as_its_parts() -> None:
+    page = read(sections.verdict(examples.gpu_job()))
+
+    widths = [float(str(r["width"]).rstrip("%")) for r in page.all("rect") if str(r.get("height")) == "100%"]
+    assert round(sum(widths), 1) == 100.0
+
+
+def test_the_verdict_names_cause_advice_and_what_is_open() -> None:
+    text = read(sections.verdict(examples.gpu_job())).text
+
+    assert "Main cause" in text
+    assert "Raise num_workers from 1 to 4 per process." in text
+    assert "2 of 5 rules were not evaluated." in text.replace("\u00a0", " ")
+    assert "Failed: IOBottleneck." in text
+
+
+def test_gpus_that_never_worked_are_told_so() -> None:
+    report = examples.idle_job()
+
+    assert "No GPU was used" in read(sections.verdict(report)).text
+    assert "Every GPU sample is at most 1%." in read(sections.gpu_utilization(report)).text
+    assert "GPU utilization was 0% in every sample." in read(sections.nodes(report)).text
+
+
+def test_a_cpu_job_talks_of_cpu_time_that_was_free() -> None:
+    report = examples.cpu_job()
+
+    text = read(sections.verdict(report)).text
+    assert "of CPU time was used" in text
+    assert "were free" in text
+    assert "lost" not in text
+    assert "GPU utilization was not recorded." in read(sections.gpu_utilization(report)).text
+    assert not report.verdict.findings
+    assert read(sections.findings(report)).text == "Findings No findings."
+
+
+def test_one_sample_covers_no_time() -> None:
+    report = examples.single_sample()
+
+    assert "neither GPU nor CPU samples were recorded over time" in read(sections.verdict(report)).text
+    assert "covers no time" in read(sections.summary(report)).text
+    assert sections.nodes(report).html.count("<script") == 0
+    assert read(sections.verdict(report)).text.count("No rule was evaluated.") == 1
+    assert read(sections.findings(report)).text == "Findings No findings."
+
+
+def test_nothing_at_all_says_so() -> None:
+    report = examples.empty_job()
+
+    assert "neither GPU nor CPU samples were recorded" in read(sections.verdict(report)).text
+    assert "No metric was recorded." in read(sections.utilization(report)).text
+    assert "No rule was selected." in read(sections.rules(report)).text
+
+
+def test_findings_show_amount_share_and_rules() -> None:
+    page = read(sections.findings(examples.gpu_job()))
+    text = page.text.replace("\u00a0", " ")
+
+    assert "3.23 GPU-h 40.4% of GPU time" in text
+    assert "BatchSize, LowGPUUtilization" in text
+    assert "#gpu-utilization" in page.links
+    said = "Shares in titles leave out start-up and wind-down; shares of GPU time count the whole job."
+    assert text.startswith(f"Findings, worst first {said}")
+
+
+def test_phases_add_up() -> None:
+    text = read(sections.summary(examples.gpu_job())).text.replace("\u00a0", " ")
+
+    assert "Total 08:00:00 09:00:00 1 h 100.0%" in text
+    assert "The training loop took 90.0% of the job, start-up 5 min." in text
+
+
+def test_gaps_are_listed_per_node_with_their_share() -> None:
+    text = read(sections.summary(examples.hostile_job())).text.replace("\u00a0", " ")
+
+    assert "of which not measured" in text
+    assert "08:10:00 08:15:00 5 min 12.5%" in text
+    assert "Sampling paused once on 1 node, for 5 min." in text
+
+
+def test_a_job_that_passes_midnight_shows_dates() -> None:
+    report = examples.gpu_job()
+    day = 86_400_000_000
+    gap = Gap(node="algo-1", start_us=report.job.start_us, end_us=report.job.start_us + day)
+    long = replace(
+        report,
+        job=replace(report.job, end_us=report.job.start_us + day),
+        phases=JobPhases(
+            basis="none",
+            phases=(replace(report.phases.phases[0], key="whole", end_us=report.job.start_us + day),),
+            gaps=(gap,),
+            first_work_us=None,
+            last_work_us=None,
+        ),
+    )
+
+    assert "2025-11-15 08:00:00" in read(sections.summary(long)).text
+    assert "2025-11-15 08:00:00" in read(sections.quality(long)).text
+
+
+def test_rates_are_scaled_and_not_drawn_on_the_percent_scale() -> None:
+    page = read(sections.utilization(examples.gpu_job()))
+
+    assert re.search(r"Network, received and sent MB/s 0.0 41.0", page.text)
+    assert "no fixed scale" in page.text
+    assert len([s for s in page.all("svg") if s.get("class") == "glyph"]) == 6
+
+
+def test_nodes_that_are_alike_share_a_sentence() -> None:
+    text = read(sections.utilization(examples.many_nodes())).text
+
+    assert "Median utilization on all 16 nodes: GPU 20.0 to 95.0%" in text
+
+
+def test_rules_are_sorted_by_severity_then_error_then_passed_and_what_is_open_is_a_line() -> None:
+    page = read(sections.rules(examples.gpu_job()))
+
+    cards = [str(a["aria-labelledby"]) for a in page.all("article")]
+    assert cards == ["r-LowGPUUtilization", "r-BatchSize", "r-IOBottleneck", "r-GPUMemoryIncrease"]
+    assert {"r-MaxInitializationTime", "r-OverallSystemUsage"} <= set(page.ids)
+    assert "2 of 5 rules triggered, 1 passed, 1 was not evaluated, 1 failed." in page.text
+
+
+def test_a_rule_without_an_answer_has_no_bar_and_no_pass() -> None:
+    html = sections.rules(examples.single_sample()).html
+
+    assert "bullet" not in html
+    assert "Passed" not in html
+    assert "Steps were not recorded." in html
+
+
+def test_changed_parameters_show_their_default() -> None:
+    text = read(sections.quality(examples.gpu_job())).text
+
+    assert "threshold_p95 60 % 70 limit of the p95" in text
+    assert "window 500 samples samples judged together" in text.partition("Data: other rule parameters")[2]
+
+
+def test_files_are_counted_and_the_first_of_each_fault_is_named() -> None:
+    text = read(sections.quality(examples.gpu_job())).text.replace("\u00a0", " ")
+
+    assert "1 line skipped: not complete JSON. First: system/a.json:7" in text
+    assert "17 samples corrected: percentage outside 0 to 100" in text
+    assert "2 files skipped: format not recognized. First: notes.txt" in text
+    assert "make-report --job-dir resnet50" in text
+
+
+def test_many_gpus_fold_their_table_and_are_all_in_it() -> None:
+    page = read(sections.gpu_utilization(examples.many_nodes()))
+
+    assert page.all("details")
+    assert len(page.all("tr")) == 129
+
+
+def test_the_shares_of_a_gpu_add_up() -> None:
+    text = read(sections.gpu_utilization(examples.cpu_job())).text
+    assert "Idle" not in text
+
+    text = read(sections.gpu_utilization(examples.gpu_job())).text
+    assert "12.5 62.5 25.0" in text
+
+
+def test_the_same_report_gives_the_same_html_and_stays_the_same() -> None:
+    before = document.to_json(examples.gpu_job.__wrapped__())
+    report = example("gpu")
+
+    assert drawn(report) == "".join(html_by_call(report).values())
+    assert document.to_json(report) == before
+
+
+def test_a_notebook_shows_a_fragment_as_html() -> None:
+    fragment = sections.head(examples.gpu_job())
+
+    html, facts = fragment._repr_html_()
+
+    assert html == fragment.html
+    assert facts["title"].startswith("41.0")
+    assert repr(fragment) == "<section 'head' of the report>"
+
+
+def test_the_style_of_a_notebook_stays_with_the_report() -> None:
+    sheet = sections.style().html.partition("<svg")[0]
+
+    selectors = re.findall(r"(?:^|[}\n])([^{}@/*]+)\{", re.sub(r"/\*.*?\*/", "", sheet, flags=re.S))
+    assert selectors
+    assert all(
+        part.strip().startswith(".jr") for s in selectors for part in s.removeprefix("<style>").split(",")
+    )

@@ -1,0 +1,58 @@
+"""Tables and figures of whole pages: numbers, folds, and places of live plots."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from jobreport.page import sections
+from jobreport.page.sections.parts.table import Table, as_code, bar, swatch
+from tests.report.page.sections import examples
+from tests.report.page.sections.html import Page
+from tests.report.page.sections.test_sections import example, html_by_call
+
+DRAWN = (
+    *(sections.framework, sections.steps, sections.gpu_utilization, sections.data_loading),
+    *(sections.batch_size, sections.cpu_bottlenecks, sections.gpu_memory, sections.close_ups),
+)
+
+
+def drawn(name: str) -> list[str]:
+    html = html_by_call(example(name))
+    return [html[section] for section in DRAWN]
+
+
+@pytest.mark.parametrize("name", examples.ALL)
+def test_closed_tables_have_no_number_and_those_in_sight_are_counted(name: str) -> None:
+    """Otherwise the numbers of those in sight would jump."""
+    for html in drawn(name):
+        closed = re.findall(r"<details><summary>Data.*?</details>", html, re.DOTALL)
+        assert not any(re.search(r"Table\s\d", one) for one in closed)
+        numbers = [int(n) for n in re.findall(r"<b>Table\s\d+\.(\d+)", html)]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("name", examples.ALL)
+def test_every_live_plot_has_its_place_and_every_key_its_series(name: str) -> None:
+    for html in drawn(name):
+        page = Page.of(html)
+        roots = [root for _, text in page.scripts for root in json.loads(text)["roots"].values()]
+        assert sorted(roots) == sorted(i for i in page.ids if i.startswith("live-"))
+        scripts = "".join(text for _, text in page.scripts)
+        series = {str(one["data-series"]) for one in page.all("span") if "data-series" in one}
+        assert all(f'"{one}"' in scripts for one in series)
+
+
+def test_heads_of_words_and_their_cells_stand_left() -> None:
+    table = Table(label="all", heads=(":Node", "Mean", ":Word"), rows=[("n", "1.0", "low")])
+
+    assert table.columns == [("Node", True), ("Mean", False), ("Word", True)]
+    assert table.body == [[("n", True), ("1.0", False), ("low", True)]]
+
+
+def test_names_in_markup_are_escaped() -> None:
+    assert str(as_code("<b>")) == "<code>&lt;b&gt;</code>"
+    assert "<b>" not in swatch("u", "<b>")
+    assert bar(("l", 50.0), ("u", 20.0)).count("<rect") == 2

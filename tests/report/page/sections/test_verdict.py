@@ -1,0 +1,113 @@
+"""The verdict and its findings, read back from their HTML."""
+
+from __future__ import annotations
+
+from jobreport.page import sections
+from jobrules.model import Reason, ReasonKind, Severity, Status
+from jobrules.verdict.not_evaluated import NotEvaluated
+from tests.copies import replace
+from tests.report.page.sections import examples
+from tests.report.page.sections.html import read
+
+
+def test_the_legend_leads_to_the_finding_of_each_cause() -> None:
+    report = examples.gpu_job()
+    legend, found = read(sections.verdict(report)), read(sections.findings(report))
+
+    assert [link for link in legend.links if link.startswith("#f-")] == [
+        *("#f-batch-size", "#f-start-up"),
+        # Main cause and second cause.
+        *("#f-batch-size", "#f-start-up"),
+    ]
+    assert {"f-batch-size", "f-start-up"} <= set(found.ids)
+
+
+def test_findings_of_one_key_have_anchors_of_their_own() -> None:
+    report = examples.gpu_job()
+    keys = ("two words", "two-words", "two words", "two-words-2")
+    many = tuple(replace(examples.LATE, key=key) for key in keys)
+    page = read(sections.findings(replace(report, verdict=replace(report.verdict, findings=many))))
+
+    anchors = [one for one in page.ids if one.startswith("f-")]
+    assert len(set(anchors)) == 4
+    assert anchors[0] == "f-two-words"
+    assert all(" " not in anchor for anchor in anchors)
+
+
+def test_a_main_finding_that_explains_no_time_is_no_cause() -> None:
+    report = examples.gpu_job()
+    alone = replace(examples.LATE, key="clocks-differ", gpu_s=None, share=None, severity=Severity.INFO)
+    text = read(sections.verdict(replace(report, verdict=replace(report.verdict, findings=(alone,))))).text
+
+    assert "Main finding" in text
+    assert "Main cause" not in text
+    assert "Possible gain" not in text
+
+
+def test_unexplained_time_is_no_cause() -> None:
+    report = examples.gpu_job()
+    use = report.verdict.use
+    assert use is not None
+    low = replace(examples.LOW, key="unexplained")
+    parts = tuple(
+        replace(part, finding="unexplained" if part.key in ("idle", "low") else "") for part in use.parts
+    )
+    verdict = replace(report.verdict, use=replace(use, parts=parts), findings=(low,))
+    text = read(sections.verdict(replace(report, verdict=verdict))).text
+
+    assert "No cause found" in text
+    assert "Record next" in text
+    assert "Main cause" not in text
+    assert "Possible gain" not in text
+
+
+def test_a_second_cause_is_named_after_the_main_one_and_an_observation_is_none() -> None:
+    report = examples.gpu_job()
+    other = replace(examples.LATE, key="other", title="Seen by itself", gpu_s=None)
+    first, second = report.verdict.findings[0], replace(examples.LATE, title="No GPU worked")
+    verdict = replace(report.verdict, findings=(first, other, second))
+    text = read(sections.verdict(replace(report, verdict=verdict))).text
+
+    assert f"Main cause {first.title}" in text
+    assert f"Second cause {second.title}" in text
+    assert other.title not in text
+
+
+def test_every_kind_of_part_has_a_fill_of_its_own_in_every_report() -> None:
+    report = examples.gpu_job()
+    use = report.verdict.use
+    assert use is not None
+    kinds = ("cpu-bottleneck", "start-up", "idle", "low")
+
+    def fills(keys: tuple[str, ...]) -> list[str]:
+        lost = tuple(replace(use.parts[1], key=key, percent=5.0, finding="") for key in keys)
+        many = replace(use, parts=(use.parts[0], *lost))
+        page = read(sections.verdict(replace(report, verdict=replace(report.verdict, use=many))))
+        return [str(r["class"]) for r in page.all("rect") if str(r.get("height")) == "100%"][1:]
+
+    told = dict(zip(kinds, fills(kinds), strict=True))
+    assert len(set(told.values())) == len(kinds)
+    assert fills(kinds[::-1]) == [told[kind] for kind in kinds[::-1]]
+    assert fills(("low", "gpu-never-used", "start-up", "wind-down")) == [
+        told["low"],
+        told["cpu-bottleneck"],
+        told["start-up"],
+        told["start-up"],
+    ]
+
+
+def test_that_no_problem_was_found_is_said_also_if_most_rules_do_not_apply() -> None:
+    report = examples.gpu_job()
+    foreign = [
+        NotEvaluated(
+            rule=f"Rule{i}",
+            status=Status.NOT_EVALUATED,
+            reason=Reason(kind=ReasonKind.NOT_APPLICABLE, what="no PyTorch trace was found"),
+        )
+        for i in range(10)
+    ]
+    lacking = (*report.verdict.not_evaluated, *foreign)
+    verdict = replace(report.verdict, findings=(), not_evaluated=lacking)
+    text = read(sections.verdict(replace(report, verdict=verdict))).text
+
+    assert "No problem found. 2 of 5 rules were not evaluated" in text
