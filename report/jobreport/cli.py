@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from jobreport.comparison.prices import Prices
+    from jobreport.cost.prices import Prices
     from jobreport.progress import Progress
     from jobreport.readers.runs import Choice
     from jobreport.tables.engine import Engine
@@ -112,7 +112,7 @@ def price_list(prices: Path | None, date: str | None, *, redact: bool) -> Prices
     """The list of ``--prices``; its source is a name, which ``redact`` replaces."""
     from msgspec.structs import replace  # noqa: PLC0415 - not needed for --help
 
-    from jobreport.comparison.prices import ANY_PRICES, read_prices  # noqa: PLC0415
+    from jobreport.cost.prices import ANY_PRICES, read_prices  # noqa: PLC0415
 
     found = read_prices(prices, date) if prices else None
     return replace(found, source=ANY_PRICES) if found and redact else found
@@ -277,8 +277,8 @@ def command(
         # It starts during the slow imports and the reading.
         running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
         from jobreport import pipeline, plugins, settings  # noqa: PLC0415 - nor for --version
-        from jobreport.comparison import given  # noqa: PLC0415 - nor for --version
-        from jobreport.comparison.prices import Pricing  # noqa: PLC0415
+        from jobreport.cost import given  # noqa: PLC0415 - nor for --version
+        from jobreport.cost.prices import Pricing  # noqa: PLC0415
         from jobreport.output import summary  # noqa: PLC0415
 
         facts = given.facts(assignments)

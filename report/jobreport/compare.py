@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from jobreport import pipeline
 from jobreport.comparison import document, markdown, reading
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.facts import PUBLIC, RunOf, facts_of
-from jobreport.comparison.prices import ANY_PRICES
+from jobreport.comparison.facts import run_of
+from jobreport.cost.facts import PUBLIC
+from jobreport.cost.prices import ANY_PRICES
 from jobreport.errors import NothingReadableError
 from jobreport.output import publish
 from jobreport.output.files import COMPARISON, FILES
@@ -97,12 +98,12 @@ def compare_reports(
         reading.check_facts(known, labels)
         of_all = known.get("", {})
         found = [
-            RunOf(
-                label=label,
-                name=name,
-                report=report,
+            run_of(
+                label,
+                name,
+                report,
+                {**of_all, **known.get(label, {})},
                 page="" if redact else _page(argument, real),
-                facts=facts_of(report, {**of_all, **known.get(label, {})}),
             )
             for label, name, report, argument in zip(labels, jobs, reports, arguments, strict=True)
         ]

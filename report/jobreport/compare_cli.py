@@ -232,8 +232,8 @@ def _again(
     redact: bool,
 ) -> str:
     """The command that makes the comparison again, with the last part of each path; without paths if redacted."""
-    from jobreport.comparison.facts import PUBLIC  # noqa: PLC0415 - as above
     from jobreport.comparison.reading import argument  # noqa: PLC0415
+    from jobreport.cost.facts import PUBLIC  # noqa: PLC0415 - as above
 
     def short(text: str) -> str:
         run = argument(text)

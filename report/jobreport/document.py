@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from jobreport import formats
-from jobreport.cost import JobCost
+from jobreport.cost.document import JobCost
 from jobreport.errors import NothingReadableError
 from jobreport.remarks import Quality
 from jobrules.analyses.balance import Balance
@@ -215,6 +215,11 @@ class Report(Struct, frozen=True, kw_only=True):
     def has_debugger(self) -> bool:
         """Whether these results are among the sources."""
         return self.of_debugger or DEBUGGER_RESULTS in self.job.sources
+
+    @property
+    def only_traces(self) -> bool:
+        """Whether nothing but traces was recorded: nothing is known of the whole job, not even how long it took."""
+        return bool(self.captures) and not self.job.nodes
 
     def card(self, rule: str) -> RuleCard | None:
         """The card of a rule; None if it was not selected."""

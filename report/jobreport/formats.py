@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from jobrules.verdict.phases import JobPhases
     from jobrules.verdict.time_use import Part, TimeUse
 
+#: Sign of a number below 0.
+MINUS = "\u2212"
+
 __all__ = [
     "NBSP",
     "Scale",

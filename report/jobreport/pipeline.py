@@ -19,8 +19,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from jobreport import __version__, document
-from jobreport.comparison.one_job import job_cost
-from jobreport.comparison.prices import Pricing
+from jobreport.cost.one_job import job_cost
+from jobreport.cost.prices import Pricing
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.errors import JobReportError, NothingReadableError, UsageError
 from jobreport.lost_samples import with_lost_samples

@@ -14,8 +14,8 @@ import pytest
 
 from jobreport import compare_cli, document
 from jobreport.comparison import document as comparison
-from jobreport.comparison.one_job import job_cost
-from jobreport.comparison.prices import Pricing
+from jobreport.cost.one_job import job_cost
+from jobreport.cost.prices import Pricing
 from jobreport.page.sections.comparison.head import head
 from jobreport.pipeline import make_report
 from jobreport.remarks import Quality, Remark, SourceQuality

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobreport.comparison.budgets import read_budgets
-from jobreport.comparison.prices import read_prices
+from jobreport.cost.prices import read_prices
 from jobreport.errors import UsageError
 from jobreport.settings import load
 from jobreport.user_files import read

@@ -10,9 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport import __version__
-from jobreport.comparison import budgets, curves, sizes
+from jobreport.comparison import budgets, curves
 from jobreport.comparison.comparing import Options, compared, half_of_time, headline, same_work, stopped
-from jobreport.comparison.cost import cost, cost_of, has_own_price, of_reports
 from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Run, Variant, Word
 from jobreport.comparison.facts import common_facts, differences
 from jobreport.comparison.measures import measured
@@ -20,14 +19,17 @@ from jobreport.comparison.notes import notes
 from jobreport.comparison.profiled import profiled
 from jobreport.comparison.rules import rules
 from jobreport.comparison.verdict import left_to_win, next_step, verdict
+from jobreport.cost import sizes
+from jobreport.cost.billing import cost, cost_of, has_own_price, of_reports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobreport.comparison.budgets import Limit
-    from jobreport.comparison.document import Cost, Measure
+    from jobreport.comparison.document import Measure
     from jobreport.comparison.facts import RunOf
-    from jobreport.comparison.prices import Prices
+    from jobreport.cost.document import Cost
+    from jobreport.cost.prices import Prices
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -146,10 +148,11 @@ def _other(
     runs = variants[label]
     of_both = [*variants[own], *runs]
     if costs is None or stopped(of_both) or not same_work(variants[own], runs):
-        return sizes.Variant(run=runs[0])
+        return sizes.Variant(label=label, run=runs[0])
     amounts = {row.label: row.cost for row in costs.rows}
     ratio = amounts[label] / amounts[own]
     return sizes.Variant(
+        label=label,
         run=runs[0],
         seconds=fmean(run.seconds for run in runs),
         cost=ratio,

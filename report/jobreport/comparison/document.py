@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from jobreport.cost import Sizing  # noqa: TC001 - msgspec reads the annotation
+from jobreport.cost.document import Cost, Sizing  # noqa: TC001 - msgspec reads the annotations
 
 SCHEMA_VERSION = 1
 
@@ -103,51 +103,6 @@ class Measure(Struct, frozen=True, kw_only=True):
     values: dict[str, float | None]
     per_run: dict[str, tuple[float | None, ...]]
     against: dict[str, Change]
-
-
-class CostRow(Struct, frozen=True, kw_only=True):
-    """Cost of one variant; for repeats the mean of its runs."""
-
-    label: str
-    machine: str
-    nodes: float
-    #: As they were given or recorded, otherwise those of the list; 0 if none are known.
-    gpus: float
-    #: Billed hours of all nodes.
-    node_hours: float
-    per_hour: float
-    spot: bool
-    cost: float
-
-
-class Factors(Struct, frozen=True, kw_only=True):
-    """Ratios to the base; their product is that of the costs."""
-
-    time: float
-    #: Number of GPUs; of machines if there are none.
-    count: float
-    #: Price of an hour of a GPU, or of a machine.
-    price: float
-    of_gpus: bool
-
-
-class Cost(Struct, frozen=True, kw_only=True):
-    """What the variants cost, from the user's prices."""
-
-    currency: str
-    #: Name and day of the list; empty if no price is from it.
-    source: str
-    as_of: str
-    #: Variants with prices or costs that were given for their runs.
-    own_price: tuple[str, ...]
-    billing: str
-    rows: tuple[CostRow, ...]
-    #: 1 less the ratio of the costs.
-    saving: dict[str, float]
-    factors: dict[str, Factors]
-    #: Saved by so many runs; empty unless asked for.
-    runs_per_month: float | None = None
-    monthly: dict[str, float] = {}
 
 
 class TimePart(Struct, frozen=True, kw_only=True):

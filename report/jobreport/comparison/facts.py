@@ -1,57 +1,24 @@
-"""Facts of runs, from their reports and from ``--set``, and which of them differ."""
+"""Runs with their facts, and which facts differ."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from jobreport.comparison.document import Fact
 from jobreport.comparison.profiled import profile_of
+from jobreport.cost.facts import LABELS, KnownJob, facts_of, joined
 from jobreport.document import Origin
 from jobrules.text import join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from jobreport.comparison.profiled import Profile
     from jobreport.document import Report
-    from jobreport.recordings import Recording
     from jobrules.model.captures import Capture
 
-#: Facts with names; any other that ``--set`` gives is shown as it is.
-LABELS = {
-    "instance_type": "Machine type",
-    "nodes": "Nodes",
-    "gpus_per_node": "GPUs per node",
-    "gpus": "GPUs",
-    "cores": "CPU cores",
-    "gpu_model": "GPU model",
-    "gpu_memory_gib": "GPU memory size (GiB)",
-    "batch_size": "Batch size",
-    "precision": "Precision",
-    "parallelism": "Parallelism",
-    "world_size": "Ranks of the job",
-    "steps": "Training steps",
-    "samples": "Training samples",
-    "tokens_per_step": "Tokens per step",
-    "interval_s": "Sampling interval (s)",
-    "finished": "Recorded from start to end",
-    "sources": "Sources",
-    "version": "jobreport version",
-    "region": "Region",
-    "spot": "Spot",
-    "price_per_node_hour": "Price of a node hour",
-    "price_per_gpu_hour": "Price of a GPU hour",
-    "cost": "Cost",
-    "command": "Command",
-    "profiled_ranks": "Profiled ranks",
-    "profiled_steps": "Profiled steps of a trace",
-    "profiled_gpus": "Profiled GPUs",
-    "profiler_settings": "Settings of the profiler",
-    "trace_versions": "Versions in traces",
-    "unknown_waits": "Waits for an event that the trace lacks",
-}
 #: Those of the stretch that PyTorch's profiler recorded.
 OF_TRACES = frozenset(
     {
@@ -63,58 +30,24 @@ OF_TRACES = frozenset(
         "unknown_waits",
     }
 )
-#: Given facts that are numbers.
-NUMBERS = frozenset(
-    {
-        "nodes",
-        "gpus_per_node",
-        "cores",
-        "batch_size",
-        "steps",
-        "world_size",
-        "tokens_per_step",
-        "price_per_node_hour",
-        "price_per_gpu_hour",
-        "cost",
-    }
-)
 #: How a reason ends that says what of a job's time is not known.
 NOT_RECORDED = "not recorded"
-#: Facts that are a price, or that of which it follows; one stands over those behind it.
-PRICES = ("cost", "price_per_node_hour", "price_per_gpu_hour")
-#: Facts of ``--set`` that name nobody, whatever they are.
-PUBLIC = LABELS.keys() - {"command"}
-GIB = 1024.0**3
-#: What ``--redact`` leaves of a label that is no word of a framework.
-HIDDEN = "…"
-#: Larger than any number of machines, samples, or amount of money.
-MAX_GIVEN = 1e15
 
 
-class RunOf(Struct, frozen=True, kw_only=True):
-    """A run with its facts."""
+class RunOf(KnownJob, frozen=True, kw_only=True):
+    """A run of a variant."""
 
     label: str
     name: str
-    report: Report
     #: Report page next to the file that was read; empty if there is none.
     page: str
-    facts: dict[str, str | float | None]
 
-    def number(self, key: str) -> float | None:
-        """A fact that is a number, if it is known."""
-        value = self.facts.get(key)
-        return value if isinstance(value, int | float) else None
 
-    @property
-    def finished(self) -> bool | None:
-        """False if the job was stopped, or its end was not recorded; None if its start is not known, or its end."""
-        return {"true": True, "false": False}.get(str(self.facts.get("finished")))
-
-    @property
-    def seconds(self) -> float:
-        """Duration of the job, as far as it was recorded."""
-        return (self.report.job.end_us - self.report.job.start_us) / 1e6
+def run_of(label: str, name: str, report: Report, given: Mapping[str, str | float], page: str = "") -> RunOf:
+    """The run of a report, with the facts that the user gave."""
+    profile = profile_of(report)
+    of_traces = _of_traces(report, profile) if profile else {}
+    return RunOf(label=label, name=name, report=report, facts=facts_of(report, given, of_traces), page=page)
 
 
 def unrecorded(runs: Iterable[RunOf]) -> str:
@@ -127,90 +60,6 @@ def unrecorded(runs: Iterable[RunOf]) -> str:
     found = [f"the {what} of {join_names([*own])}" for what, own in labels.items()]
     verb = "was" if [*labels] == ["start"] else "were"
     return f"{join_names(found)} {verb} {NOT_RECORDED}" if found else ""
-
-
-def facts_of(report: Report, given: Mapping[str, str | float]) -> dict[str, str | float | None]:
-    """What is known of a run: what the user gave, what the report measured, labels of the recording, in this order.
-
-    A label with the key of something measured is a fact of its own.
-    """
-    nodes = report.job.nodes
-    blocks = report.blocks or None
-    demand = report.demand or None
-    # What ran again after a restart is the same work.
-    lost = report.goodput.lost_steps if report.goodput else 0
-    sampled = any(node.gpus or node.cores for node in nodes)
-    counts = {node.gpus for node in nodes} if sampled else set()
-    recordings = [one for source in report.quality.sources for one in source.recordings]
-    found: dict[str, str | float | None] = dict.fromkeys(LABELS)
-    found |= {
-        "nodes": len(nodes) or None,
-        "gpus_per_node": counts.pop() if len(counts) == 1 else None,
-        "gpus": sum(node.gpus for node in nodes) if sampled else None,
-        "cores": sum(node.cores for node in nodes) or None,
-        "gpu_model": _joined(gpu.name for one in recordings for gpu in one.gpus),
-        "gpu_memory_gib": demand.gpu_memory_total / GIB if demand and demand.gpu_memory_total else None,
-        "steps": blocks.steps - lost if blocks else None,
-        # Samplers are late by milliseconds.
-        "interval_s": min((round(node.interval_s, 2) for node in nodes if node.interval_s), default=None),
-        "command": _joined(one.command for one in recordings if one.command != HIDDEN),
-        "finished": _finished(report, sampled=sampled),
-        "sources": ", ".join(report.job.sources),
-        "version": report.version,
-    }
-    if profile := profile_of(report):
-        found |= {key: value for key, value in _of_traces(report, profile).items() if value is not None}
-    for key, value in _labels(recordings).items():
-        found[key if found.get(key) is None else f"label {key}"] = value
-    # What is given stands over a label, and over what follows from another one.
-    for i, key in enumerate(PRICES):
-        if key in given:
-            found |= dict.fromkeys(PRICES[:i])
-    found |= given
-    gpus = _product(found["gpus_per_node"], found["nodes"])
-    return found | {
-        "gpus": found["gpus"] if gpus is None else gpus,
-        "samples": _product(found["batch_size"], found["steps"]),
-    }
-
-
-def _finished(report: Report, *, sampled: bool) -> str | None:
-    """None if the start is not known, or the end; without samples a job seems to begin with its first event."""
-    if report.origin is Origin.DEBUGGER_RESULTS:
-        return "true"
-    if report.job.finished is None or (report.job.finished and not sampled):
-        return None
-    return "true" if report.job.finished else "false"
-
-
-def _product(one: str | float | None, other: str | float | None) -> float | None:
-    """None unless both are known numbers."""
-    return one * other if isinstance(one, int | float) and isinstance(other, int | float) else None
-
-
-def _joined(names: Iterable[str]) -> str | None:
-    return " / ".join(sorted({name for name in names if name})) or None
-
-
-def _labels(recordings: Sequence[Recording]) -> dict[str, str | float]:
-    """What the user gave to record-job; nodes that do not agree have all of their values."""
-    values: dict[str, dict[str, None]] = {}
-    for label in (label for one in recordings for label in one.labels):
-        if HIDDEN in (label.key, label.value):
-            continue
-        values.setdefault(label.key, {})[label.value] = None
-    found: dict[str, str | float] = {key: " / ".join(texts) for key, texts in values.items()}
-    numbers = {key: number for key, texts in values.items() if (number := number_of(key, texts)) is not None}
-    return found | numbers
-
-
-def number_of(key: str, texts: Collection[str]) -> float | None:
-    """The number that a fact is, if it is one, and if all agree; None for other texts."""
-    try:
-        (number,) = {float(text) for text in texts}
-    except ValueError:
-        return None
-    return number if key in NUMBERS and 0 < number < MAX_GIVEN else None
 
 
 def _of_traces(report: Report, profile: Profile) -> dict[str, str | float | None]:
@@ -230,7 +79,7 @@ def _of_traces(report: Report, profile: Profile) -> dict[str, str | float | None
         for code in ("kineto.unknown_wait", "kineto.synchronization")
     )
     return {
-        "gpu_model": _joined(device.name for _, device in devices),
+        "gpu_model": joined(device.name for _, device in devices),
         "world_size": max((one.world_size for one in captures if one.world_size), default=None),
         "profiled_ranks": len({_whose(one) for one in captures}),
         "profiled_steps": steps[0] if len(steps) == 1 else f"{steps[0]} to {steps[-1]}",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
 from jobreport.comparison.document import NO_COST, Word
+from jobreport.cost.words import money, origin, price
 from jobrules.text import between, capitalized, count, escape_name, join_names
 
 if TYPE_CHECKING:
@@ -147,14 +148,14 @@ def _cost(comparison: Comparison) -> str:
             escape_name(row.machine, 40) or "–",
             f"{row.nodes:g}",
             f"{row.node_hours:.3f}",
-            f"{words.price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
-            words.money(row.cost, cost.currency),
+            f"{price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
+            money(row.cost, cost.currency),
             words.saving(cost, row.label, refused),
         ]
         for row in cost.rows
     ]
     heads = ["Variant", "Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change"]
-    return f"{_table(heads, rows)}\n\n{escape(words.origin(cost))}"
+    return f"{_table(heads, rows)}\n\n{escape(origin(cost))}"
 
 
 def terminal(comparison: Comparison) -> list[str]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.facts import is_older
-from jobreport.comparison.profiled import has_only_traces, profile_of
+from jobreport.comparison.profiled import profile_of
 from jobreport.comparison.real_difference import Sample
 from jobrules.analyses.blocks import BLOCKS, MIN_STEPS, block_edges
 from jobrules.model import Metric
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.facts import RunOf
     from jobreport.comparison.profiled import Profile
-    from jobreport.cost import RunCost
+    from jobreport.cost.document import RunCost
     from jobreport.document import Report
     from jobrules.analyses.blocks import TimeBlocks
 
@@ -133,7 +133,7 @@ def measured(run: RunOf, cost: RunCost | None) -> dict[str, Measured]:
     report = run.report
     older = OLDER if is_older(report) else ""
     profile = profile_of(report)
-    if has_only_traces(report):
+    if report.only_traces:
         return _profiled(run, profile)
     found: dict[str, Measured] = {
         **_profiled(run, profile),

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
 from jobreport.comparison.comparing import changed_course, crowded, same_work, stopped, were_stopped
-from jobreport.comparison.cost import cost_of, missing, wrong_machine
 from jobreport.comparison.document import LOST_DATA, NO_COST, Note
 from jobreport.comparison.facts import is_older, unrecorded
 from jobreport.comparison.measures import stretches
 from jobreport.comparison.profiled import profile_of
+from jobreport.cost.billing import cost_of, missing, wrong_machine
+from jobreport.cost.words import why_no_cost
 from jobreport.remarks import LOST
 from jobrules.model import Metric
 from jobrules.text import capitalized, count, dated, join_names, percent
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from jobreport.comparison.build import Settings
     from jobreport.comparison.document import Measure
     from jobreport.comparison.facts import RunOf
-    from jobreport.comparison.prices import Prices
-    from jobreport.cost import RunCost
+    from jobreport.cost.document import RunCost
+    from jobreport.cost.prices import Prices
 
 #: Sampling intervals may differ by this factor.
 SAME_INTERVAL = 1.5
@@ -105,7 +106,7 @@ def _lost_data(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
 def _no_cost(run: RunOf, prices: Prices | None) -> str:
     why = missing(run, prices) if cost_of(run, prices, "1s") is None else "span"
     machine, source = str(run.facts.get("instance_type") or ""), prices.source if prices else ""
-    return words.why_no_cost(why, machine, source, run.label)
+    return why_no_cost(why, machine, source, run.label)
 
 
 def _order(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:

@@ -106,11 +106,6 @@ def profile_of(report: Report) -> Profile | None:
     return Profile(captures=captures, across=report.across_ranks or None) if captures else None
 
 
-def has_only_traces(report: Report) -> bool:
-    """True if nothing but traces was recorded: nothing is known of the whole job, not even how long it took."""
-    return bool(report.captures) and not report.job.nodes
-
-
 def _whole(capture: Capture) -> list[CaptureStep]:
     cut = {device.incomplete_step for device in capture.devices}
     return [step for step in capture.step_times if step.number not in cut]

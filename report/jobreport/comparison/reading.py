@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
 from jobreport import document
-from jobreport.comparison.facts import LABELS, NUMBERS
-from jobreport.comparison.given import as_fact
+from jobreport.cost.facts import LABELS, NUMBERS
+from jobreport.cost.given import as_fact
 from jobreport.errors import NothingReadableError, UsageError
 from jobreport.output.files import COMPARISON, FILES
 from jobreport.readers.bounds import LATEST_S

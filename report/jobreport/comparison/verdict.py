@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison import profiled_verdict, words
 from jobreport.comparison.comparing import crowded, half_of_time, headline, stopped, were_stopped
-from jobreport.comparison.cost import ABOUT_SAME, MIN_EXPLAINED, main_factor
 from jobreport.comparison.document import Word
 from jobreport.comparison.facts import NOT_RECORDED, is_older
 from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.real_difference import not_by_chance
+from jobreport.cost.billing import ABOUT_SAME, MIN_EXPLAINED, main_factor
+from jobreport.cost.words import money
 from jobreport.formats import NBSP
 from jobrules.model import Severity
 from jobrules.text import count, escape_name, join_names
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.document import (
         Change,
-        Cost,
         Fact,
         Measure,
         Profiled,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Variant,
     )
     from jobreport.comparison.facts import RunOf
+    from jobreport.cost.document import Cost
 
 #: From this change on, a ratio says more than percent.
 MANY_TIMES = 1.0
@@ -196,7 +197,7 @@ def _costs(
         return ""
     one, two = (measures[key].values[name] or 0.0 for name in (label, base))
     per = f" per {PER_WORK[key]}" if key in PER_WORK else ""
-    amounts = words.money(one, cost.currency), words.money(two, cost.currency)
+    amounts = money(one, cost.currency), money(two, cost.currency)
     more = one / two - 1
     if round(abs(more), 3) == 0:
         return f"costs as much{per} as {base} ({' against '.join(amounts)})"

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.comparison import words
+from jobreport.cost import words
 from jobreport.sentences import bad_end, goodput_sentence, mixed, unread
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from jobreport.comparison.facts import RunOf, facts_of
-from jobreport.comparison.prices import Machine, Prices
+from jobreport.comparison.facts import RunOf, run_of
+from jobreport.cost.prices import Machine, Prices
 from jobreport.document import Report
 from jobreport.pipeline import build_report
 from jobreport.remarks import Quality
@@ -80,7 +80,7 @@ def steady(scale: float = 1.0, seed: int = 1, n: int = 400, start_s: float = 0.0
 
 
 def run(label: str, report: Report, **given: Any) -> RunOf:
-    return RunOf(label=label, name=f"job of {label}", report=report, facts=facts_of(report, given), page="")
+    return run_of(label, f"job of {label}", report, given)
 
 
 def stopped(report: Report) -> Report:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.cost import cost_of
-from jobreport.comparison.facts import differences, facts_of
-from jobreport.comparison.prices import Machine, Prices
-from jobreport.comparison.sizes import sizing
+from jobreport.comparison.facts import differences
+from jobreport.cost.billing import cost_of
+from jobreport.cost.facts import facts_of
+from jobreport.cost.prices import Machine, Prices
+from jobreport.cost.sizes import sizing
 from jobreport.document import Report
 from jobreport.recordings import GPUModel, Label
 from jobreport.remarks import Quality, SourceQuality

@@ -16,7 +16,7 @@ from jobreport.comparison import document as comparison
 from jobreport.comparison import reading
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.markdown import markdown
-from jobreport.comparison.prices import Machine, Prices
+from jobreport.cost.prices import Machine, Prices
 from jobreport.errors import NothingReadableError
 from tests.captured_jobs import training
 from tests.copies import replace

@@ -7,8 +7,8 @@ import pytest
 from jobreport.comparison.budgets import INCONCLUSIVE, MET, limit_of
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.document import Comparison, Word
-from jobreport.comparison.facts import facts_of
 from jobreport.comparison.reading import facts
+from jobreport.cost.facts import facts_of
 from jobreport.document import Origin, Report
 from jobreport.errors import UsageError
 from tests.copies import replace

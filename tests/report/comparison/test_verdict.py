@@ -14,8 +14,9 @@ from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.comparing import Options
 from jobreport.comparison.document import Comparison, Measure, Word
 from jobreport.comparison.markdown import markdown
-from jobreport.comparison.prices import Machine, Prices
 from jobreport.comparison.verdict import _best
+from jobreport.cost.prices import Machine, Prices
+from jobreport.cost.words import origin
 from jobreport.document import Report
 from jobrules.model import Finding, Severity
 from tests.captured_jobs import training
@@ -306,7 +307,7 @@ def test_the_origin_of_prices_is_that_of_each_variant() -> None:
     assert of_list
     assert mixed
     assert given
-    assert [words.origin(found) for found in (of_list, mixed, given)] == [
+    assert [origin(found) for found in (of_list, mixed, given)] == [
         "Prices: list, as of 2026-01-01; billed to the second.",
         "Prices: list, as of 2026-01-01; given for B; billed to the second.",
         "Prices: given for A and B; billed to the second.",

@@ -6,6 +6,7 @@ import pytest
 
 from jobreport.comparison import words
 from jobreport.comparison.document import Change, Word
+from jobreport.cost.words import money, price
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,9 @@ def test_values_have_their_unit(amount: float | None, unit: str, text: str) -> N
     ],
 )
 def test_money_has_two_digits_and_more_below_one(amount: float, currency: str, text: str) -> None:
-    assert words.money(amount, currency).replace("\u00a0", " ") == text
-    assert words.price(14.688, "USD") == "$14.688"
-    assert words.price(3.1, "USD") == "$3.10"
+    assert money(amount, currency).replace("\u00a0", " ") == text
+    assert price(14.688, "USD") == "$14.688"
+    assert price(3.1, "USD") == "$3.10"
 
 
 @pytest.mark.parametrize(

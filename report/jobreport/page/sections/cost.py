@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jobreport import formats
-from jobreport.comparison import words
+from jobreport.cost import words
 from jobreport.page.sections.error_boundary import error_boundary
 from jobreport.page.sections.fragment import Fragment, render
 from jobreport.page.sections.outline import heading
@@ -16,7 +16,7 @@ from jobreport.page.sections.parts.table import Table, swatch
 from jobreport.page.sections.verdict import gpu_fill
 
 if TYPE_CHECKING:
-    from jobreport.cost import JobCost, RunCost
+    from jobreport.cost.document import JobCost, RunCost
     from jobreport.document import Report
     from jobrules.verdict.phases import JobPhases
     from jobrules.verdict.time_use import TimeUse

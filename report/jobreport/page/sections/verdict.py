@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.comparison import words
+from jobreport.cost import words
 from jobreport.page.sections.error_boundary import error_boundary
 from jobreport.page.sections.fragment import Fragment, render
 from jobreport.page.sections.outline import ANCHORS, has_edges

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobreport.comparison.prices import Machine, Prices, Pricing
+from jobreport.cost.prices import Machine, Prices, Pricing
 from jobrules.analyses.goodput import PARTS, Goodput, GoodputPart
 
 #: Of a job of 17 minutes that was killed once.

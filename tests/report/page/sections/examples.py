@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from jobreport.comparison.one_job import job_cost
+from jobreport.cost.one_job import job_cost
 from jobreport.document import SCHEMA_VERSION, JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.remarks import Quality, Remark, SourceQuality
 from jobrules.analyses.framework import FrameworkTime, Operator, Operators, Slice

@@ -14,8 +14,8 @@ from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.document import Comparison, Word, to_json
 from jobreport.comparison.markdown import MAX_CHARACTERS, markdown, terminal
 from jobreport.comparison.measures import KINDS
-from jobreport.comparison.prices import Machine, Prices
 from jobreport.comparison.profiled import PARTS
+from jobreport.cost.prices import Machine, Prices
 from jobreport.document import Report
 from jobreport.page.sections import Fragment, comparison
 from jobreport.page.sections.comparison import marks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET
 
-from jobreport.comparison.one_job import job_cost
-from jobreport.comparison.prices import Pricing
+from jobreport.cost.one_job import job_cost
+from jobreport.cost.prices import Pricing
 from jobreport.document import Report
 from jobreport.output import summary
 from jobreport.page import sections

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.comparison import words
+from jobreport.cost.words import money, origin, price
 from jobreport.page.sections.comparison.outline import heading, section
 from jobreport.page.sections.fragment import Fragment, render
 from jobreport.page.sections.parts.table import Table
@@ -16,7 +17,8 @@ from jobreport.page.sections.parts.table import Table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jobreport.comparison.document import Comparison, Cost
+    from jobreport.comparison.document import Comparison
+    from jobreport.cost.document import Cost
 
 
 _DRAWN = Markup(':<span class="vh">Drawn</span>')
@@ -34,7 +36,7 @@ def cost(comparison: Comparison) -> Fragment:
         factors=_factors(found) if found else None,
         monthly=[
             f"{found.runs_per_month:,.6g} runs of {label} instead of {comparison.base} "
-            f"{'save' if amount >= 0 else 'cost'} {words.money(abs(amount), found.currency)}{'' if amount >= 0 else ' more'}."
+            f"{'save' if amount >= 0 else 'cost'} {money(abs(amount), found.currency)}{'' if amount >= 0 else ' more'}."
             for label, amount in found.monthly.items()
         ]
         if found
@@ -44,8 +46,8 @@ def cost(comparison: Comparison) -> Fragment:
 
 
 def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:
-    def money(amount: float) -> str:
-        return words.money(amount, cost.currency)
+    def shown(amount: float) -> str:
+        return money(amount, cost.currency)
 
     rows = [
         [
@@ -53,8 +55,8 @@ def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:
             formats.escape_name(row.machine, 40) or "–",
             f"{row.nodes:g}",
             f"{formats.number(row.node_hours, 3)}{formats.NBSP}h",
-            f"{words.price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
-            money(row.cost),
+            f"{price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
+            shown(row.cost),
             words.saving(cost, row.label, refused),
         ]
         for row in cost.rows
@@ -63,7 +65,7 @@ def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:
         label="Cost",
         heads=[":Variant", ":Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change"],
         rows=rows,
-        caption=f"{_finding(cost, refused)} {words.origin(cost)}",
+        caption=f"{_finding(cost, refused)} {origin(cost)}",
     )
 
 
@@ -100,7 +102,7 @@ def _factors(cost: Cost) -> Table:
     for label, own in stages.items():
         rows += [label] if len(stages) > 1 else []
         rows += [
-            [name, factor, words.money(after, cost.currency), _step(place(before), place(after))]
+            [name, factor, money(after, cost.currency), _step(place(before), place(after))]
             for name, factor, before, after in own
         ]
     return Table(

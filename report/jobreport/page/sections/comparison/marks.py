@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from jobreport.comparison import words
 from jobreport.comparison.document import Word
+from jobreport.formats import MINUS
 from jobrules.text import capitalized
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Scale(Struct, frozen=True, kw_only=True):
     def ticks(self) -> list[tuple[float, str]]:
         """Places and labels."""
         values = (-self.limit, -self.limit / 2, 0.0, self.limit / 2, self.limit)
-        return [(self.place(v), f"{words.MINUS if v < 0 else '+' if v else ''}{abs(v):g}") for v in values]
+        return [(self.place(v), f"{MINUS if v < 0 else '+' if v else ''}{abs(v):g}") for v in values]
 
 
 def mark(word: Word) -> Markup:

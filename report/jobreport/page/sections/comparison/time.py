@@ -310,5 +310,5 @@ def _whole(parts: Sequence[TimePart]) -> float:
 
 def _moved(amount: float, digits: int) -> Markup:
     text = f"{abs(amount):,.{digits}f}"
-    sign = "" if not float(text.replace(",", "")) else "+" if amount > 0 else words.MINUS
+    sign = "" if not float(text.replace(",", "")) else "+" if amount > 0 else formats.MINUS
     return Markup("{}{}").format(sign, text)

@@ -10,8 +10,9 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN
-from jobreport.comparison.cost import main_factor
 from jobreport.comparison.document import Word
+from jobreport.cost.billing import main_factor
+from jobreport.cost.words import money
 from jobreport.formats import NBSP
 from jobreport.page.sections.comparison import marks
 from jobreport.page.sections.comparison.outline import section
@@ -144,14 +145,14 @@ def _factors(comparison: Comparison, label: str) -> list[Factor]:
     numbers = [one.gpus if found.of_gpus else one.nodes for one in (base, row)]
     duration = comparison.measure("duration_s").values
     prices = " → ".join(
-        words.money(one.per_hour * one.nodes / number, cost.currency)
+        money(one.per_hour * one.nodes / number, cost.currency)
         for one, number in zip((base, row), numbers, strict=True)
     )
     main = main_factor(found)
     return [
         Factor(
             sign="",
-            number=words.money(base.cost, cost.currency),
+            number=money(base.cost, cost.currency),
             name=base.label,
             about=_machines(base.nodes, base.machine),
         ),
@@ -178,7 +179,7 @@ def _factors(comparison: Comparison, label: str) -> list[Factor]:
         ),
         Factor(
             sign="=",
-            number=words.money(row.cost, cost.currency),
+            number=money(row.cost, cost.currency),
             name=row.label,
             about=_machines(row.nodes, row.machine),
         ),

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.comparison import words
-from jobreport.comparison.cost import ABOUT_SAME
+from jobreport.cost import words
+from jobreport.cost.billing import ABOUT_SAME
 from jobreport.page.sections.parts.table import Table
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.cost import Candidate, Sizing
+    from jobreport.cost.document import Candidate, Sizing
 
 _HEADS = (
     ":Machines",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from jobreport.comparison.facts import NUMBERS, number_of
+from jobreport.cost.facts import NUMBERS, number_of
 from jobreport.errors import UsageError
 from jobrules.text import escape_name
 

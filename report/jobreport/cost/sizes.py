@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from jobreport.comparison.cost import cost_of, listed_price, machine_of
-from jobreport.comparison.facts import GIB, RunOf
-from jobreport.comparison.prices import Machine  # noqa: TC001 - msgspec reads the annotation
-from jobreport.cost import Candidate, RunCost, Sizing
+from jobreport.cost.billing import cost_of, listed_price, machine_of
+from jobreport.cost.document import Candidate, RunCost, Sizing
+from jobreport.cost.facts import GIB, KnownJob
+from jobreport.cost.prices import Machine  # noqa: TC001 - msgspec reads the annotation
 from jobrules.model import Metric, Status
 from jobrules.text import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from jobreport.comparison.prices import Prices
+    from jobreport.cost.prices import Prices
     from jobreport.document import Report
 
 #: Room above the demand, as AWS Compute Optimizer's default.
@@ -45,14 +45,15 @@ def whole(demand: float) -> int:
 class Variant(Struct, frozen=True, kw_only=True):
     """Another variant, by one of its runs; what it took and cost if it did the same work."""
 
-    run: RunOf
+    label: str
+    run: KnownJob
     seconds: float | None = None
     #: As a ratio to that of the variant whose size is looked at.
     cost: float | None = None
     is_sure: bool = True
 
 
-def sizing(runs: Sequence[RunOf], prices: Prices | None, others: Sequence[Variant] = ()) -> Sizing | None:
+def sizing(runs: Sequence[KnownJob], prices: Prices | None, others: Sequence[Variant] = ()) -> Sizing | None:
     """For the run that asks for most; None without a list of machines, or if nothing was sampled.
 
     The machines of ``others`` are looked at whatever they cost.
@@ -135,7 +136,7 @@ def demand_of(report: Report) -> tuple[float | None, float | None, bool] | None:
 
 
 def _needs(
-    run: RunOf, now: Machine, gpus: float | None, cores: float | None, used: int
+    run: KnownJob, now: Machine, gpus: float | None, cores: float | None, used: int
 ) -> dict[str, float | None]:
     """With headroom: GPUs and cores of all machines, host memory of the processes of each GPU, memory of each GPU, in GiB.
 
@@ -163,7 +164,7 @@ _UNITS = {"gpus": "GPUs", "cores": "cores", "memory_gib": "host memory", "gpu_me
 class _Today(Struct, frozen=True, kw_only=True):
     """What a run has, and needs."""
 
-    run: RunOf
+    run: KnownJob
     machine: Machine
     paid: RunCost
     needs: dict[str, float | None]
@@ -218,7 +219,7 @@ class _Today(Struct, frozen=True, kw_only=True):
             break_even_s=today / hourly * self.run.seconds,
             measured_s=measured,
             is_sure=variant.is_sure if variant else True,
-            label=variant.run.label if variant else "",
+            label=variant.label if variant else "",
         )
 
     def _lacks(

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.facts import GIB, RunOf
-from jobreport.comparison.prices import Machine, Prices
-from jobreport.comparison.sizes import Variant, sizing
-from jobreport.cost import Candidate, Sizing
+from jobreport.comparison.facts import RunOf
+from jobreport.cost.document import Candidate, Sizing
+from jobreport.cost.facts import GIB
+from jobreport.cost.prices import Machine, Prices
+from jobreport.cost.sizes import Variant, sizing
 from jobreport.page.sections.parts.sizes_table import sizes as shown
 from tests.copies import replace
 from tests.report.comparison.runs import run, steady
@@ -210,7 +211,7 @@ def test_host_memory_is_that_of_the_processes_of_each_gpu(percent: float, holds:
 
 def measured(label: str = "B", **changed: Any) -> tuple[Variant, RunOf]:
     other = job(label=label, each=1, machine="small", seconds=1300.0)
-    return Variant(run=other, seconds=1300.0, cost=0.1318, **changed), other
+    return Variant(label=label, run=other, seconds=1300.0, cost=0.1318, **changed), other
 
 
 def test_what_a_variant_measured_stands_over_the_estimate() -> None:

@@ -6,18 +6,16 @@ import math
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from jobreport.comparison.document import Cost, CostRow, Factors
-from jobreport.comparison.facts import PRICES
-from jobreport.comparison.prices import Prices
-from jobreport.comparison.profiled import has_only_traces
-from jobreport.cost import RunCost
+from jobreport.cost.document import Cost, CostRow, Factors, RunCost
+from jobreport.cost.facts import PRICES
+from jobreport.cost.prices import Prices
 from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from jobreport.comparison.facts import RunOf
-    from jobreport.comparison.prices import Machine
+    from jobreport.cost.facts import KnownJob
+    from jobreport.cost.prices import Machine
 
 #: Seconds that a duration is rounded up to before it is billed.
 BILLING = {"1s": 1, "1min": 60, "1h": 3600}
@@ -28,19 +26,19 @@ ABOUT_SAME = 0.02
 MIN_EXPLAINED = 0.5
 
 
-def machine_of(run: RunOf, prices: Prices | None) -> Machine | None:
+def machine_of(run: KnownJob, prices: Prices | None) -> Machine | None:
     """The machine that a run had; None if it is not known."""
     kind = run.facts.get("instance_type")
     region = str(run.facts.get("region") or "")
     return prices.machine(str(kind), region, spot=is_spot(run)) if prices and kind else None
 
 
-def is_spot(run: RunOf) -> bool:
+def is_spot(run: KnownJob) -> bool:
     """Whether the machines of a run were spot machines."""
     return str(run.facts.get("spot")).lower() in ("true", "yes", "1")
 
 
-def has_own_price(run: RunOf) -> bool:
+def has_own_price(run: KnownJob) -> bool:
     """Whether the cost is not by the list: it was given for the run, with ``--set`` or a label."""
     return any(run.number(key) for key in PRICES)
 
@@ -50,9 +48,9 @@ def listed_price(machine: Machine, *, spot: bool) -> float | None:
     return machine.spot_per_hour if spot else machine.per_hour
 
 
-def missing(run: RunOf, prices: Prices | None) -> str:
+def missing(run: KnownJob, prices: Prices | None) -> str:
     """What has to be known before a run has a cost: a key of ``words.TO_GIVE``."""
-    if not run.seconds or has_only_traces(run.report):
+    if not run.seconds or run.report.only_traces:
         return "duration"
     machine = machine_of(run, prices)
     if run.number("price_per_gpu_hour") and run.number("nodes") and not _own_price(run):
@@ -66,7 +64,7 @@ def missing(run: RunOf, prices: Prices | None) -> str:
     return "spot_price" if machine else "price"
 
 
-def cost_of(run: RunOf, prices: Prices | None, billing: str) -> RunCost | None:
+def cost_of(run: KnownJob, prices: Prices | None, billing: str) -> RunCost | None:
     """None if it took no time, or has no price: given for the run, or by the list for its machine."""
     nodes = run.number("nodes")
     machine = machine_of(run, prices)
@@ -76,7 +74,7 @@ def cost_of(run: RunOf, prices: Prices | None, billing: str) -> RunCost | None:
     # Times are whole microseconds: 60.0000000001 s are one minute.
     hours = math.ceil(round(run.seconds / unit, 9)) * unit / HOUR_S if unit > 1 else run.seconds / HOUR_S
     given = run.number("cost")
-    if not nodes or not hours or has_only_traces(run.report):
+    if not nodes or not hours or run.report.only_traces:
         return None
     per_hour = given / nodes / hours if given else _own_price(run) or listed or _of_report(run, prices)
     if not per_hour:
@@ -92,19 +90,19 @@ def cost_of(run: RunOf, prices: Prices | None, billing: str) -> RunCost | None:
     )
 
 
-def _own_price(run: RunOf) -> float | None:
+def _own_price(run: KnownJob) -> float | None:
     """Of a node-hour, as it was given for the run; None also for a price of a GPU-hour of an unknown number of GPUs."""
     of_gpu, gpus, nodes = (run.number(key) for key in ("price_per_gpu_hour", "gpus", "nodes"))
     return run.number("price_per_node_hour") or (of_gpu * gpus / nodes if of_gpu and gpus and nodes else None)
 
 
-def _of_report(run: RunOf, prices: Prices | None) -> float | None:
+def _of_report(run: KnownJob, prices: Prices | None) -> float | None:
     """Price of a node-hour with which the report was made, if ``prices`` are ``of_reports``."""
     found = run.report.cost.run if run.report.cost else None
     return found.per_hour if found and prices and not prices.machines else None
 
 
-def of_reports(runs: Sequence[RunOf]) -> Prices | None:
+def of_reports(runs: Sequence[KnownJob]) -> Prices | None:
     """Where the prices are from with which the reports were made; None for none, and for several currencies."""
     costs = [run.report.cost for run in runs if run.report.cost and run.report.cost.run]
     if len({one.currency for one in costs}) != 1:
@@ -116,7 +114,7 @@ def of_reports(runs: Sequence[RunOf]) -> Prices | None:
     return Prices(currency=costs[0].currency, source=source, as_of=as_of, machines=())
 
 
-def _paid_gpus(run: RunOf, machine: Machine | None) -> float:
+def _paid_gpus(run: KnownJob, machine: Machine | None) -> float:
     """GPUs of all nodes as they were given or recorded, otherwise those of the list."""
     use = run.report.verdict.use
     sampled = use.count if use and use.device == "GPU" else 0
@@ -124,7 +122,7 @@ def _paid_gpus(run: RunOf, machine: Machine | None) -> float:
     return max(run.number("gpus") or 0, sampled) or listed
 
 
-def wrong_machine(run: RunOf, prices: Prices | None) -> str:
+def wrong_machine(run: KnownJob, prices: Prices | None) -> str:
     """That the list has other GPUs or cores of the machine type than were recorded; empty if it has not."""
     machine = machine_of(run, prices)
     if machine is None:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.comparison import sizes, words
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.cost import cost, cost_of, missing, wrong_machine
-from jobreport.comparison.document import Cost
-from jobreport.comparison.one_job import job_cost
-from jobreport.comparison.prices import Machine, Prices, Pricing, read_prices
-from jobreport.comparison.sizes import demand_of, sizing, whole
+from jobreport.cost import sizes, words
+from jobreport.cost.billing import cost, cost_of, missing, wrong_machine
+from jobreport.cost.document import Cost
+from jobreport.cost.one_job import job_cost
+from jobreport.cost.prices import Machine, Prices, Pricing, read_prices
+from jobreport.cost.sizes import demand_of, sizing, whole
 from jobreport.errors import UsageError
 from tests.copies import replace
 from tests.report.comparison.runs import PUBLISHED, published, run, steady

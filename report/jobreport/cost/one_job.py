@@ -1,4 +1,4 @@
-"""Cost and size of a job by itself, as for a comparison."""
+"""Cost and size of a job by itself."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from jobreport.comparison.cost import HOUR_S, cost_of, has_own_price, missing, wrong_machine
-from jobreport.comparison.facts import PRICES, RunOf, facts_of
-from jobreport.comparison.measures import measured
-from jobreport.comparison.sizes import sizing
-from jobreport.cost import JobCost, PartCost
+from jobreport.cost.billing import HOUR_S, cost_of, has_own_price, missing, wrong_machine
+from jobreport.cost.document import JobCost, PartCost
+from jobreport.cost.facts import PRICES, KnownJob, facts_of
+from jobreport.cost.sizes import sizing
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
-    from jobreport.comparison.prices import Pricing
+    from jobreport.cost.prices import Pricing
     from jobreport.document import Report
 
 
 def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
     """Unset without a list of prices and without a price. Raises ``UsageError`` if a machine has several prices."""
     prices = pricing.prices
-    run = RunOf(label="", name="", report=report, page="", facts=facts_of(report, pricing.facts))
+    run = KnownJob(report=report, facts=facts_of(report, pricing.facts))
     paid = cost_of(run, prices, pricing.billing)
     if paid is None and prices is None and not has_own_price(run):
         return UNSET
@@ -33,7 +32,7 @@ def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
         source = prices.source if prices else ""
     per_gpu_hour = paid.cost / (paid.gpus * paid.hours) if paid and paid.gpus else None
     parts = _parts(report, run.seconds / HOUR_S, per_gpu_hour)
-    values = measured(run, paid)
+    amount = paid.cost if paid else None
     return JobCost(
         machine=str(run.facts.get("instance_type") or ""),
         currency=prices.currency if prices else "",
@@ -42,8 +41,8 @@ def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
         billing=pricing.billing,
         run=paid,
         missing="" if paid else missing(run, prices),
-        per_1000_steps=values["cost_per_1000_steps"].value,
-        per_million_samples=values["cost_per_million_samples"].value,
+        per_1000_steps=run.per_work(amount, "steps", 1e3),
+        per_million_samples=run.per_work(amount, "samples", 1e6),
         per_gpu_hour=per_gpu_hour,
         parts=parts,
         lost=math.fsum(part.cost for part in parts if part.role == "lost"),
