@@ -29,7 +29,7 @@ SHOWN = 12
 def report_of(tree: Path, job: Path) -> dict[str, Any]:
     """The values of ``report.json``, by their place; what the command said where it made none."""
     with tempfile.TemporaryDirectory() as out:
-        command = [tree / ".venv/bin/make-report", "--job-dir", job, "--out", out, "--formats", "json"]
+        command = [f"{tree}/.venv/bin/make-report", "--job-dir", f"{job}", "--out", out, "--formats", "json"]
         done = subprocess.run([*command, "--force", "--quiet"], capture_output=True, text=True, check=False)
         made = Path(out) / "report.json"
         return dict(_leaves(json.loads(made.read_bytes()))) if made.is_file() else {"error": done.stderr}
@@ -68,7 +68,7 @@ def differences(other: dict[str, Any], here: dict[str, Any]) -> list[str]:
 
 def findings(tree: Path) -> list[str]:
     """What each made job is said to suffer from."""
-    command = [tree / ".venv/bin/python", "-m", "tests.rules.test_diagnosis", "--seeds", "1,2,3", "--all"]
+    command = [f"{tree}/.venv/bin/python", "-m", "tests.rules.test_diagnosis", "--seeds", "1,2,3", "--all"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tree)
     return done.stdout.splitlines()
 

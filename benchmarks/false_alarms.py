@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import asdict, replace
 
+from jobreport.build import build_report
 from jobreport.comparison import facts
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.comparing import Options, change_of
 from jobreport.comparison.document import Word
 from jobreport.comparison.measures import BY_KEY, measured
-from jobreport.pipeline import build_report
 from jobreport.remarks import Quality
 from jobrules import RULES
 from jobrules.analyses.blocks import StepBlocks, blocks_of

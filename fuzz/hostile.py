@@ -32,6 +32,7 @@ from generator.writer import minute_files
 
 from jobreport import pipeline
 from jobreport.errors import JobReportError
+from jobreport.options import Options
 from jobrules.text import escape_name
 from tests.report.page.sections.html import Page
 
@@ -459,7 +460,7 @@ def of_markdown(text: str) -> list[str]:
 
 def _reported(job_dir: Path, out: Path) -> list[str]:
     try:
-        outcome = pipeline.make_report(job_dir, out, force=True)
+        outcome = pipeline.make_report(job_dir, out, Options(force=True))
     except JobReportError as error:
         return [f"no report: {escape_name(str(error), 300)}"]
     return faults(out) + ([f"failure: {outcome.failure}"] if outcome.failure else [])

@@ -31,6 +31,7 @@ from fuzz.bases import base
 from fuzz.mutations import applied, steps
 from jobreport import pipeline
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.readers.debugger_results.rule_results import matches_content
 from jobreport.readers.listing import is_end_marker, listing
 from jobreport.readers.registry import READERS
@@ -97,7 +98,7 @@ def outcome(job: Mapping[str, bytes], *, page: bool = False) -> Outcome:
         job_dir, out = Path(scratch, "job"), Path(scratch, "out")
         write(job, job_dir)
         try:
-            made = pipeline.make_report(job_dir, out, formats=("html",) if page else ("md",))
+            made = pipeline.make_report(job_dir, out, Options(formats=("html",) if page else ("md",)))
             json.loads((out / "report.json").read_bytes(), parse_constant=_refuse)
         except NothingReadableError as error:
             if any(unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for one in str(error)):

@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobreport.errors import JobReportError
+from jobreport.options import Options
 from jobreport.pipeline import make_report
 from jobreport.tables.engine import LocalEngine
 
@@ -233,7 +234,9 @@ def _seconds(kind: str, content: str, scratch: Path) -> float:
         file.write_text(content, "latin-1", newline="")
         began = time.process_time()
         with LocalEngine(1) as engine, suppress(JobReportError):  # some hold nothing that is readable
-            make_report(Path(folder, "job"), Path(folder, "report"), formats=("json",), engine=engine)
+            make_report(
+                Path(folder, "job"), Path(folder, "report"), Options(formats=("json",)), engine=engine
+            )
         return time.process_time() - began
 
 

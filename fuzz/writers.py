@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from jobreport.errors import JobReportError, UsageError
-from jobreport.output.files import COMPARISON, REPORT, Product
+from jobreport.files import COMPARISON, REPORT, Product
 from jobreport.output.publish import publish, reserved
 
 #: Seconds between the starts of two runs, and that a run reads its job, at most.

@@ -16,7 +16,7 @@ from jobrecord import facts, settings
 from jobrecord.clocks import read_both
 from jobrecord.files import MINUTE_S, SampleFiles
 from jobrecord.folder import Folder
-from jobrecord.hooks import facts as hook_facts
+from jobrecord.hooks import totals
 from jobrecord.sampler_process import END
 from jobrecord.sensors import Machine, all_sensors
 
@@ -178,7 +178,7 @@ class Sampler:
             "overhead": {"sampler_cpu_s": round(time.process_time(), 3)},
             "clock_steps": self._clock_steps,
         }
-        hook_facts.add(self._facts, self._options.out)
+        totals.add(self._facts, self._options.out)
         try:
             with Folder(self._options.out, facts.FOLDER) as folder:
                 facts.write(folder, self._options.node, self._facts)

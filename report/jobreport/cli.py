@@ -10,21 +10,22 @@ import shlex
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
-from jobreport.output.files import FILES
+from jobreport.files import FILES
+from jobreport.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from jobreport.cost.prices import Prices
+    from jobreport.options import Choice
     from jobreport.progress import Progress
-    from jobreport.readers.runs import Choice
     from jobreport.tables.engine import Engine
 
 _SEVERITIES = ("warning", "critical")
@@ -233,23 +234,17 @@ def command(
     ignore: tuple[str, ...],
     rule_files: tuple[Path, ...],
     formats: tuple[str, ...],
-    static: bool,
     redact: bool,
-    timezone: str | None,
-    columns: str | None,
-    date_order: str | None,
-    run: Choice,
     prices: Path | None,
     prices_date: str | None,
     billing: str,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
-    strict: bool,
     dask: str | None,
     quiet: bool,
-    force: bool,
     others: tuple[str, ...],
+    **chosen: Any,
 ) -> int:
     """Report where the GPU time of a training job went, why, and what to do, as one HTML page.
 
@@ -281,32 +276,31 @@ def command(
         from jobreport.cost.prices import Pricing  # noqa: PLC0415
         from jobreport.output import summary  # noqa: PLC0415
 
-        facts = given.facts(assignments)
-        thresholds = [one for one in assignments if not given.is_fact(one)]
-        chosen = settings.load(config, thresholds, select, ignore, plugins.known_rules(rule_files))
         words = price_words(prices, prices_date, billing, redact=redact)
         words += [word for one in assignments if given.is_fact(one) for word in ("--set", one)]
-        engine = stack.enter_context(open_engine(dask))
-        outcome = pipeline.make_report(
-            job_dir,
-            out,
-            settings=chosen,
+        options = Options(
             formats=formats,
-            static=static,
-            force=force,
-            strict=strict,
             redact=redact,
-            zone=timezone,
-            columns=columns,
-            date_order=date_order,
-            run=run,
+            settings=settings.load(
+                config,
+                [one for one in assignments if not given.is_fact(one)],
+                select,
+                ignore,
+                plugins.known_rules(rule_files),
+            ),
             pricing=Pricing(
                 prices=price_list(prices, prices_date, redact=redact),
                 billing=billing,
-                facts=facts,
+                facts=given.facts(assignments),
                 options=tuple(words),
             ),
-            engine=engine,
+            **chosen,
+        )
+        outcome = pipeline.make_report(
+            job_dir,
+            out,
+            options,
+            engine=stack.enter_context(open_engine(dask)),
             progress=open_progress(quiet=quiet),
             kernel=running,
         )

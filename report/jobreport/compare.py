@@ -17,8 +17,10 @@ from jobreport.comparison.facts import run_of
 from jobreport.cost.facts import PUBLIC
 from jobreport.cost.prices import ANY_PRICES
 from jobreport.errors import NothingReadableError
+from jobreport.files import COMPARISON, FILES
+from jobreport.options import Options
 from jobreport.output import publish
-from jobreport.output.files import COMPARISON, FILES
+from jobreport.output.pages import pages
 from jobreport.progress import Progress, showing
 from jobreport.redaction.captures import renamed
 from jobreport.redaction.identifiers import is_common
@@ -27,7 +29,7 @@ from jobreport.scratch import Scratch
 from jobrules.text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobreport.comparison.document import Comparison
     from jobreport.comparison.reading import Argument
@@ -61,11 +63,7 @@ def compare_reports(
     settings: Settings | None = None,
     given: Mapping[str, Mapping[str, str | float]] | None = None,
     command: str = "",
-    formats: Collection[str] = tuple(COMPARISON.files),
-    static: bool = False,
-    force: bool = False,
-    strict: bool = False,
-    redact: bool = False,
+    options: Options | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
@@ -73,12 +71,13 @@ def compare_reports(
     """Compare runs, each ``[LABEL=]PATH`` of a report folder, a report.json, or a job, and write the comparison.
 
     ``out`` defaults to ``comparison`` in the working directory. ``given`` are facts by label, as of ``--set``; those of all runs under the empty one. A job
-    without a report gets one in memory, with the same thresholds for all. The other arguments are those of
-    ``pipeline.make_report``.
+    without a report gets one in memory, with the same thresholds for all. Of the ``options``, those of the
+    input and of one report have no effect. The other arguments are those of ``pipeline.make_report``.
 
     Raises ``UsageError`` for runs or facts that cannot be, and ``NothingReadableError`` for a path without a report.
     """
-    progress = progress or Progress()
+    options, progress = options or Options(), progress or Progress()
+    redact, force = options.redact, options.force
     known = given or {}
     if redact:  # others may name anything
         known = {
@@ -87,11 +86,11 @@ def compare_reports(
         }
     arguments = reading.arguments(runs)
     folder = Path(os.path.abspath(out or "comparison"))  # noqa: PTH100 - Path.absolute keeps ".."
-    names = {COMPARISON.files[one] for one in ("json", *formats)}
+    names = {COMPARISON.files[one] for one in ("json", *options.formats)}
     with showing(progress), publish.reserved(folder, names, force=force, product=COMPARISON):
         real = Path(os.path.realpath(folder))
         progress.stage(f"Reading {count(len(arguments), 'run')}")
-        reports = [_report(one, engine, strict=strict, redact=redact) for one in arguments]
+        reports = [_report(one, engine, options) for one in arguments]
         jobs = [f"run-{i}" if redact else report.job.name for i, report in enumerate(reports, start=1)]
         labels = reading.labels([one.label for one in arguments], jobs)
         reading.check_runs(arguments, labels, reports, force=force)
@@ -109,35 +108,23 @@ def compare_reports(
         ]
         comparison = compare(found, settings or Settings(), command)
         files = {COMPARISON.files["json"]: document.to_json(comparison)}
-        if "md" in formats:
+        if "md" in options.formats:
             files[COMPARISON.files["md"]] = markdown.markdown(comparison).encode()
-        failure = None
-        if {"html", "ipynb"} & set(formats):
-            progress.stage("Writing the page")
-            data = files[COMPARISON.files["json"]]
-            made, failure = pipeline.pages(
-                data, formats, kernel, static=static, strict=strict, product=COMPARISON
-            )
-            files |= made
+        made, failure = pages(files[COMPARISON.files["json"]], options, kernel, COMPARISON)
+        files |= made
         publish.publish(real, files, force=force, product=COMPARISON)
     return Outcome(comparison=comparison, folder=folder, files=frozenset(files), failure=failure)
 
 
-def _report(argument: Argument, engine: Engine | None, *, strict: bool, redact: bool) -> Report:
+def _report(argument: Argument, engine: Engine | None, options: Options) -> Report:
     """The report of an argument; one is made for a job that has none."""
     if file := argument.report:
         report = reading.load(file)
-        return without_names(report) if redact else report
+        return without_names(report) if options.redact else report
     try:
         with Scratch() as folder:
-            outcome = pipeline.make_report(
-                argument.path,
-                Path(folder) / "report",
-                formats=("json",),
-                strict=strict,
-                redact=redact,
-                engine=engine,
-            )
+            of_run = Options(formats=("json",), strict=options.strict, redact=options.redact)
+            outcome = pipeline.make_report(argument.path, Path(folder) / "report", of_run, engine=engine)
             return outcome.report
     except NothingReadableError as error:
         raise NothingReadableError(

@@ -12,7 +12,8 @@ import click
 
 from jobreport import __version__, cli
 from jobreport.errors import UsageError
-from jobreport.output.files import COMPARISON
+from jobreport.files import COMPARISON
+from jobreport.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,10 +137,10 @@ def command(
         from jobreport import compare  # noqa: PLC0415 - nor for --version
         from jobreport.comparison import markdown, reading  # noqa: PLC0415
         from jobreport.comparison.build import Settings  # noqa: PLC0415
-        from jobreport.comparison.comparing import Options  # noqa: PLC0415
+        from jobreport.comparison.comparing import Options as Limits  # noqa: PLC0415
 
         settings = Settings(
-            options=Options(
+            options=Limits(
                 min_effect=_min_effects(min_effects), run_noise=_percent("--run-noise", run_noise)
             ),
             prices=cli.price_list(prices, prices_date, redact=redact),
@@ -164,11 +165,7 @@ def command(
                 {"--per-month": per_month, "--co2": co2, "--pue": pue if pue != 1 else None},
                 redact=redact,
             ),
-            formats=formats,
-            static=static,
-            force=force,
-            strict=strict,
-            redact=redact,
+            options=Options(formats=formats, static=static, force=force, strict=strict, redact=redact),
             engine=stack.enter_context(cli.open_engine()),
             progress=cli.open_progress(quiet=quiet),
             kernel=running,

@@ -121,6 +121,11 @@ class Bar(Progress):
 _current = Progress()
 
 
+def stage(words: str, total: int = 0) -> None:
+    """Begin the next stage of this process's run."""
+    _current.stage(words, total)
+
+
 def advance(amount: int) -> None:
     """Add units to the progress of this process's run; does nothing in the processes of an engine."""
     _current.advance(amount)
@@ -134,7 +139,7 @@ def silence() -> None:
 
 @contextlib.contextmanager
 def showing(progress: Progress) -> Iterator[None]:
-    """Use this progress for ``advance``."""
+    """Use this progress for ``stage`` and ``advance``."""
     global _current  # noqa: PLW0603 - code deep in a reader has no other way to the terminal
     before, _current = _current, progress
     try:

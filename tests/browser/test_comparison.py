@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from jobreport import pipeline
 from jobreport.comparison import document
 from jobreport.comparison.build import Settings, compare
-from jobreport.output.files import COMPARISON
+from jobreport.files import COMPARISON
+from jobreport.options import Options
+from jobreport.output.pages import pages
 from tests.browser.visit import TABLES_WITHOUT_ROOM, Visit, barriers, needs_axe, needs_browser
 from tests.report.comparison.runs import run, steady
 from tests.report.page.sections.test_comparison import EXAMPLES
@@ -44,7 +45,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def written(found: document.Comparison, folder: Path) -> Path:
     """The page of a comparison."""
     data = document.to_json(found)
-    files, failure = pipeline.pages(data, ["html"], None, static=False, strict=True, product=COMPARISON)
+    files, failure = pages(data, Options(formats=["html"], strict=True), None, COMPARISON)
     assert failure is None
     path = folder / "comparison.html"
     path.write_bytes(files["comparison.html"])

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 from jobreport import pipeline
+from jobreport.options import Options
 from jobreport.output import export
 from tests.browser.visit import (
     RANGES,
@@ -64,7 +65,7 @@ IMAGE_FRAMES = """images => images.map((image) => {
 def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a sample job's page."""
     folder = tmp_path_factory.mktemp(request.param.name) / "out"
-    pipeline.make_report(request.param, folder, pricing=pricing())
+    pipeline.make_report(request.param, folder, Options(pricing=pricing()))
     return folder / "report.html"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from jobreport.compare import compare_reports
 from jobreport.comparison.document import Comparison
+from jobreport.options import Options
 from tests.corpus.test_kineto import FOLDER
 from tests.paths import needs_corpus
 
@@ -16,7 +17,7 @@ pytestmark = needs_corpus
 
 def compared(one: str, other: str, out: Path) -> Comparison:
     runs = [f"A={FOLDER / one}", f"B={FOLDER / other}"]
-    return compare_reports(runs, out, formats=("json",), strict=True).comparison
+    return compare_reports(runs, out, options=Options(formats=("json",), strict=True)).comparison
 
 
 @pytest.mark.parametrize(

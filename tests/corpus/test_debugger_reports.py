@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobreport.document import Origin, Report
+from jobreport.options import Options
 from jobreport.pipeline import make_report
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules.model import Status, in_words
@@ -37,7 +38,9 @@ def test_there_are_such_jobs() -> None:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_every_job_gives_a_report_and_keeps_the_numbers(tmp_path: Path, job: str) -> None:
-    outcome = make_report(CORPUS / "sagemaker" / job, tmp_path / "out", formats=["json", "md"], strict=True)
+    outcome = make_report(
+        CORPUS / "sagemaker" / job, tmp_path / "out", Options(formats=["json", "md"], strict=True)
+    )
 
     report = outcome.report
     assert report.origin is Origin.DEBUGGER_RESULTS
@@ -56,7 +59,7 @@ def test_every_job_gives_a_report_and_keeps_the_numbers(tmp_path: Path, job: str
 
 @pytest.mark.parametrize("job", SHOWN)
 def test_the_page_is_made(tmp_path: Path, job: str) -> None:
-    make_report(CORPUS / "sagemaker" / job, tmp_path / "out", strict=True)
+    make_report(CORPUS / "sagemaker" / job, tmp_path / "out", Options(strict=True))
 
     page = Page.of((tmp_path / "out" / "report.html").read_text("utf-8"))
     assert page.faults == []
@@ -64,7 +67,7 @@ def test_the_page_is_made(tmp_path: Path, job: str) -> None:
 
 
 def report_of(job: str, folder: Path) -> Report:
-    return make_report(CORPUS / "sagemaker" / job, folder, formats=["json"]).report
+    return make_report(CORPUS / "sagemaker" / job, folder, Options(formats=["json"])).report
 
 
 def test_what_is_known_of_one_job(tmp_path: Path) -> None:

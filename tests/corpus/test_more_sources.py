@@ -11,6 +11,7 @@ import pytest
 
 from jobreport.document import Report
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.pipeline import make_report
 from tests.more_sources import lost
 from tests.paths import CORPUS, needs_corpus
@@ -43,7 +44,9 @@ def report_of(job: Path, sources: tuple[str, ...], folder: Path) -> Report | Non
     """None if these are no sources of the job."""
     folder.mkdir()
     try:
-        return make_report(copied(job, sources, folder / "job"), folder / "out", formats=["json"]).report
+        return make_report(
+            copied(job, sources, folder / "job"), folder / "out", Options(formats=["json"])
+        ).report
     except NothingReadableError:
         return None
 

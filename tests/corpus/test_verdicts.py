@@ -11,6 +11,7 @@ import pytest
 
 from jobreport import pipeline
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.output.summary import terminal
 from jobrules.model import in_words
 from tests.paths import CORPUS, needs_corpus
@@ -40,7 +41,7 @@ def _cell(text: str) -> str:
 
 def _row(job: Path, tmp_path: Path, by_hand: str) -> str:
     try:
-        report = pipeline.make_report(job, tmp_path / job.name, formats=["json"], force=True).report
+        report = pipeline.make_report(job, tmp_path / job.name, Options(formats=["json"], force=True)).report
     except NothingReadableError as error:
         why = str(error).replace(f"{job.parent}/", "").split(": ")
         verdict, evidence = f"refused: {': '.join(why[:2])}", ""

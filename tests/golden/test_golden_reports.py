@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobreport import pipeline
+from jobreport.options import Options
 from tests.paths import SAMPLES
 
 GOLDEN = Path(__file__).parent
@@ -22,7 +23,7 @@ def test_there_are_sample_jobs() -> None:
 def test_report_of_a_sample_job_is_the_golden_one(
     sample: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    pipeline.make_report(sample, tmp_path / "out", formats=["json"])
+    pipeline.make_report(sample, tmp_path / "out", Options(formats=["json"]))
 
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
     report["version"] = "scrubbed"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from jobreport import document, pipeline
+from jobreport.options import Options
 from jobreport.page.sections import Fragment
 from tests.copies import replace
 from tests.golden.visible import Visible
@@ -35,10 +36,10 @@ def sections_of(job: str, folder: Path) -> dict[str, Fragment]:
         calls: dict[str, Callable[[Any], Fragment]] = dict(test_comparison.CALLS)
         return {name: call(found) for name, call in calls.items() if name not in LEFT_OUT}
     report = report_of(job, folder)
-    calls = [call for call in test_sections.CALLS if call.__name__ not in LEFT_OUT]
+    of_report = [call for call in test_sections.CALLS if call.__name__ not in LEFT_OUT]
     if job == "recorder":
-        calls = [call for call in calls if call.__name__ in ("quality", "goodput")]
-    return {call.__name__: call(report) for call in calls}
+        of_report = [call for call in of_report if call.__name__ in ("quality", "goodput")]
+    return {call.__name__: call(report) for call in of_report}
 
 
 def report_of(job: str, folder: Path) -> document.Report:
@@ -46,7 +47,7 @@ def report_of(job: str, folder: Path) -> document.Report:
         return document.load(GOLDEN / f"{job}.json")
     if job == "debugger":
         directory = Made.of("data-loading", 1).write(folder / "job", "results")
-        pipeline.make_report(directory, folder / "out", formats=["json"])
+        pipeline.make_report(directory, folder / "out", Options(formats=["json"]))
         return replace(
             document.load(folder / "out" / "report.json"), command="make-report", version="scrubbed"
         )

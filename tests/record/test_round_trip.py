@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jobreport.document import Report
+from jobreport.options import Options
 from jobreport.page import sections
 from jobreport.pipeline import make_report
 from jobreport.readers.registry import read_job
@@ -40,7 +41,9 @@ def job(job_and_quality: tuple[Job, Quality]) -> Job:
 
 @pytest.fixture(scope="module")
 def report(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return make_report(folder, tmp_path_factory.mktemp("report"), formats=["json"], strict=True).report
+    return make_report(
+        folder, tmp_path_factory.mktemp("report"), Options(formats=["json"], strict=True)
+    ).report
 
 
 def text_of(report: Report, section: str) -> str:
@@ -175,7 +178,7 @@ def test_cpu_limit_explains_why_the_gpu_waits(report: Report) -> None:
 
 
 def test_redacted_report_names_nobody(folder: Path, tmp_path: Path) -> None:
-    made = make_report(folder, tmp_path / "out", formats=["json"], redact=True, strict=True)
+    made = make_report(folder, tmp_path / "out", Options(formats=["json"], redact=True, strict=True))
     text = (made.folder / "report.json").read_text()
 
     assert not [name for name in (NODE, OWNER, "Fake") if name in text]

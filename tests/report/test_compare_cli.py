@@ -16,6 +16,7 @@ from jobreport import compare_cli, document
 from jobreport.comparison import document as comparison
 from jobreport.cost.one_job import job_cost
 from jobreport.cost.prices import Pricing
+from jobreport.options import Options
 from jobreport.page.sections.comparison.head import head
 from jobreport.pipeline import make_report
 from jobreport.remarks import Quality, Remark, SourceQuality
@@ -334,7 +335,7 @@ def test_a_copy_of_a_report_is_no_repeat(runs: Path) -> None:
 
 def test_a_report_and_its_job_are_one_run(runs: Path) -> None:
     sample = next(path for path in SAMPLES if path.name.startswith("cpu-only"))
-    make_report(sample, runs / "made", formats=("json",))
+    make_report(sample, runs / "made", Options(formats=("json",)))
 
     done = compare("A=made", f"B={sample}", *FAST, cwd=runs)
 

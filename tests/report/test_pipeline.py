@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from jobreport import cli, pipeline
+from jobreport import build, cli, pipeline
 from jobreport.document import Report, to_json
 from jobreport.errors import JobReportError, NothingReadableError
+from jobreport.options import Options
 from jobreport.output import notebook
 from jobreport.page import sections
 from jobreport.readers.base import Found, SourceFile
@@ -59,7 +60,7 @@ def test_strict_stops_before_anything_is_written(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(notebook, "run_notebook", fail)
 
     with pytest.raises(JobReportError):
-        pipeline.make_report(SAMPLE, tmp_path / "out", strict=True)
+        pipeline.make_report(SAMPLE, tmp_path / "out", Options(strict=True))
 
     assert list(tmp_path.iterdir()) == []
 
@@ -74,9 +75,9 @@ def test_strict_raises_what_a_cause_of_a_rule_raises(
         return [replace(cause, **{part: broken}) for cause in causes(rule, job, result)]
 
     monkeypatch.setattr(CPUBottleneck, "causes", broken if part == "causes" else with_one_broken)
-    pipeline.make_report(SAMPLE, tmp_path / "out", formats=["json"])
+    pipeline.make_report(SAMPLE, tmp_path / "out", Options(formats=["json"]))
     with pytest.raises((ValueError, RuntimeError), match="by hand"):
-        pipeline.make_report(SAMPLE, tmp_path / "strict", formats=["json"], strict=True)
+        pipeline.make_report(SAMPLE, tmp_path / "strict", Options(formats=["json"], strict=True))
 
 
 def test_a_bug_is_a_sentence_and_status_one(
@@ -94,10 +95,10 @@ def test_a_bug_is_a_sentence_and_status_one(
 
 def test_replacing_a_report_removes_what_is_no_longer_asked_for(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    pipeline.make_report(SAMPLE, out, formats=["json", "md"])
+    pipeline.make_report(SAMPLE, out, Options(formats=["json", "md"]))
     (out / "mine.txt").write_text("stays")
 
-    pipeline.make_report(SAMPLE, out, formats=["json"], force=True)
+    pipeline.make_report(SAMPLE, out, Options(formats=["json"], force=True))
 
     assert sorted(p.name for p in out.iterdir()) == ["mine.txt", "report.json", "rules"]
 
@@ -106,7 +107,7 @@ def test_the_name_of_the_job_names_the_folder(tmp_path: Path, monkeypatch: pytes
     shutil.copytree(SAMPLE, tmp_path / "my-job" / "profiler-output")
     monkeypatch.chdir(tmp_path)
 
-    outcome = pipeline.make_report(Path("my-job/profiler-output"), formats=["json"])
+    outcome = pipeline.make_report(Path("my-job/profiler-output"), options=Options(formats=["json"]))
 
     assert outcome.folder == tmp_path / "my-job-report"
     report = json.loads((outcome.folder / "report.json").read_bytes())
@@ -129,12 +130,12 @@ def test_a_reader_that_stops_costs_its_files_and_the_exit_status(
     monkeypatch.setattr("jobreport.readers.registry.READERS", (Broken(), SystemSamples()))
     healthy = next(path for path in SAMPLES if path.name.startswith("healthy"))
 
-    outcome = pipeline.make_report(healthy, tmp_path / "out", formats=["json"])
+    outcome = pipeline.make_report(healthy, tmp_path / "out", Options(formats=["json"]))
 
     assert "broken samples stopped: ZeroDivisionError: by hand" in outcome.report.quality.remarks[0].reason
     assert "broken samples" in str(outcome.failure)
     with pytest.raises(ZeroDivisionError):
-        pipeline.make_report(healthy, tmp_path / "strict", formats=["json"], strict=True)
+        pipeline.make_report(healthy, tmp_path / "strict", Options(formats=["json"], strict=True))
 
 
 def test_force_leaves_files_of_other_makers(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_force_leaves_files_of_other_makers(tmp_path: Path) -> None:
     for name in ("rules/mine.json", "summary.md"):
         (out / name).write_text("mine")
 
-    pipeline.make_report(SAMPLE, out, formats=["json"], force=True)
+    pipeline.make_report(SAMPLE, out, Options(formats=["json"], force=True))
 
     assert (out / "rules" / "mine.json").read_text() == (out / "summary.md").read_text() == "mine"
 
@@ -154,13 +155,14 @@ def test_a_report_in_the_job_directory_is_no_part_of_the_job(inside: str, tmp_pa
     shutil.copytree(SAMPLE, job)
     made = [
         (
-            pipeline.make_report(job, job / inside, formats=("json", "md"), force=True).folder / "report.json"
+            pipeline.make_report(job, job / inside, Options(formats=("json", "md"), force=True)).folder
+            / "report.json"
         ).read_bytes()
         for _ in range(2)
     ]
     before, after = made
     assert before == after
-    outside = pipeline.make_report(SAMPLE, tmp_path / "out", formats=("json",)).report
+    outside = pipeline.make_report(SAMPLE, tmp_path / "out", Options(formats=("json",))).report
     assert json.loads(after)["quality"] == json.loads(to_json(outside))["quality"]
 
 
@@ -178,7 +180,7 @@ def test_the_file_that_is_named_was_made_now(tmp_path: Path) -> None:
     out.mkdir()
     (out / "report.html").write_text("of another maker")
 
-    outcome = pipeline.make_report(SAMPLE, out, formats=["json"], force=True)
+    outcome = pipeline.make_report(SAMPLE, out, Options(formats=["json"], force=True))
 
     assert outcome.main_file == out / "report.json"
 
@@ -195,9 +197,9 @@ def test_an_analysis_that_fails_costs_its_section_alone(
     def stop(*_: object) -> None:
         raise ValueError("odd <b>steps</b>")
 
-    monkeypatch.setattr(pipeline, analysis, stop)
+    monkeypatch.setattr(build, analysis, stop)
 
-    outcome = pipeline.make_report(SAMPLE, tmp_path / "out", formats=("json",))
+    outcome = pipeline.make_report(SAMPLE, tmp_path / "out", Options(formats=("json",)))
 
     assert "which failed" in str(outcome.failure)
     html = section(outcome.report).html
@@ -205,4 +207,4 @@ def test_an_analysis_that_fails_costs_its_section_alone(
     assert "stopped: ValueError: odd &lt;b&gt;steps" in html
     assert "<figure" in sections.balance(outcome.report).html
     with pytest.raises(ValueError, match="odd"):
-        pipeline.make_report(SAMPLE, tmp_path / "strict", formats=("json",), strict=True)
+        pipeline.make_report(SAMPLE, tmp_path / "strict", Options(formats=("json",), strict=True))

@@ -14,6 +14,7 @@ from generator.scenarios import SCENARIOS
 from generator.writer import write_job
 
 from jobreport import pipeline
+from jobreport.options import Options
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobreport.settings import load
 from jobrules import RULES
@@ -69,7 +70,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     root = tmp_path_factory.mktemp(request.param)
     JOBS[request.param](root / "job")
     pipeline.make_report(
-        root / "job", root / "out", settings=load(assignments=SETTINGS), formats=["json"], strict=True
+        root / "job",
+        root / "out",
+        Options(settings=load(assignments=SETTINGS), formats=["json"], strict=True),
     )
     return root / "out" / "rules"
 
@@ -118,7 +121,7 @@ def test_a_rule_that_raises_is_not_where_readers_look(
 
     d1(tmp_path / "job")
     monkeypatch.setattr("jobrules.rules.step_outlier.StepOutlier.check", fail)
-    pipeline.make_report(tmp_path / "job", tmp_path / "out", formats=["json"])
+    pipeline.make_report(tmp_path / "job", tmp_path / "out", Options(formats=["json"]))
 
     assert not (tmp_path / "out" / "rules" / "StepOutlier.json").exists()
     assert json.loads((tmp_path / "out/rules/more/StepOutlier.json").read_bytes())["Status"] == "error"
@@ -207,6 +210,6 @@ def test_loaders_are_counted(file: dict[str, Any]) -> None:
 def test_the_walk_meets_what_it_looks_for(tmp_path: Path) -> None:
     """The jobs above trigger all rules that have tables of nodes."""
     d1(tmp_path / "job")
-    pipeline.make_report(tmp_path / "job", tmp_path / "out", formats=["json"], strict=True)
+    pipeline.make_report(tmp_path / "job", tmp_path / "out", Options(formats=["json"], strict=True))
     for rule in ("LowGPUUtilization", "GPUMemoryIncrease", "BatchSize", "LoadBalancing", "StepOutlier"):
         assert json.loads((tmp_path / "out" / "rules" / f"{rule}.json").read_bytes())["RuleTriggered"], rule

@@ -17,7 +17,7 @@ from generator.scenarios import SCENARIOS
 from generator.writer import write_job
 
 from jobreport import document
-from jobreport.pipeline import build_report
+from jobreport.build import build_report
 from jobreport.readers.registry import read_job
 from jobreport.remarks import Quality
 from jobrules import RULES, Rule

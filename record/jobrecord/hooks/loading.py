@@ -9,7 +9,7 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrecord.folder import Folder
 from jobrecord.traces import now
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from jobrecord.hooks.recording import Recording
+    from jobrecord.traces import Trace
 
 FETCH_LANE, SETUP_LANE, WORKER_LANE = "DataLoaderIter", "DataLoaderIterInitialize", "DataLoaderWorker"
 #: Readers find the loader by the text in front of the first ``::``.
@@ -29,13 +29,29 @@ _NOTES = "jobrecord/workers"
 _numbers = itertools.count()
 
 
+class Recording(Protocol):
+    """What a recorder is told of fetches."""
+
+    trace: Trace
+    is_open: bool
+
+    def fetch_begins(self, fetches: object, at_ns: int) -> None:
+        """Begin a fetch of the iterator `fetches`."""
+
+    def fetched(self, name: str, start_ns: int, end_ns: int) -> None:
+        """End a fetch that gave a batch."""
+
+    def fetches_ended(self, fetches: object, notes: str, exhausted: bool) -> None:
+        """End the fetches of an iterator."""
+
+
 class Loader:
     """A loader whose fetches are recorded; everything else is the loader's own."""
 
     def __init__(self, recording: Recording, loader: Any) -> None:
         self._recording, self._loader = recording, loader
         #: What the notes of its loader processes are named for; empty without such processes.
-        self._notes = _note_workers(recording, loader) if setting(loader, "num_workers", int) else ""
+        self._notes = _note_workers(recording.trace, loader) if setting(loader, "num_workers", int) else ""
 
     def __iter__(self) -> Iterator[Any]:
         began = now()
@@ -142,16 +158,16 @@ class NotedWorker:
             self.own(worker_id)
 
 
-def _note_workers(recording: Recording, loader: Any) -> str:
+def _note_workers(trace: Trace, loader: Any) -> str:
     """Let the loader's processes note when they start. Returns what their notes are named for."""
     own = getattr(loader, "worker_init_fn", None)
     if isinstance(own, NotedWorker):
-        if own.out == recording.trace.out:
+        if own.out == trace.out:
             return own.name
         own = own.own
-    name = f"{notes_prefix(recording.trace.node)}-{next(_numbers)}"
+    name = f"{notes_prefix(trace.node)}-{next(_numbers)}"
     try:
-        loader.worker_init_fn = NotedWorker(recording.trace.out, name, own)
+        loader.worker_init_fn = NotedWorker(trace.out, name, own)
     except (AttributeError, ValueError):
         return ""
     return name
@@ -162,13 +178,13 @@ def notes_prefix(node: str) -> str:
     return f"{node}-{os.getpid()}"
 
 
-def write_workers(recording: Recording, name: str, end_ns: int) -> None:
+def write_workers(trace: Trace, name: str, end_ns: int) -> None:
     """A row for each loader process with a note named for `name`; the notes are removed."""
-    with suppress(OSError), Folder(recording.trace.out, _NOTES) as folder:
+    with suppress(OSError), Folder(trace.out, _NOTES) as folder:
         for note in fnmatch.filter(folder.names(), f"{name}-*.json"):
             with suppress(OSError, ValueError, KeyError, TypeError):
                 worker = json.loads(folder.read(note))
-                start_ns = recording.trace.perf_ns(worker["start_us"])
+                start_ns = trace.perf_ns(worker["start_us"])
                 args = {"pid": worker["pid"], "worker_id": worker["worker_id"]}
-                recording.trace.add(WORKER_LANE, WORKER_LANE, start_ns, end_ns, args=args)
+                trace.add(WORKER_LANE, WORKER_LANE, start_ns, end_ns, args=args)
                 folder.remove(note)

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 from jobrecord.traces import now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from jobrecord.hooks.recording import Recording
+    from collections.abc import Callable, Iterable
 
 #: Containers in one another in which the output of a module is searched for a tensor.
 MAX_DEPTH = 4
 
 
 class Passes:
-    """Marks of the passes of one module. Times are of the host."""
+    """Marks of the passes of one module, given to `add` with lane, name, start, and end. Times are of the host."""
 
-    def __init__(self, recording: Recording, module: Any) -> None:
-        self._recording = recording
+    def __init__(self, add: Callable[[str, str, int, int], None], module: Any) -> None:
+        self._add = add
         self._name = type(getattr(module, "_orig_mod", module)).__name__
         self._forward_ns = self._backward_ns = 0
         torch = sys.modules.get("torch")
@@ -38,7 +36,7 @@ class Passes:
     def end_backward(self, at_ns: int) -> None:
         """End the backward pass, if there is one."""
         if self._backward_ns:
-            self._recording.add("Backward(post-forward)", self._name, self._backward_ns, at_ns)
+            self._add("Backward(post-forward)", self._name, self._backward_ns, at_ns)
             self._backward_ns = 0
 
     def _guessed_task(self) -> int:
@@ -61,7 +59,7 @@ class Passes:
     def _forward_ended(self, _module: Any, _inputs: Any, output: Any) -> None:
         if self._is_compiling() or not self._forward_ns:
             return
-        self._recording.add("Forward", self._name, self._forward_ns, now())
+        self._add("Forward", self._name, self._forward_ns, now())
         self._forward_ns = 0
         if (tensor := differentiable(output)) is not None:
             tensor.register_hook(self._backward_begins)

@@ -79,7 +79,7 @@ class Recording:
         if is_compiled_inside(model):
             warn("watch: the module is compiled in place, and hooks would be a part of it; it is not watched")
             return
-        passes = Passes(self, model)
+        passes = Passes(self.add, model)
         self._passes.append(passes)
         self._handles += passes.handles
 
@@ -220,7 +220,7 @@ class Recording:
                 self._end_block_step(block, now())
             block.fetches, block.begin_ns = None, 0
         if notes:
-            loading.write_workers(self, notes, now())
+            loading.write_workers(self.trace, notes, now())
 
     @harmless
     def _attach(self, optimizers: ModuleType) -> None:
@@ -294,7 +294,7 @@ class Recording:
         for profile in self._profiles:
             profile.close()
         self.steps.write_first()
-        loading.write_workers(self, loading.notes_prefix(self.trace.node), now())
+        loading.write_workers(self.trace, loading.notes_prefix(self.trace.node), now())
 
 
 class _Block:

@@ -15,7 +15,7 @@ from jobreport import document
 from jobreport.cost.facts import LABELS, NUMBERS
 from jobreport.cost.given import as_fact
 from jobreport.errors import NothingReadableError, UsageError
-from jobreport.output.files import COMPARISON, FILES
+from jobreport.files import COMPARISON, FILES
 from jobreport.readers.bounds import LATEST_S
 from jobrules.analyses.blocks import BINS, BLOCKS
 from jobrules.analyses.goodput import PARTS

@@ -11,7 +11,7 @@ from nbconvert.exporters.templateexporter import TemplateExporter
 
 from jobreport import assets
 from jobreport.errors import JobReportError
-from jobreport.output.files import REPORT, Product
+from jobreport.files import REPORT, Product
 from jobreport.page.figures.live import bokeh_script, figures_script, without_scripts
 
 if TYPE_CHECKING:

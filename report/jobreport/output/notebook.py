@@ -20,7 +20,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from jobreport import assets
 from jobreport.errors import JobReportError
-from jobreport.output.files import REPORT, Product
+from jobreport.files import REPORT, Product
 from jobreport.output.images import with_images
 from jobreport.output.kernel import Kernel
 from jobreport.page.figures.live import without_scripts

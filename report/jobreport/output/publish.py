@@ -18,7 +18,7 @@ import msgspec
 
 from jobreport import document
 from jobreport.errors import JobReportError, UsageError
-from jobreport.output.files import REPORT, Product
+from jobreport.files import REPORT, Product
 from jobreport.readers.debugger_results.rule_results import NAMES
 from jobrules.text import escape_name
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
-from datetime import UTC
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.progress import Progress
 from jobreport.readers.combining import nodes_of, sources_of
 from jobreport.readers.debugger_results import rule_results
@@ -20,7 +20,9 @@ from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.kineto.reader import Kineto
 from jobreport.readers.listing import is_end_marker, is_recorder_note, job_name, listing
 from jobreport.readers.machines import assign_logs
+from jobreport.readers.nvidia_smi.headed import column_names
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
+from jobreport.readers.nvidia_smi.times import zone_of
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.recognized import Recognized, recognized, recognized_last
@@ -38,13 +40,11 @@ from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-    from datetime import tzinfo
     from pathlib import Path
 
     from jobreport.readers.base import Reader, SourceFile
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.grouping import Piece
-    from jobreport.readers.runs import Choice
     from jobreport.remarks import SourceQuality
     from jobreport.tables.engine import Engine
 
@@ -86,7 +86,7 @@ class Reading(Struct, frozen=True, kw_only=True, eq=False):
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[JobInMemory, Quality]:
     """The job in a directory, all of it in memory. Raises ``NothingReadableError`` for rule results alone."""
-    reading = read_directory(directory, strict=strict, engine=LocalEngine(1, in_memory=sys.maxsize))
+    reading = read_directory(directory, Options(strict=strict), engine=LocalEngine(1, in_memory=sys.maxsize))
     if reading.has_results_alone:
         raise NothingReadableError(f"{escape_name(str(directory), 200)} holds rule results, but no samples.")
     known = {one.name: getattr(reading.job, one.name) for one in fields(JobInMemory)}
@@ -95,32 +95,29 @@ def read_job(directory: Path, *, strict: bool = False) -> tuple[JobInMemory, Qua
 
 def read_directory(
     directory: Path,
+    options: Options | None = None,
     *,
     name: str | None = None,
-    strict: bool = False,
+    shown: Path | None = None,
+    leave: Collection[str] = (),
     engine: Engine | None = None,
     progress: Progress | None = None,
-    leave: Collection[str] = (),
-    zone: tzinfo = UTC,
-    columns: Sequence[str] = (),
-    date_order: str = "",
-    run: Choice = None,
-    shown: Path | None = None,
 ) -> Reading:
     """Everything that the readers find in a directory, and what became of its files.
 
     ``name`` of the job defaults to the directory's; messages name ``shown``, such as an archive that was unpacked there.
-    ``zone`` is the time zone of timestamps that have none; ``columns`` are those of logs without a header line,
-    ``date_order`` is that of their dates; ``run`` is that of a recording with several. The ``engine`` reads the files and
-    keeps the tables, by default in this process. ``leave`` are absolute paths to skip. A reader that raises costs its
-    own files and a remark, unless ``strict``. Raises ``NothingReadableError`` if nothing is left to report, and
-    ``UsageError`` if there is no such run.
+    The ``engine`` reads the files and keeps the tables, by default in this process. ``leave`` are absolute paths to
+    skip. A reader that raises costs its own files and a remark, unless ``options.strict``. Raises
+    ``NothingReadableError`` if nothing is left to report, and ``UsageError`` for an unknown time zone, an empty list of
+    columns, and a run that is not there.
     """
-    engine, progress = engine or LocalEngine(1), progress or Progress()
-    name = name or job_name(directory)
+    engine, progress, options = engine or LocalEngine(1), progress or Progress(), options or Options()
+    name, strict = name or job_name(directory), options.strict
+    zone = zone_of(options.timezone or "UTC")
+    columns = column_names(options.columns) if options.columns is not None else ()
     tally = Tally()
     found = listing(directory, tally, leave)
-    files = _matched(found, NvidiaSmi(zone, columns, date_order, found))
+    files = _matched(found, NvidiaSmi(zone, columns, options.date_order or "", found))
     for file, kind in files.recognized:
         tally.note(kind.code, file=file.name, **kind.fields)
     size = sum(file.size for some in files.of_readers.values() for file in some)
@@ -128,7 +125,7 @@ def read_directory(
 
     groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
     pieces = read_groups(engine, groups, progress, strict=strict)
-    pieces, runs = chosen_run(assign_logs(pieces, engine, zone), engine, run)
+    pieces, runs = chosen_run(assign_logs(pieces, engine, zone), engine, options.run)
     if not runs:
         pieces = drop_implausible_times(pieces, engine)
     results = _debugger_results(files.debugger_results, tally, strict=strict)

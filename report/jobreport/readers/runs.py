@@ -6,7 +6,7 @@ Only logs are split. A job with samples or events of its own is one job, however
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -19,12 +19,10 @@ from jobrules.text import count, dated
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from jobreport.options import Choice
     from jobreport.readers.grouping import Piece
     from jobreport.tables.engine import Engine
     from jobrules.model import IntArray, Job
-
-#: A number from 1, or all; None for the newest.
-Choice: TypeAlias = int | Literal["all"] | None
 
 #: A shorter pause separates no runs, nor does one of at most this share of the measured time.
 _PAUSE_US, _PAUSE_SHARE = 3600 * SECOND_US, 0.5

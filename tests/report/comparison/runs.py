@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from jobreport.build import build_report
 from jobreport.comparison.facts import RunOf, run_of
 from jobreport.cost.prices import Machine, Prices
 from jobreport.document import Report
-from jobreport.pipeline import build_report
 from jobreport.remarks import Quality
 from jobrules import RULES
 from jobrules.model import SECOND_US, Finding, JobInMemory, Metric, Severity

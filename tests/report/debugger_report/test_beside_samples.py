@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jobreport.document import Report
+from jobreport.options import Options
 from jobreport.output.summary import terminal
 from jobreport.page.sections.devices import devices as devices_section
 from jobreport.page.sections.head import hardware
@@ -30,7 +31,7 @@ def all_sections(report: Report) -> str:
 
 def report_of(made: Made, folder: Path, *sources: str) -> Report:
     job = made.write(folder / "-".join(sources), *sources)
-    return make_report(job, folder / "out", formats=["json"], force=True, strict=True).report
+    return make_report(job, folder / "out", Options(formats=["json"], force=True, strict=True)).report
 
 
 @pytest.mark.parametrize("cause", CAUSES)
@@ -100,7 +101,7 @@ def test_a_mean_of_the_cores_is_that_of_as_many_as_the_results_name(tmp_path: Pa
     folder = made.write(tmp_path / "job", "mean")
     for rule, one in no_gpus.items():
         (folder / f"{rule}.json").write_text(json.dumps(one))
-    report = make_report(folder, tmp_path / "out", formats=["json"]).report
+    report = make_report(folder, tmp_path / "out", Options(formats=["json"])).report
 
     assert [node.cores for node in report.job.nodes] == [made.cores]
     assert report.verdict.use is not None
@@ -124,7 +125,7 @@ def test_a_rule_is_answered_by_results_where_the_work_is_too_short(tmp_path: Pat
         replace(made, job=made.job.within({made.node: (first, first + 300_000_000)})), tmp_path, "gpu"
     )
     (folder / "LowGPUUtilization.json").write_text(json.dumps(results["LowGPUUtilization"]))
-    report = make_report(folder, tmp_path / "out", formats=["json"]).report
+    report = make_report(folder, tmp_path / "out", Options(formats=["json"])).report
     card = report.card("LowGPUUtilization")
 
     assert card is not None
@@ -153,7 +154,7 @@ def test_fetches_that_fill_the_time_between_steps_are_waits(tmp_path: Path, seed
     folder = made.write(tmp_path / "job", "gpu")
     for rule in ("Dataloader", "MaxInitializationTime"):
         (folder / f"{rule}.json").write_text(json.dumps(made.results()[rule]))
-    report = make_report(folder, tmp_path / "out", formats=["json"], strict=True).report
+    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
 
     waited = found(report.verdict, "data-loading")
     assert waited is report.verdict.main_finding
@@ -168,7 +169,7 @@ def test_nodes_without_samples_are_those_of_the_results(tmp_path: Path) -> None:
     both = replace(made, job=replace(made.job, panels=(*made.job.panels, *others)))
     folder = made.write(tmp_path / "job", "gpu", "cpu", "io")
     both.write(folder, "results")
-    report = make_report(folder, tmp_path / "out", formats=["json"], strict=True).report
+    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
     gpus = len(made.job.panels[0].devices)
 
     assert [(node.name, node.gpus) for node in report.job.nodes] == [(made.node, gpus), ("other-1", gpus)]
@@ -196,7 +197,7 @@ def test_listed_stalls_are_not_laid_on_nodes_that_they_may_not_be_of(
         replace(panel, node="algo-7") for panel in made.job.panels
     ]
     replace(made, job=replace(made.job, panels=tuple(known))).write(folder, "results")
-    report = make_report(folder, tmp_path / "out", formats=["json"], strict=True).report
+    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
 
     assert not {"saturated-process", "io-bottleneck", "cpu-bottleneck"} & {*causes(report.verdict)}
     words = " ".join(in_words(one.evidence) for one in report.verdict.findings)
@@ -221,7 +222,7 @@ def test_results_beside_traces_speak_of_the_job(tmp_path: Path) -> None:
     made = Made.of("data-loading", 12)
     folder = made.write(tmp_path / "job", "results")
     (folder / "rank0.pt.trace.json").write_bytes(training("data loading", 0.3).text())
-    report = make_report(folder, tmp_path / "out", formats=["json"], strict=True).report
+    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
     alone = report_of(made, tmp_path, "results")
 
     assert [*lost(alone, report)] == []

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jobreport import document, pipeline, settings
+from jobreport import build, document, pipeline, settings
 from jobreport.debugger_report import differences
 from jobreport.debugger_report import report as debugger_report
 from jobreport.debugger_report import rules as debugger_rules
 from jobreport.document import Origin, Report, RuleCard
+from jobreport.options import Options
 from jobreport.output import summary
 from jobreport.page import sections
 from jobreport.readers.base import SourceFile
@@ -140,7 +141,7 @@ def test_a_rule_that_sagemaker_debugger_does_not_have_is_not_evaluated(tmp_path:
     write(tmp_path, {"BatchSize.json": json.dumps(result())})
     results = rule_results.read([SourceFile(name="BatchSize.json", place=str(tmp_path / "BatchSize.json"))])
     own = Own()
-    mine = pipeline.card(own, own.not_evaluated(NO_STEPS))
+    mine = build.card(own, own.not_evaluated(NO_STEPS))
 
     report = debugger_report.build(
         "job", results, Quality(), [*settings.load().rules, own], "", others=[mine]
@@ -167,14 +168,16 @@ def test_a_result_that_cannot_be_read_costs_its_own_card_only(
         {"BatchSize.json": json.dumps(result()), "OverallSystemUsage.json": json.dumps(usage())},
     )
 
-    outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
+    outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", Options(formats=["json"]))
 
     failed = card(outcome.report, "BatchSize")
     assert (failed.status, str(failed.reason or "")) == (Status.ERROR, "ZeroDivisionError: </script>")
     assert card(outcome.report, "OverallSystemUsage").status is Status.PASSED
     assert "BatchSize" in str(outcome.failure)
     with pytest.raises(ZeroDivisionError):
-        pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"], strict=True, force=True)
+        pipeline.make_report(
+            tmp_path / "in", tmp_path / "out", Options(formats=["json"], strict=True, force=True)
+        )
 
 
 def test_times_and_phases_are_those_of_the_results(tmp_path: Path) -> None:
@@ -248,7 +251,9 @@ def test_rules_on_gpus_do_not_apply_to_a_job_without_and_all_reasons_have_a_kind
             "LoadBalancing": result(),
         }
         write(tmp_path / kind, {f"{rule}.json": json.dumps(one) for rule, one in content.items()})
-        report = pipeline.make_report(tmp_path / kind, tmp_path / f"{kind}-out", formats=["json"]).report
+        report = pipeline.make_report(
+            tmp_path / kind, tmp_path / f"{kind}-out", Options(formats=["json"])
+        ).report
 
         for rule in ("UnusedGPU", "ECCErrors", "PowerCap"):
             reason = card(report, rule).reason
@@ -334,7 +339,7 @@ def test_never_used_gpus_are_one_finding_with_the_advice_of_samples(
     assert card(report, "LowGPUUtilization").headline == title
     rules = [LowGPUUtilization()]
     idle = make_job(gpu=[0.0] * 1500)
-    samples = pipeline.build_report(idle, Quality(), rules, run_rules(rules, idle, strict=True), "")
+    samples = build.build_report(idle, Quality(), rules, run_rules(rules, idle, strict=True), "")
     assert " ".join(first.advice) == " ".join(finding(samples, "gpu-never-used").advice)
 
 
@@ -570,7 +575,7 @@ def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None
     content = low("gpu0") | {"Extra": {"kept": [1, None, "é"]}}
     write(tmp_path / "in", {"x/profiler-reports/LowGPUUtilization.json": json.dumps(content)})
 
-    outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json", "md"])
+    outcome = pipeline.make_report(tmp_path / "in", tmp_path / "out", Options(formats=["json", "md"]))
 
     names = {path.stem for path in (tmp_path / "out/rules").rglob("*.json")}
     assert names == {one.name for one in outcome.report.rules}
@@ -598,9 +603,9 @@ def test_the_documents_are_written_again_with_extra_keys(tmp_path: Path) -> None
 
 def test_a_report_of_rule_results_can_be_read_as_rule_results_again(tmp_path: Path) -> None:
     write(tmp_path / "in", {"LowGPUUtilization.json": json.dumps(low("gpu0"))})
-    first = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"])
+    first = pipeline.make_report(tmp_path / "in", tmp_path / "out", Options(formats=["json"]))
 
-    second = pipeline.make_report(tmp_path / "out" / "rules", tmp_path / "again", formats=["json"])
+    second = pipeline.make_report(tmp_path / "out" / "rules", tmp_path / "again", Options(formats=["json"]))
 
     assert second.report.rules == first.report.rules
 
@@ -609,7 +614,7 @@ def test_samples_come_first(tmp_path: Path) -> None:
     lines = [sample(at=START + i) for i in range(1100)]
     write(tmp_path / "in", {FILE: lines, "LowGPUUtilization.json": json.dumps(low("gpu0"))})
 
-    report = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"]).report
+    report = pipeline.make_report(tmp_path / "in", tmp_path / "out", Options(formats=["json"])).report
 
     assert report.origin is Origin.SAMPLES
     assert all(one.notes == () for one in report.rules)
@@ -700,7 +705,9 @@ def test_next_to_samples_results_answer_what_these_cannot(tmp_path: Path, redact
             "LowGPUUtilization.json": json.dumps(low("gpu0")),
         },
     )
-    report = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json"], redact=redact).report
+    report = pipeline.make_report(
+        tmp_path / "in", tmp_path / "out", Options(formats=["json"], redact=redact)
+    ).report
 
     steps = card(report, "StepOutlier")
     assert steps.status is Status.TRIGGERED

@@ -27,6 +27,7 @@ from fuzz.hostile import (
     write,
 )
 from jobreport import cli, pipeline
+from jobreport.options import Options
 from jobreport.output.summary import escape
 from jobrules.text import escape_name
 from tests.paths import ROOT
@@ -293,7 +294,7 @@ def test_traps_in_the_surroundings_change_no_byte(clean: Made, job_dir: Path, tm
 def test_rule_results_with_such_names_are_text_too(tmp_path: Path) -> None:
     write(tmp_path / "in", results([name[:5000] for name in NAMES.values()]))
 
-    report = pipeline.make_report(tmp_path / "in", tmp_path / "out", formats=["json", "md"]).report
+    report = pipeline.make_report(tmp_path / "in", tmp_path / "out", Options(formats=["json", "md"])).report
     pages = [call(report).html for call in CALLS]
 
     assert of_html("".join(pages), scripts=0) == []

@@ -17,7 +17,7 @@ import pytest
 
 from fuzz import writers
 from jobreport.errors import JobReportError, UsageError
-from jobreport.output.files import COMPARISON, REPORT
+from jobreport.files import COMPARISON, REPORT
 from jobreport.output.publish import LOCK, publish, reserved
 
 NAMES = {

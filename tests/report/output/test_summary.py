@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobreport import formats, pipeline
+from jobreport import formats
+from jobreport.build import build_report
 from jobreport.document import Report
 from jobreport.output import summary
 from jobreport.page import sections
@@ -27,7 +28,7 @@ from tests.report.page.sections.test_one_voice import read as read_report
 def report_of(job: Job) -> Report:
     rules = [rule() for rule in RULES]
     quality = Quality(sources=(SourceQuality(source="system samples", files=1, rows=1),))
-    return pipeline.build_report(job, quality, rules, run_rules(rules, job, strict=True), "make-report")
+    return build_report(job, quality, rules, run_rules(rules, job, strict=True), "make-report")
 
 
 LOW = make_job(cpu=[[10.0] * 4] * 1500, gpu=[20.0] * 1500, memory=[20.0] * 1500)

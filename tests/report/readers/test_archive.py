@@ -12,6 +12,7 @@ import pytest
 
 from jobreport import pipeline
 from jobreport.errors import JobReportError, NothingReadableError
+from jobreport.options import Options
 from jobreport.readers import archive
 from tests.copies import replace
 from tests.paths import SAMPLES
@@ -21,12 +22,12 @@ LINE = b'{"Type":"cpu","Name":"cpu0","Dimension":"CPUUtilization","Value":5,"Nod
 
 def test_an_archive_gives_the_report_of_its_directory(tmp_path: Path) -> None:
     sample = SAMPLES[0]
-    plain = pipeline.make_report(sample, tmp_path / "plain", formats=["json"]).report
+    plain = pipeline.make_report(sample, tmp_path / "plain", Options(formats=["json"])).report
     for suffix, mode in ((".tar.gz", "w:gz"), (".tar", "w")):
         packed = tmp_path / (sample.name + suffix)
         with tarfile.open(packed, mode) as tar:  # type: ignore[call-overload]
             tar.add(sample, arcname=sample.name)
-        found = pipeline.make_report(packed, tmp_path / f"out{suffix}", formats=["json"]).report
+        found = pipeline.make_report(packed, tmp_path / f"out{suffix}", Options(formats=["json"])).report
         assert replace(found, command=plain.command) == plain
         assert found.command == f"make-report --job-dir {packed.name}"
     zipped = tmp_path / f"{sample.name}.zip"
@@ -34,7 +35,7 @@ def test_an_archive_gives_the_report_of_its_directory(tmp_path: Path) -> None:
         for path in sample.rglob("*.json*"):
             zip_.write(path, path.relative_to(sample.parent))
     assert (
-        pipeline.make_report(zipped, tmp_path / "outzip", formats=["json"]).report.utilization
+        pipeline.make_report(zipped, tmp_path / "outzip", Options(formats=["json"])).report.utilization
         == plain.utilization
     )
 
@@ -63,7 +64,7 @@ def test_a_damaged_member_costs_itself_and_a_remark_that_the_report_shows(tmp_pa
     data[start : start + 100] = b"\xff" * 100
     packed.write_bytes(data)
 
-    report = pipeline.make_report(packed, tmp_path / "out", formats=["json"]).report
+    report = pipeline.make_report(packed, tmp_path / "out", Options(formats=["json"])).report
 
     assert report.job.start_us == 1_700_000_041_000_000
     assert report.quality.remarks[-1].code == "archive.damaged"
@@ -256,7 +257,7 @@ def test_a_message_names_the_archive(tmp_path: Path) -> None:
     packed = taped(tmp_path / "job.tgz", (tarfile.TarInfo("logs.tgz"), inner))
 
     with pytest.raises(NothingReadableError, match=r"in \S+job\.tgz: 1.file found \(logs\.tgz\)"):
-        pipeline.make_report(packed, tmp_path / "out", formats=["json"])
+        pipeline.make_report(packed, tmp_path / "out", Options(formats=["json"]))
 
 
 def test_what_stands_before_the_damage_of_a_member_is_read(tmp_path: Path) -> None:

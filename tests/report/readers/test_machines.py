@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from jobreport.options import Options
 from jobreport.pipeline import make_report
-from jobreport.readers.nvidia_smi.times import zone_of
 from jobreport.readers.registry import read_directory, read_job
 from jobrules.model import SECOND_US, Metric
 
@@ -60,9 +60,9 @@ def write_log(
     (folder / name).write_text("\n".join(lines) + "\n")
 
 
-def codes(folder: Path, zone: tzinfo = UTC) -> tuple[tuple[str, ...], list[str]]:
+def codes(folder: Path, timezone: str = "UTC") -> tuple[tuple[str, ...], list[str]]:
     """The nodes, and the codes of the remarks on logs next to samples."""
-    reading = read_directory(folder, zone=zone)
+    reading = read_directory(folder, Options(timezone=timezone))
     remarks = [remark for source in reading.quality.sources for remark in source.remarks]
     return reading.job.nodes, [one.code for one in remarks if one.code.startswith("machines.")]
 
@@ -156,13 +156,13 @@ def test_a_log_in_another_zone_is_joined_with_the_offset_that_the_remark_names(
     write_samples(tmp_path, 1)
     write_log(tmp_path, 1, later_s=later_s)
 
-    for read_in in (UTC, zone_of("+09:00"), zone_of("America/New_York")):
-        reading = read_directory(tmp_path, zone=read_in)
+    for read_in in ("UTC", "+09:00", "America/New_York"):
+        reading = read_directory(tmp_path, Options(timezone=read_in))
         remarks = [one for source in reading.quality.sources for one in source.remarks]
         (remark,) = [one for one in remarks if one.code.startswith("machines.")]
         assert (remark.fields, remark.place) == ({"node": "algo-1", "offset": offset}, "gpu.csv")
 
-    assert codes(tmp_path, zone_of(offset)) == (("algo-1",), ["machines.joined"])
+    assert codes(tmp_path, offset) == (("algo-1",), ["machines.joined"])
 
 
 def test_a_log_joins_a_job_with_traces(tmp_path: Path) -> None:
@@ -252,4 +252,7 @@ def test_snapshots_of_all_tables_of_a_machine_are_numbered_in_the_order_of_time(
     assert list(times) == sorted(times)
     assert len(set(numbers)) == len(numbers)
     assert max(numbers) == len(numbers) - 1
-    assert make_report(tmp_path, tmp_path.with_name("out"), formats=["json"], strict=True).failure is None
+    assert (
+        make_report(tmp_path, tmp_path.with_name("out"), Options(formats=["json"], strict=True)).failure
+        is None
+    )

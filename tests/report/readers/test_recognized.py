@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.readers.listing import listing
-from jobreport.readers.nvidia_smi.headed import column_names
 from jobreport.readers.recognized import recognized
 from jobreport.readers.registry import MAX_REASONS, read_directory, read_job
 from jobreport.readers.tally import Tally
@@ -78,8 +78,8 @@ def test_the_command_in_a_refusal_makes_a_log_that_is_read(name: str, tmp_path: 
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
 
     (tmp_path / file).unlink()
-    options = {"columns": column_names("timestamp,index,utilization.gpu")} if "json" in name else {}
-    job = read_directory(tmp_path, strict=True, **options).job  # type: ignore[arg-type]
+    columns = "timestamp,index,utilization.gpu" if "json" in name else None
+    job = read_directory(tmp_path, Options(strict=True, columns=columns)).job
     assert sorted(panel.values.shape for panel in job.panels) == [(60, 2)]
 
 

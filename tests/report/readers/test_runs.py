@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from jobreport.errors import UsageError
+from jobreport.options import Choice, Options
 from jobreport.output import summary
 from jobreport.pipeline import make_report
 from jobreport.readers.registry import Reading, read_directory
-from jobreport.readers.runs import Choice
 from jobrules.model import SECOND_US, Metric
 
 START = datetime(2026, 1, 3, 15, tzinfo=UTC)
@@ -54,7 +54,7 @@ def test_a_long_pause_separates_runs(
 ) -> None:
     write(tmp_path, *rows(0, 20), *rows(later_s, 70))
 
-    reading = read_directory(tmp_path, strict=True, run=choice)
+    reading = read_directory(tmp_path, Options(strict=True, run=choice))
 
     assert means(reading) == {"node": [use, use + 1]}
     assert [one for _, one in lengths(reading)] == reported
@@ -70,7 +70,9 @@ def test_the_report_of_a_run_is_that_of_its_rows_alone(tmp_path: Path) -> None:
         write(tmp_path / name, *lines)
 
     both, alone = (
-        make_report(tmp_path / name, tmp_path / f"{name}-report", formats=["json"], strict=True).report
+        make_report(
+            tmp_path / name, tmp_path / f"{name}-report", Options(formats=["json"], strict=True)
+        ).report
         for name in ("both", "alone")
     )
 
@@ -92,7 +94,7 @@ def test_the_report_of_a_run_is_that_of_its_rows_alone(tmp_path: Path) -> None:
 def test_a_shorter_pause_separates_no_runs(lines: list[str], tmp_path: Path) -> None:
     write(tmp_path, *lines)
 
-    reading = read_directory(tmp_path, strict=True)
+    reading = read_directory(tmp_path, Options(strict=True))
 
     assert lengths(reading) == []
     assert reading.quality.sources[0].rows == len(lines)
@@ -101,7 +103,7 @@ def test_a_shorter_pause_separates_no_runs(lines: list[str], tmp_path: Path) -> 
 def test_somebody_who_tried_the_command_later_is_no_run(tmp_path: Path) -> None:
     write(tmp_path, *rows(0, 20), *rows(DAY, 70, 2))
 
-    reading = read_directory(tmp_path, strict=True)
+    reading = read_directory(tmp_path, Options(strict=True))
 
     assert means(reading) == {"node": [20, 21]}
     (source,) = reading.quality.sources
@@ -113,18 +115,18 @@ def test_times_without_dates_are_a_run_of_their_own_and_not_with_all(tmp_path: P
     undated = [f"{10 * i}, 0, 90 %" for i in range(50)]
     (tmp_path / "other.csv").write_text("\n".join(["elapsed_s, index, utilization.gpu [%]", *undated, ""]))
 
-    reading = read_directory(tmp_path, strict=True, run="all")
+    reading = read_directory(tmp_path, Options(strict=True, run="all"))
 
     assert means(reading) == {"node": [20, 21]}
     assert [one for _, one in lengths(reading)] == [False, True]
-    assert means(read_directory(tmp_path, strict=True, run=1)) == {"node": [90]}
+    assert means(read_directory(tmp_path, Options(strict=True, run=1))) == {"node": [90]}
 
 
 def test_a_log_of_a_few_rows_is_a_run_that_can_be_chosen(tmp_path: Path) -> None:
     write(tmp_path, *rows(0, 20), name="n1.csv")
     write(tmp_path, *rows(DAY, 60)[:3], name="n2.csv")
 
-    newest, few = (read_directory(tmp_path, strict=True, run=run) for run in (None, 2))
+    newest, few = (read_directory(tmp_path, Options(strict=True, run=run)) for run in (None, 2))
 
     assert [one for _, one in lengths(newest)] == [True, False]
     assert [one for _, one in lengths(few)] == [False, True]
@@ -138,7 +140,7 @@ def test_machines_of_one_run_are_together_and_others_are_left_out(tmp_path: Path
         (tmp_path / f"n{node}").mkdir()
         (tmp_path / f"late_n{node}.csv").rename(tmp_path / f"n{node}" / "gpu.csv")
 
-    reading = read_directory(tmp_path, strict=True)
+    reading = read_directory(tmp_path, Options(strict=True))
 
     assert means(reading) == {"n2": [40, 41], "n3": [60, 61]}
     assert [one for _, one in lengths(reading)] == [False, True]
@@ -156,7 +158,7 @@ def test_a_job_with_samples_is_one_job(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps(one) + "\n" for one in samples))
 
-    reading = read_directory(tmp_path, strict=True)
+    reading = read_directory(tmp_path, Options(strict=True))
 
     assert lengths(reading) == []
     assert means(reading) == {"algo-1": [20.5]}
@@ -167,7 +169,7 @@ def test_a_run_that_is_not_there_is_wrong_usage(number: int, runs: str, tmp_path
     write(tmp_path, *rows(0, 20), *(rows(DAY, 70) if number == 3 else ()))
 
     with pytest.raises(UsageError, match=rf"--run {number}: the recording has {runs[0]}.{runs[2:]}\."):
-        read_directory(tmp_path, run=number)
+        read_directory(tmp_path, Options(run=number))
 
 
 @pytest.mark.parametrize("redact", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -176,7 +178,7 @@ def test_page_summary_and_terminal_say_which_run(redact: bool, tmp_path: Path) -
     job.mkdir()
     write(job, *rows(0, 20), *rows(DAY, 70))
 
-    outcome = make_report(job, tmp_path / "out", formats=["html", "md"], strict=True, redact=redact)
+    outcome = make_report(job, tmp_path / "out", Options(formats=["html", "md"], strict=True, redact=redact))
 
     line = (
         "2 of 2, the newest. Other runs: 1 (2026-01-03 15:00:00 to 15:14:50 UTC, 14 min 50 s). "

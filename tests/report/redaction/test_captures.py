@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobreport.options import Options
 from jobreport.pipeline import make_report
 from tests.kineto import Recording
 
@@ -60,7 +61,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def test_a_redacted_report_has_none_of_them(job: Path, tmp_path: Path) -> None:
-    outcome = make_report(job, tmp_path / "out", redact=True, formats=["md"])
+    outcome = make_report(job, tmp_path / "out", Options(redact=True, formats=["md"]))
 
     text = (outcome.folder / "report.json").read_text()
     assert not [name for name in SECRETS if name in text]
@@ -81,7 +82,7 @@ def test_a_redacted_report_has_none_of_them(job: Path, tmp_path: Path) -> None:
 
 
 def test_what_a_trace_says_of_its_user_is_never_read(job: Path, tmp_path: Path) -> None:
-    outcome = make_report(job, tmp_path / "out", formats=["md"])
+    outcome = make_report(job, tmp_path / "out", Options(formats=["md"]))
 
     text = (outcome.folder / "report.json").read_text()
     assert "/home/alice" not in text

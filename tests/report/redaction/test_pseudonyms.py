@@ -19,6 +19,7 @@ import pytest
 
 from fuzz import hostile
 from jobreport import pipeline
+from jobreport.options import Options
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.registry import Reading
 from jobreport.redaction.identifiers import FORMS, identifiers, is_common
@@ -220,7 +221,7 @@ def compare(directory: Path, out: Path, settings: Settings | None = None) -> tup
     """Make both reports, hold their numbers against each other, and give ``report.json`` of both."""
     for redact in (False, True):
         pipeline.make_report(
-            directory, out / str(redact), settings=settings, formats=["json", "md"], redact=redact
+            directory, out / str(redact), Options(settings=settings, formats=["json", "md"], redact=redact)
         )
     plain, changed = read_all(out / "False"), read_all(out / "True")
     assert plain.keys() == changed.keys()
@@ -364,7 +365,7 @@ def test_a_failure_is_reported_without_what_it_quotes(
     directory = tmp_path / MARKS["job"]
     write(directory, files())
 
-    outcome = pipeline.make_report(directory, tmp_path / "out", formats=["json"], redact=True)
+    outcome = pipeline.make_report(directory, tmp_path / "out", Options(formats=["json"], redact=True))
 
     assert "Python profiles stopped: ValueError" in str(outcome.failure)
     assert leaks(str(outcome.failure)) == {}
@@ -491,7 +492,7 @@ def test_every_form_of_an_address_is_found(tmp_path: Path) -> None:
         "Account number": ACCOUNT,
     }
     assert examples.keys() == FORMS.keys()
-    outcome = pipeline.make_report(SAMPLES[0], tmp_path / "out", formats=["json"])
+    outcome = pipeline.make_report(SAMPLES[0], tmp_path / "out", Options(formats=["json"]))
     for kind, form in examples.items():
         job = replace(outcome.report.job, recorded=(f"recorded ({form}, and more)",))
 

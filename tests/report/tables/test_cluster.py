@@ -21,6 +21,7 @@ from generator.writer import write_job
 from msgspec.structs import replace
 
 from jobreport.errors import JobReportError, UsageError
+from jobreport.options import Options
 from jobreport.pipeline import make_report
 from jobreport.progress import Progress
 from jobreport.readers.grouping import Group, read_groups
@@ -75,7 +76,7 @@ def cluster() -> Iterator[Any]:
 
 def report(job: Path, out: Path, engine: Any = None) -> bytes:
     """``report.json``."""
-    make_report(job, out, formats=("json",), force=True, strict=True, engine=engine)
+    make_report(job, out, Options(formats=("json",), force=True, strict=True), engine=engine)
     return (out / "report.json").read_bytes()
 
 

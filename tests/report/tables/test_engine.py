@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from jobreport.errors import JobReportError
+from jobreport.options import Options
 from jobreport.pipeline import make_report
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.tables.engine import LocalEngine, Task, _process_count
@@ -223,7 +224,7 @@ def test_the_report_is_the_same_from_memory_from_disk_and_from_processes(job: Pa
     made = []
     for number, opened in enumerate(ENGINES):
         with opened() as engine:
-            make_report(job, tmp_path / f"{number}", formats=("json",), strict=True, engine=engine)
+            make_report(job, tmp_path / f"{number}", Options(formats=("json",), strict=True), engine=engine)
         made.append((tmp_path / f"{number}" / "report.json").read_bytes())
     assert made[1] == made[0]
     assert made[2] == made[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from jobreport.pipeline import build_report
+from jobreport.build import build_report
 from jobreport.readers.registry import Reading
 from jobreport.redaction.pseudonyms import redacted
 from jobreport.remarks import Quality

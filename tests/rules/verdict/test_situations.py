@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jobreport.build import build_report
 from jobreport.document import Report
 from jobreport.output import summary
 from jobreport.page.sections import findings as findings_section
 from jobreport.page.sections import verdict as verdict_section
-from jobreport.pipeline import build_report
 from jobreport.readers.registry import read_job
 from jobreport.remarks import Quality
 from jobrules import RULES

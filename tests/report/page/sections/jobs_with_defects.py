@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jobreport import pipeline
+from jobreport.build import build_report
 from jobreport.document import Report
 from jobreport.page import sections
 from jobreport.page.sections.outline import SECTIONS
@@ -34,7 +34,7 @@ def reported(job: Job, *rules: Rule) -> Report:
     """The report of a job, by all rules or by those given."""
     chosen: Sequence[Rule] = rules or [rule() for rule in RULES]
     quality = Quality(sources=(SourceQuality(source="system samples", files=1, rows=1),))
-    return pipeline.build_report(job, quality, chosen, run_rules(chosen, job, strict=True), "make-report")
+    return build_report(job, quality, chosen, run_rules(chosen, job, strict=True), "make-report")
 
 
 # --- what a section says

@@ -13,6 +13,7 @@ from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport import pipeline
 from jobreport.document import Report, from_json, to_json
+from jobreport.options import Options
 from jobreport.page import sections
 from jobreport.page.figures.captures import profiled_steps as drawings
 from jobreport.page.sections.captures.kernel_names import short_name
@@ -475,7 +476,7 @@ def test_idle_time_without_events_has_no_causes() -> None:
 def test_a_page_without_traces_does_not_have_the_sections(tmp_path: Path) -> None:
     (sample,) = (path for path in SAMPLES if path.name == "cpu-only")
 
-    page = pipeline.make_report(sample, tmp_path / "out", static=True).main_file.read_text()
+    page = pipeline.make_report(sample, tmp_path / "out", Options(static=True)).main_file.read_text()
 
     assert 'id="close-ups"' in page
     assert not [anchor for anchor in ANCHORS if re.search(rf'(id="|href="#){anchor}"', page)]

@@ -10,6 +10,7 @@ from nbformat import NotebookNode
 
 from jobreport import document, pipeline
 from jobreport.errors import JobReportError
+from jobreport.options import Options
 from jobreport.output import export, notebook
 from jobreport.page import sections
 from tests.paths import SAMPLES
@@ -48,7 +49,7 @@ def test_the_command_tells_of_it(
     assert "written without Nodes (ValueError: " in str(outcome.failure)
     assert outcome.main_file.name == "report.html"
     with pytest.raises(JobReportError, match="written without Nodes"):
-        pipeline.make_report(SAMPLES[0], tmp_path / "strict", strict=True)
+        pipeline.make_report(SAMPLES[0], tmp_path / "strict", Options(strict=True))
 
 
 def test_the_verdict_is_no_exception() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from jobreport import pipeline
+from jobreport.options import Options
 from jobrules import RULES
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric, ReasonKind, Status
 from jobrules.rule import with_unit
@@ -611,7 +612,7 @@ def test_seen_no_account_of_the_job_directory_reaches_the_page(tmp_path: Path) -
     arn = f"arn:aws:sagemaker:eu-west-1:{account}:processing-job/x"
     (job_dir / "profilerconfig.json").write_text(f'{{{config}, "ProcessingJobArn": "{arn}"}}')
 
-    made = pipeline.make_report(job_dir, tmp_path / "report", formats=("json", "md"))
+    made = pipeline.make_report(job_dir, tmp_path / "report", Options(formats=("json", "md")))
 
     texts = [whole(made.report), *(path.read_text() for path in made.folder.rglob("*") if path.is_file())]
     assert len(texts) > 2

@@ -12,6 +12,7 @@ import pytest
 
 from jobreport import pipeline
 from jobreport.document import Report
+from jobreport.options import Options
 from jobreport.output import summary
 from jobreport.output.export import _empty_as_one, render_html
 from jobreport.page import sections
@@ -47,7 +48,7 @@ def log(time: str = "timestamp", rows: int = 41) -> str:
 def report_of(folder: Path, text: str) -> Report:
     (folder / "job").mkdir()
     (folder / "job" / "gpu.csv").write_text(text, "utf-8")
-    return pipeline.make_report(folder / "job", folder / "out", formats=("json",)).report
+    return pipeline.make_report(folder / "job", folder / "out", Options(formats=("json",))).report
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +246,7 @@ def test_the_table_of_logs_says_which_file_is_of_which_node(tmp_path: Path) -> N
 
     report, redacted = (
         pipeline.make_report(
-            tmp_path / "job", tmp_path / f"out-{hidden}", formats=("json",), redact=hidden
+            tmp_path / "job", tmp_path / f"out-{hidden}", Options(formats=("json",), redact=hidden)
         ).report
         for hidden in (False, True)
     )
@@ -277,7 +278,7 @@ def test_what_is_not_read_and_that_machines_are_mixed_is_said_where_people_look_
     for name in ("vmstat", "dool", "megatron"):
         write(tmp_path / "job", forms[name].write(()))
 
-    report = pipeline.make_report(tmp_path / "job", tmp_path / "out", formats=("json",)).report
+    report = pipeline.make_report(tmp_path / "job", tmp_path / "out", Options(formats=("json",))).report
 
     unread = "3 files are not read: the CSV of dool or dstat, the log of a training with Megatron, the output of vmstat."
     mixed = "The logs of 3 machines are one job here: n1, n2, and n7."

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from jobreport import document, pipeline
+from jobreport.options import Options
 from jobreport.page import sections
 from jobreport.page.sections.outline import OF_CAPTURES
 from jobrules.text import duration, utc
@@ -140,7 +141,7 @@ def made(sample: Path) -> tuple[dict[str, str], dict[str, Any]]:
     """The HTML of each section of a sample job's report, and its JSON."""
     with TemporaryDirectory() as folder:
         report = pipeline.make_report(
-            sample, Path(folder) / "out", formats=("json",), pricing=pricing()
+            sample, Path(folder) / "out", Options(formats=("json",), pricing=pricing())
         ).report
     fragments = [call(report) for call in CALLS]
     return {one.name: one.html for one in fragments}, json.loads(document.to_json(report))

@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 import pytest
 
-from jobreport import pipeline
+from jobreport.build import build_report
 from jobreport.document import Report
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.output import summary
+from jobreport.pipeline import make_report
 from jobreport.remarks import Quality
 from jobrules import RULES
 from jobrules.rule import run_rules
@@ -178,7 +180,7 @@ def read(job: Path) -> Report | None:
     """The report of a job directory; None if it is refused."""
     with TemporaryDirectory() as folder:
         try:
-            return pipeline.make_report(job, Path(folder) / "report", formats=("json",)).report
+            return make_report(job, Path(folder) / "report", Options(formats=("json",))).report
         except NothingReadableError:
             return None
 
@@ -200,7 +202,7 @@ def test_a_made_job_speaks_with_one_voice(cause: str) -> None:
     one = made(cause, SHAPES[1], 1)
     rules = [rule() for rule in RULES]
     results = run_rules(rules, one.job, strict=True)
-    report = pipeline.build_report(one.job, Quality(), rules, results, "make-report", strict=True)
+    report = build_report(one.job, Quality(), rules, results, "make-report", strict=True)
 
     assert contradictions(texts_of(report)) == []
     assert judged_otherwise(report) == []

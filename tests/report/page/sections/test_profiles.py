@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobreport import pipeline
+from jobreport.build import build_report
 from jobreport.document import Origin
 from jobreport.page import sections
 from jobreport.remarks import Quality
@@ -89,7 +89,7 @@ def test_a_report_keeps_the_twelve_profiles_with_most_self_time_in_their_order()
     )
     job = replace(make_job(gpu=[1.0, 2.0]), profiles=profiles)
 
-    report = pipeline.build_report(job, Quality(), (), (), "")
+    report = build_report(job, Quality(), (), (), "")
 
     assert report.profiles == tuple(one for one in profiles if one.self_s >= 8)
     assert report.profiles_left == 8

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.readers.base import SourceFile
 from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.debugger_results.details import GpuUse
@@ -306,7 +307,7 @@ def test_a_reader_that_stops_costs_its_own_files(tmp_path: Path, monkeypatch: py
 
     assert [one.action for reason, one in found.items() if "ZeroDivisionError: no" in reason] == ["failed"]
     with pytest.raises(ZeroDivisionError):
-        read_directory(tmp_path, strict=True)
+        read_directory(tmp_path, Options(strict=True))
 
 
 def test_results_alone_are_a_reading_but_no_job(tmp_path: Path) -> None:

@@ -26,9 +26,8 @@ import numpy as np
 from msgspec.structs import asdict
 
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.readers import archive
-from jobreport.readers.nvidia_smi.headed import column_names
-from jobreport.readers.nvidia_smi.times import zone_of
 from jobreport.readers.registry import read_directory
 from jobreport.remarks import Remark
 from jobrules.model import SECOND_US, Metric, natural_sorted
@@ -651,7 +650,7 @@ FORMS: tuple[Form, ...] = (
          lambda rows: gpu_csv(home_made(rows, timestamp=lambda row: row.at.isoformat(), **USE)), holds="u"),
     Form("timezone", "local times, --timezone", LOOP.format(Q, ""),
          lambda rows: gpu_csv(query([row._replace(at=row.at + timedelta(hours=1)) for row in rows])),
-         options={"zone": "Europe/Berlin"}, says="Europe/Berlin"),
+         options={"timezone": "Europe/Berlin"}, says="Europe/Berlin"),
     Form("excel-german", "Excel: day first, semicolons, decimal commas", "Excel, Save as CSV (German)",
          lambda rows: gpu_csv(with_semicolons(rows, timestamp=lambda row: f"{row.at:%d.%m.%Y %H:%M:%S}", **USE, power_w=lambda row: str(row.power).replace(".", ","))),
          holds="up"),
@@ -976,15 +975,11 @@ def outcome(form: Form, folder: Path) -> Outcome:
     write(folder, files)
     (packed,) = [folder / name for name in files if name.endswith(archive.SUFFIXES)] or [folder]
     options: dict[str, Any] = {**form.options}
-    if "zone" in options:
-        options["zone"] = zone_of(options["zone"])
     if options.get("run", "all") != "all":
         options["run"] = int(options["run"])
-    if "columns" in options:
-        options["columns"] = column_names(options["columns"])
     try:
         with archive.unpacked(packed) as source:
-            reading = read_directory(source.directory, strict=True, shown=packed, **options)
+            reading = read_directory(source.directory, Options(strict=True, **options), shown=packed)
     except NothingReadableError as error:
         return Outcome({}, (0, 0), (), str(error))
     machines: defaultdict[str, list[Means]] = defaultdict(list)
@@ -1130,7 +1125,7 @@ def _result(form: Form) -> str:
 
 
 def _options(form: Form) -> str:
-    names = {"zone": "timezone", "date_order": "date-order"}
+    names = {"date_order": "date-order"}
     return "".join(f" with `--{names.get(key, key)} {value}`" for key, value in form.options.items())
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.readers.nvidia_smi import lines
 from jobreport.readers.nvidia_smi.table import Skipped
 from jobreport.readers.registry import read_directory
@@ -49,7 +50,7 @@ def moments(between: str, *, again: str = "") -> str:
 def read(folder: Path, text: str | bytes, **options: object) -> tuple[JobInMemory, dict[str, int]]:
     """The job, and rows that are not in use by the code of the remark."""
     (folder / "gpu.log").write_bytes(text if isinstance(text, bytes) else text.encode())
-    reading = read_directory(folder, strict=True, **options)  # type: ignore[arg-type]
+    reading = read_directory(folder, Options(strict=True, **options))  # type: ignore[arg-type]
     (source,) = reading.quality.sources
     return reading.job, {r.code: r.count for r in source.remarks if r.unit == "rows"}  # type: ignore[return-value]
 
@@ -103,7 +104,7 @@ def test_several_writers_are_several_machines(
     made = [log(name + DATED, name + "{dated}").splitlines()[not has_header :] for name in names]
     text = "".join(f"{one}\n{other}\n" for one, other in zip(*made, strict=True))
 
-    job, left = read(tmp_path, text, columns=() if has_header else ("timestamp", *NAMES.split(", ")))
+    job, left = read(tmp_path, text, columns=None if has_header else f"timestamp,{NAMES}")
 
     nodes = [name.strip("[]: ") for name in names]
     check(job, nodes=tuple(f"task-{node}" if node.isdigit() else node for node in nodes))

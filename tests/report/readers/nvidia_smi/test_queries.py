@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobreport.errors import NothingReadableError
-from jobreport.readers.nvidia_smi.headed import column_names
+from jobreport.options import Options
 from jobreport.readers.registry import read_directory, read_job
 from jobrules.model import Metric
 
@@ -96,11 +96,11 @@ def test_epochs_without_units_are_read_with_the_command(tmp_path: Path) -> None:
 
 
 def test_given_columns_stand_above_a_command_with_as_many(tmp_path: Path) -> None:
-    given = column_names("timestamp,index,utilization.memory,memory.used,memory.total,pstate")
+    given = "timestamp,index,utilization.memory,memory.used,memory.total,pstate"
     (tmp_path / "other.csv").write_text("".join(f"{1738583880 + i}, {i}\n" for i in range(9)))
     commands = COMMAND + COMMAND.replace(NAMES, "timestamp,temperature.gpu")
 
-    quality = read_directory(job_of(tmp_path, train_sh=commands), columns=given, strict=True).quality
+    quality = read_directory(job_of(tmp_path, train_sh=commands), Options(columns=given, strict=True)).quality
 
     (remark,) = (r for r in quality.sources[0].remarks if r.code == "nvidia_smi.script")
     assert remark.place == "other.csv"

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from generator.smi_log import DIALECTS, MESSAGES
 from generator.writer import LogSpec, write_job
 
 from jobreport.errors import NothingReadableError, UsageError
+from jobreport.options import Options
 from jobreport.pipeline import make_report
 from jobreport.readers.nvidia_smi.headed import column_names
 from jobreport.readers.registry import read_directory, read_job
@@ -204,8 +204,8 @@ def test_times_of_a_zone_are_read_as_that_zone_s_where_the_clock_is_put_back(tmp
     spec = spec_of(start_us=1_761_440_240 * SECOND_US)
     write_job(spec, tmp_path, gzipped=False, log=LogSpec(zone="Europe/Berlin"))
 
-    job = read_directory(tmp_path, zone=ZoneInfo("Europe/Berlin"), engine=LocalEngine(1), strict=True).job
-    unzoned = read_directory(tmp_path, engine=LocalEngine(1), strict=True).job
+    job = read_directory(tmp_path, Options(timezone="Europe/Berlin", strict=True), engine=LocalEngine(1)).job
+    unzoned = read_directory(tmp_path, Options(strict=True), engine=LocalEngine(1)).job
 
     same(job, "node", "csv", gauges(spec, 1))
     first, last = spec.start_us, int(gauges(spec, 1).timestamp_us[-1])
@@ -518,9 +518,9 @@ def test_a_log_without_header_is_refused_with_its_first_row_and_the_option_to_ad
 ) -> None:
     (tmp_path / "gpu.csv").write_text(headerless(0, 30, units=units))
 
-    for names, option in (((), "add --columns"), (("timestamp", "utilization.gpu"), "--columns has 2 names")):
+    for names, option in ((None, "add --columns"), ("timestamp,utilization.gpu", "--columns has 2 names")):
         with pytest.raises(NothingReadableError, match=r"15:00:00\.000, 0, 0.*gpu\.csv:1") as error:
-            read_directory(tmp_path, columns=names)
+            read_directory(tmp_path, Options(columns=names))
         assert option in str(error.value)
 
 
@@ -531,7 +531,7 @@ def test_columns_that_are_given_are_those_of_a_log_without_header(units: bool, t
     (tmp_path / "nameless.csv.1").write_text("\n" + headerless(0, 0))
     (tmp_path / "losses.csv").write_text("epoch,loss,lr,x\n1,2,3,4\n")
 
-    reading = read_directory(tmp_path, columns=column_names(NAMES), strict=True)
+    reading = read_directory(tmp_path, Options(columns=NAMES, strict=True))
 
     (panel,) = reading.job.panels_of(Metric.GPU_MEMORY_USED)
     assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(60)]
@@ -544,7 +544,9 @@ def test_the_command_of_a_report_repeats_the_columns(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "gpu.csv").write_text(headerless(0, 30))
 
-    outcome = make_report(tmp_path / "job", tmp_path / "out", formats=["json"], columns=NAMES, strict=True)
+    outcome = make_report(
+        tmp_path / "job", tmp_path / "out", Options(formats=["json"], columns=NAMES, strict=True)
+    )
 
     assert shlex.split(outcome.report.command)[-2:] == ["--columns", NAMES]
 

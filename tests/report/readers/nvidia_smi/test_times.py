@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jobreport.errors import UsageError
+from jobreport.options import Options
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import (
     CLOCK,
@@ -179,7 +180,9 @@ def test_a_log_over_a_change_of_the_clock_names_the_option(
     (tmp_path / "gpu.csv").write_text("\n".join(["timestamp, index, utilization.gpu [%]", *rows, ""]))
 
     said = {
-        given: {one.code for one in read_directory(tmp_path, zone=ZoneInfo(given)).quality.sources[0].remarks}
+        given: {
+            one.code for one in read_directory(tmp_path, Options(timezone=given)).quality.sources[0].remarks
+        }
         for given in ("UTC", zone)
     }
 

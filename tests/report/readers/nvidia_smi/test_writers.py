@@ -14,6 +14,7 @@ import pytest
 from msgspec import Struct
 
 from jobreport.errors import NothingReadableError
+from jobreport.options import Options
 from jobreport.readers.registry import read_directory, read_job
 from jobrules.model import Metric
 
@@ -434,7 +435,7 @@ def test_a_second_logger_that_begins_later_is_named_in_a_log_with_milliseconds(
     (tmp_path / "gpu.csv").write_text("".join(rows))
 
     with pytest.raises(NothingReadableError) as refused:
-        read_directory(tmp_path, columns=("timestamp", "index", "utilization.gpu"))
+        read_directory(tmp_path, Options(columns="timestamp,index,utilization.gpu"))
 
     assert "several loops on one, wrote to the file" in str(refused.value)
     assert "milliseconds" not in str(refused.value)
