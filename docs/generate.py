@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
 import json
 import re
 import sys
+import textwrap
 import typing
 from enum import StrEnum
 from pathlib import Path
@@ -60,12 +63,22 @@ def _rule(rule: type[Rule]) -> str:
 
 def schema() -> str:
     """The JSON Schema of ``report.json``."""
-    return json.dumps(document.json_schema(), indent=1, ensure_ascii=False) + "\n"
+    return _with_comments(document.json_schema(), document.Report)
 
 
 def comparison_schema() -> str:
     """The JSON Schema of ``comparison.json``."""
-    return json.dumps(comparison.json_schema(), indent=1, ensure_ascii=False) + "\n"
+    return _with_comments(comparison.json_schema(), comparison.Comparison)
+
+
+def _with_comments(schema: dict[str, Any], top: type) -> str:
+    """A schema with the comments of the code on its fields."""
+    for one in _reachable(top):
+        # Of two types of one name, both have that of their module, too.
+        known = schema["$defs"].get(one.__name__) or schema["$defs"][f"{one.__module__}.{one.__name__}"]
+        for name, comment in _comments(one).items() if "properties" in known else ():
+            known["properties"][name] = {"description": comment, **known["properties"][name]}
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 def command_page() -> str:
@@ -77,16 +90,47 @@ def command_page() -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+#: What each example prints is that of a sample job.
+SAMPLE = "cpu-bottleneck-2gpu"
+EXAMPLES = {
+    "Which finding comes first, and what it costs": """
+        first = report["verdict"]["findings"][0]
+        print(first["severity"], first["key"], first["gpu_s"], "GPU-seconds")
+        print(first["title"])
+    """,
+    "Where the GPU time went; the parts add up": """
+        use = report["verdict"]["use"]
+        for part in use["parts"]:
+            print(f"{part['percent']:5.1f}%  {part['hours']:.3f} {use['device']}-h  {part['label']}")
+    """,
+    "Which rules were not evaluated, and why": """
+        for rule in report["rules"]:
+            if rule["status"] == "not evaluated":
+                print(rule["name"], rule["reason"]["kind"], rule["reason"]["what"])
+    """,
+    "How long steps took": """
+        for kind in report["steps"]["modes"]:
+            print(kind["mode"], kind["steps"], "steps, median", kind["median_s"], "s,", kind["outliers"], "outliers")
+    """,
+    "What was left out of the input": """
+        for source in report["quality"]["sources"]:
+            print(source["source"], source["rows"], "rows", [remark["code"] for remark in source["remarks"]])
+    """,
+}
+
+
 def report_page() -> str:
-    """``report.json`` and ``rules/*.json``, field by field, from the types they are written from."""
+    """``report.json`` and ``rules/*.json``: what they hold, and examples with what they print."""
     head = (
         "# report.json and rules/*.json\n\nGenerated from the code by `make docs`.\n\n`report.json` holds everything "
-        "the page shows; notebook and page are made from it alone. The top-level type is `Report`; each type has a "
-        "table below. Fields that end in `_us` are microseconds since the epoch (UTC). The "
-        f"[JSON Schema](report.schema.json) has schema version {document.SCHEMA_VERSION}. The number rises "
-        "when a field changes its meaning or goes away; new fields do not raise it.\n"
+        "the page shows; notebook and page are made from it alone. The [JSON Schema](report.schema.json) describes every "
+        f"field; it has schema version {document.SCHEMA_VERSION}. The number rises when a field changes its meaning or goes "
+        "away; new fields do not raise it. Fields that end in `_us` are microseconds since the epoch (UTC).\n"
     )
-    types = [_type(one) for one in _reachable(document.Report)]
+    fields = "".join(
+        f"| `{name}` | {_comments(document.Report).get(name) or _purpose(hint)} |\n"
+        for name, hint in typing.get_type_hints(document.Report).items()
+    )
     extra_keys = (
         "## rules/\\<RuleName\\>.json\n\n`rules` has the files of those of SageMaker Debugger's eleven rules that were "
         "evaluated, with all keys of its format; `rules/more` has those of all others. The file of OverallSystemUsage is "
@@ -96,7 +140,34 @@ def report_page() -> str:
         + "\nA report of SageMaker Debugger's rule results alone copies their keys and adds two: `Origin` is "
         "`debugger_results`, and `Notes` lists known errors of the numbers.\n"
     )
-    return "\n".join([head, *types, extra_keys])
+    return "\n".join(
+        [head, f"## Fields\n\n| field | meaning |\n|---|---|\n{fields}", _examples(), extra_keys]
+    )
+
+
+def _examples() -> str:
+    """Each example with its output."""
+    report = json.loads((DOCS.parent / "tests/golden" / f"{SAMPLE}.json").read_bytes())
+    blocks = [
+        f"## Examples\n\nThe output is that of `sample_data/{SAMPLE}`. Each begins with\n\n```python\nimport json\n\n"
+        'with open("report.json") as file:\n    report = json.load(file)\n```\n'
+    ]
+    for title, code in EXAMPLES.items():
+        text, output = textwrap.dedent(code).strip(), io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(text, {"report": report})  # noqa: S102 - an example of this file
+        blocks.append(f"**{title}**\n\n```python\n{text}\n```\n\n```text\n{output.getvalue()}```\n")
+    return "\n".join(blocks)
+
+
+def _purpose(hint: Any) -> str:
+    """The first sentence on the type of a field; empty for a plain one."""
+    kinds = _kinds(hint)
+    return re.split(r"(?<=\.)\s", _text(kinds[0]))[0] if kinds else ""
+
+
+def _text(one: type) -> str:
+    return " ".join((inspect.getdoc(one) or "").replace("``", "`").split())
 
 
 def _reachable(top: type) -> Iterator[type]:
@@ -115,21 +186,6 @@ def _kinds(hint: Any) -> list[type]:
     return [hint, *inner] if ours else inner
 
 
-def _type(one: Any) -> str:
-    text = " ".join((inspect.getdoc(one) or "").replace("``", "`").split())
-    if issubclass(one, StrEnum):
-        values = ", ".join(f"`{value}`" for value in one)
-        return f"## {one.__name__}\n\n{text} One of {values}.\n"
-    comments = _comments(one)
-    rows = [
-        f"| `{name}` | {_shown(hint)} | {comments.get(name, '')} |"
-        for name, hint in inspect.get_annotations(one).items()
-    ]
-    return "\n".join(
-        [f"## {one.__name__}\n\n{text}\n", "| field | type | meaning |", "|---|---|---|", *rows, ""]
-    )
-
-
 def _comments(one: type) -> dict[str, str]:
     """The ``#:`` comment above each field."""
     lines: list[str] = []
@@ -142,12 +198,6 @@ def _comments(one: type) -> dict[str, str]:
             found[field[1]] = " ".join(lines).replace("``", "`").replace("|", "\\|")
             lines = []
     return found
-
-
-def _shown(annotation: Any) -> str:
-    """A type as JSON has it: a tuple is a list, None is null."""
-    text = str(annotation).replace("tuple[", "list[").replace(", ...]", "]").replace("None", "null")
-    return text.replace(" | UnsetType", ", if any").replace("|", "or")
 
 
 def forms_page() -> str:
