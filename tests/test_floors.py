@@ -21,7 +21,7 @@ FLOORS = (
     ("jobrules.verdict",),
     ("jobrules.analyses",),
     ("jobreport",),
-    ("jobreport.tables", "jobreport.cost.document"),
+    ("jobreport.tables", "jobreport.cost.document", "jobreport.redaction.names"),
     ("jobreport.document",),
     ("jobreport.sentences", "jobreport.cost"),
     ("jobreport.comparison", "jobreport.options"),

@@ -22,8 +22,8 @@ from jobreport.options import Options
 from jobreport.output import publish
 from jobreport.output.pages import pages
 from jobreport.progress import Progress, showing
-from jobreport.redaction.captures import renamed
 from jobreport.redaction.identifiers import is_common
+from jobreport.redaction.names import renamed
 from jobreport.redaction.pseudonyms import Pseudonyms
 from jobreport.scratch import Scratch
 from jobrules.text import count
@@ -135,7 +135,7 @@ def _report(argument: Argument, engine: Engine | None, options: Options) -> Repo
 def without_names(report: Report) -> Report:
     """The report without labels and names in traces that may identify somebody, whatever it was made with."""
     captures = report.captures and renamed(
-        report.captures, lambda kind, name: name if is_common(name) else f"{kind}-1"
+        report.captures, lambda kind, name: name if not kind or is_common(name) else f"{kind}-1"
     )
     cost = report.cost and replace(report.cost, source=report.cost.source and ANY_PRICES)
     return replace(report, captures=captures, cost=cost, quality=Pseudonyms(names={}).quality(report.quality))

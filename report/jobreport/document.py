@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -38,6 +38,7 @@ from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.utilization import UsageRow
 from jobrules.model import DeviceStatus, Measure, Profile, Reason, RuleResult, Status
 from jobrules.model.captures import AcrossRanks, Capture
+from jobrules.model.names import Name, NodeName, OwnText
 from jobrules.rule import parameter_fields, samples_in, written
 from jobrules.text import escape_name
 from jobrules.verdict.findings import Verdict
@@ -60,7 +61,7 @@ DEBUGGER, DEBUGGER_RESULTS = "SageMaker Debugger", "rule results of SageMaker De
 class NodeFacts(Struct, frozen=True, kw_only=True):
     """One node of the job."""
 
-    name: str
+    name: NodeName
     #: GPUs with samples of any metric.
     gpus: int
     cores: int
@@ -73,18 +74,18 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
 class JobFacts(Struct, frozen=True, kw_only=True):
     """The head of the page."""
 
-    name: str
+    name: Annotated[str, Name("job")]
     start_us: int
     end_us: int
     nodes: tuple[NodeFacts, ...]
     #: Kinds of input: ``system samples``.
-    sources: tuple[str, ...]
+    sources: tuple[OwnText, ...]
     #: Recorded steps of all ranks.
     steps: int
     #: Whether the end of the job was recorded; None if its sources cannot record it.
     finished: bool | None
     #: Settings of the profiler, a sentence each; empty if no file has them.
-    recorded: tuple[str, ...] = ()
+    recorded: tuple[OwnText, ...] = ()
 
     @property
     def spans_days(self) -> bool:
@@ -95,48 +96,48 @@ class JobFacts(Struct, frozen=True, kw_only=True):
 class Parameter(Struct, frozen=True, kw_only=True):
     """A parameter of a rule, with the value that was used."""
 
-    name: str
-    value: float | int | str | None
+    name: OwnText
+    value: float | int | OwnText | None
     #: ``%``, ``samples``, ``min``, ``points``; empty for a time, which is written ``500s``, and for other numbers.
-    unit: str
-    help: str
-    default: float | int | str | None
+    unit: OwnText
+    help: OwnText
+    default: float | int | OwnText | None
 
 
 class RuleCard(Struct, frozen=True, kw_only=True):
     """One rule: its documentation, parameters, and result."""
 
-    name: str
-    title: str
-    checks: str
-    why: str
+    name: OwnText
+    title: OwnText
+    checks: OwnText
+    why: OwnText
     #: Sentences.
-    advice: tuple[str, ...]
+    advice: tuple[OwnText, ...]
     parameters: tuple[Parameter, ...]
     #: False for summaries, which never trigger.
     can_trigger: bool
     status: Status
     #: Why it was not evaluated; None if it was.
     reason: Reason | None
-    headline: str
+    headline: OwnText
     measure: Measure | None
     triggered: int
     violations: int
     datapoints: int
     evaluated: int
     violating: int
-    counted: str
+    counted: OwnText
     severity: float
     first_us: int | None
     last_us: int | None
     #: Anchor of the section with the evidence.
-    section: str
+    section: OwnText
     #: Known errors of SageMaker Debugger's numbers.
-    notes: tuple[str, ...] = ()
+    notes: tuple[OwnText, ...] = ()
     #: The result of each device, node, or rank, if the rule has one for each.
     devices: tuple[DeviceStatus, ...] = ()
     #: ``violating`` by kind, if the rule has kinds: windows that are ``low``, and ``fluctuating``.
-    kinds: dict[str, int] = field(default_factory=dict)
+    kinds: dict[OwnText, int] = field(default_factory=dict)
 
     @property
     def was_evaluated(self) -> bool:
@@ -158,9 +159,9 @@ class Report(Struct, frozen=True, kw_only=True):
 
     schema_version: int
     #: Version of jobreport that wrote the file.
-    version: str
+    version: OwnText
     #: The command that reproduces the report, without paths of the machine that made it.
-    command: str
+    command: OwnText
     job: JobFacts
     verdict: Verdict
     phases: JobPhases

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from msgspec import Struct
+
+from jobrules.model.names import DeviceName, Message, Name, NodeName, OwnText
 
 
 class GPUModel(Struct, frozen=True, kw_only=True):
     """GPUs of one model."""
 
-    name: str
+    name: Message
     count: int
 
 
@@ -16,15 +20,15 @@ class LeftOut(Struct, frozen=True, kw_only=True):
     """Readings of a sensor that failed."""
 
     #: ``gpu0 ECC errors``; it may name a path.
-    sensor: str
-    reason: str
+    sensor: Annotated[str, Name("sensor")]
+    reason: Message
     count: int
 
 
 class SharedGPU(Struct, frozen=True, kw_only=True):
     """A GPU on which processes of others computed, and how many at most."""
 
-    device: str
+    device: DeviceName
     processes: int
 
 
@@ -32,9 +36,9 @@ class LessWritten(Struct, frozen=True, kw_only=True):
     """From when on a training process wrote less, because writing took too much time, or more again."""
 
     #: Rank or process number.
-    rank: str
+    rank: Message
     at_us: int
-    written: str
+    written: Message
 
 
 class RecordedRun(Struct, frozen=True, kw_only=True):
@@ -44,14 +48,14 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
     #: None while it goes on, and if the machine went away.
     end_us: int | None
     #: ``exit``, ``signal:<number>``, ``detached`` (the job may go on), ``parent gone`` (record-job was killed), or empty.
-    ended_by: str
+    ended_by: OwnText
     exit_status: int | None
     #: The same of a sampler that ended before the job.
-    sampler_ended_by: str
+    sampler_ended_by: OwnText
     dropped_samples: int
     dropped_events: int
     #: Why, from when, and to when; the last is None if it went on to the end.
-    dropped_reason: str
+    dropped_reason: Message
     dropped_since_us: int | None
     dropped_until_us: int | None
 
@@ -59,16 +63,16 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
 class Label(Struct, frozen=True, kw_only=True):
     """A fact that the user gave with ``--label``."""
 
-    key: str
-    value: str
+    key: Message
+    value: Annotated[str, Name("label")]
 
 
 class Recording(Struct, frozen=True, kw_only=True):
     """The recording of one node; None for what is not known."""
 
-    node: str
+    node: NodeName
     #: ``jobrecord 0.1.0``.
-    recorder: str
+    recorder: Message
     interval_s: float
     #: Each start of the job into the same folder, oldest first; the facts below are of the last one.
     runs: tuple[RecordedRun, ...]
@@ -82,7 +86,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     #: Of those that the job sees, in their order; instances of a divided one (MIG) count as GPUs.
     gpus: tuple[GPUModel, ...]
     #: Why no GPU was sampled.
-    gpu_reason: str
+    gpu_reason: Message
     #: Of the GPUs, if their driver is too slow for the sampling interval.
     gpu_interval_s: float | None
     shared_gpus: tuple[SharedGPU, ...]
@@ -103,7 +107,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     other_threads: int
     other_lane_events: int
     #: Why ``--steps auto`` recorded none.
-    no_steps: str
+    no_steps: Message
     labels: tuple[Label, ...]
     #: Of the job, if record-job was asked to keep it (``--record-command``).
-    command: str = ""
+    command: Annotated[str, Name("command")] = ""

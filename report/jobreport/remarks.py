@@ -17,16 +17,26 @@ All other fields are numbers or words of ours. Names are escaped and shortened w
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
 from jobreport.recordings import Recording  # noqa: TC001 - msgspec reads the annotation
+from jobrules.model.names import Name, NodeName, OwnText, PathName
 from jobrules.text import escape_name
 
-#: Fields that hold a name from data.
 TEXT = "text"
-NAMES = frozenset({"node", "device", "file", "name", "error", "row", TEXT})
+#: Fields that hold a name from data, and its kind.
+NAMES = {
+    "node": "node",
+    "device": "device",
+    "file": "path",
+    "name": "sensor",
+    "error": "quote",
+    "row": "row",
+    TEXT: "quote",
+}
+_FieldText: TypeAlias = Annotated[str, Name(lambda field: NAMES.get(field, ""))]
 #: Characters of that text at most.
 TEXT_LENGTH = 60
 
@@ -347,13 +357,13 @@ class Remark(Struct, frozen=True, kw_only=True):
     """One thing that was left out or changed, counted."""
 
     #: Key of ``REMARKS``.
-    code: str
+    code: OwnText
     #: How many of ``unit``.
     count: int
     #: The first place: a path relative to the job directory, with the line number where there is one.
-    place: str | None = None
+    place: PathName | None = None
     #: What the wording names: numbers, words of ours, and names from data (``NAMES``).
-    fields: dict[str, str | int | float] = {}
+    fields: dict[OwnText, _FieldText | int | float] = {}
 
     def __hash__(self) -> int:
         return hash((self.code, self.count, self.place, *self.fields.items()))
@@ -390,8 +400,8 @@ class Run(Struct, frozen=True, kw_only=True):
 class LogFile(Struct, frozen=True, kw_only=True):
     """A log, or the part of it that is of one machine."""
 
-    file: str
-    node: str
+    file: PathName
+    node: NodeName
     #: GPUs in use.
     gpus: int
     #: Times of its first and last row.
@@ -405,7 +415,7 @@ class SourceQuality(Struct, frozen=True, kw_only=True):
     """One kind of input file."""
 
     #: The kind, as the page names it: "system samples".
-    source: str
+    source: OwnText
     #: Files that gave at least one row.
     files: int
     #: Rows (samples, events) in use. With those that the remarks count as skipped or dropped they are all rows of

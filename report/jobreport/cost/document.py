@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from jobrules.model.names import OwnText  # noqa: TC001 - msgspec reads the annotation
+
 
 class RunCost(Struct, frozen=True, kw_only=True):
     """Cost of one run."""
 
-    machine: str
+    machine: OwnText
     nodes: float
     #: Billed hours of one node.
     hours: float
@@ -23,9 +25,9 @@ class PartCost(Struct, frozen=True, kw_only=True):
     """Cost of a part of the GPU time in the verdict."""
 
     #: That of the part.
-    key: str
-    label: str
-    role: str
+    key: OwnText
+    label: OwnText
+    role: OwnText
     cost: float
 
 
@@ -77,21 +79,21 @@ class Cost(Struct, frozen=True, kw_only=True):
 class Candidate(Struct, frozen=True, kw_only=True):
     """A number of machines that may run the job."""
 
-    machine: str
+    machine: OwnText
     count: int
     #: GPUs and cores of all machines, memory of each machine and of each GPU in GiB. None if not known.
-    offers: dict[str, float | None]
+    offers: dict[OwnText, float | None]
     #: Needs that are not met, as clauses.
-    fails: tuple[str, ...]
+    fails: tuple[OwnText, ...]
     per_hour: float
     #: Of the cost if the run takes as long, or as it was measured; None for another GPU model.
     saving: float | None
     #: It pays up to this duration.
     break_even_s: float
     #: The variant that ran on these machines; empty for machines of the list alone.
-    label: str = ""
+    label: OwnText = ""
     #: What is not known of the needs or of the machines, as clauses.
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[OwnText, ...] = ()
     #: How long the variant took that did the same work on these machines; needs are then not estimated.
     measured_s: float | None = None
     #: False if chance can make a cost that was measured as much lower.
@@ -107,12 +109,12 @@ class Sizing(Struct, frozen=True, kw_only=True):
     """Which machines may run a variant."""
 
     #: As ``Candidate.offers``, with headroom; host memory is that of the processes of each GPU in use, if one is.
-    needs: dict[str, float | None]
+    needs: dict[OwnText, float | None]
     now: Candidate
     #: The best of the list, and the machines of the other variants.
     candidates: tuple[Candidate, ...]
     #: Why nothing is called a candidate, or what comes first; sentences.
-    guards: tuple[str, ...]
+    guards: tuple[OwnText, ...]
     #: True if the candidates may be tried.
     advised: bool
     #: True if only percentiles of each node were known.
@@ -123,18 +125,18 @@ class JobCost(Struct, frozen=True, kw_only=True):
     """Cost and size of the job, from the user's prices. Amounts are not rounded."""
 
     #: Type of the machines; empty if nobody named it.
-    machine: str
+    machine: OwnText
     #: As the list of prices has it; empty without a list.
-    currency: str
+    currency: OwnText
     #: Where the price is from, and of which day.
-    source: str
-    as_of: str
+    source: OwnText
+    as_of: OwnText
     #: Unit that a duration is rounded up to: ``1s``, ``1min``, or ``1h``.
-    billing: str
+    billing: OwnText
     #: None if the cost is not known, because of what is ``missing``: ``machine``, ``price``,
     #: ``spot_price``, ``nodes``, or ``duration``.
     run: RunCost | None
-    missing: str
+    missing: OwnText
     #: Of so much work; None if it is not known.
     per_1000_steps: float | None
     per_million_samples: float | None
@@ -148,4 +150,4 @@ class JobCost(Struct, frozen=True, kw_only=True):
     #: None without a list of machines, or if nothing was sampled.
     sizing: Sizing | None
     #: That the machine type contradicts the recorded GPUs or cores; a sentence.
-    wrong_machine: str = ""
+    wrong_machine: OwnText = ""

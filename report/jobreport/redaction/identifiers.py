@@ -10,13 +10,13 @@ import re
 import shlex
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from jobreport.redaction.names import texts_in
 
+if TYPE_CHECKING:
     from jobreport.document import Report
 
 #: The option that replaces names; a redacted report has it in its command.
@@ -38,48 +38,21 @@ FORMS = {
 _ACCOUNT = re.compile(FORMS["Account number"])
 _ANY_FORM = re.compile("|".join(f"(?P<f{i}>{form})" for i, form in enumerate(FORMS.values())))
 
-#: Fields that hold names from the job's own programs, by type and name.
-PROGRAM_NAMES = {
-    ("Operator", "name"),
-    ("EventTypeTime", "name"),
-    ("ClassShare", "name"),
-    ("StepRow", "mode"),
-    ("CloseUpLane", "event_type"),
-    ("LoaderSetup", "iterator"),
-    ("Function", "name"),
-    ("Remark", "name"),
-    ("FileSystem", "name"),
-    ("ProcessUse", "name"),
-    ("LeftOut", "sensor"),
-    ("Operators", "name"),
-    ("HostPart", "name"),
-    ("Kernels", "name"),
-    ("Kernels", "operators"),
-    ("StepLines", "names"),
-    ("Capture", "loader_names"),
-    ("CollectiveTable", "group"),
-    ("CollectiveTable", "dtype"),
-    ("StepLane", "name"),
-    ("DeviceCapture", "name"),
-}
-#: Kind of the names in other fields, by type and name.
+#: What the page calls names, by their kind.
 NAMES = {
-    ("JobFacts", "name"): "Job name",
-    ("NodeFacts", "name"): "Node",
-    ("Remark", "place"): "File of the job",
-    ("Remark", "file"): "File of the job",
-    ("Remark", "row"): "Row of a log",
-    ("Remark", "node"): "Node",
-    ("LogFile", "file"): "File of the job",
-    ("LogFile", "node"): "Node",
-    ("Recording", "node"): "Node",
-    ("Label", "value"): "Label",
-    ("Function", "file"): "File of Python code",
-    ("Capture", "file"): "File of the job",
-    ("Capture", "copy_of"): "File of the job",
-    ("Capture", "host"): "Node",
-    ("AcrossRanks", "alone"): "File of the job",
+    "job": "Job name",
+    "node": "Node",
+    "path": "File of the job",
+    "capture": "File of the job",
+    "row": "Row of a log",
+    "label": "Label",
+    "file": "File of Python code",
 }
+#: Kinds of names from the job's own programs.
+PROGRAM_NAMES = (
+    *("event", "operator", "iterator", "function", "sensor", "mount", "process"),
+    *("kernel", "group", "type", "stream", "model"),
+)
 #: Words in the names that frameworks and their profilers give: operators, kernels, event types, devices, settings.
 _WORDS = frozenset(Path(__file__).with_name("common_words.txt").read_text("ascii").split())
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\x00-\x7f]+")
@@ -130,13 +103,13 @@ def identifiers(report: Report) -> tuple[Identifier, ...]:
         where.setdefault(kind, {})[field] = None
 
     for field in report.__struct_fields__:
-        for owner, name, text in _texts("Report", field, getattr(report, field)):
+        for kind, text in texts_in(getattr(report, field)):
             if not redacted:
-                if kind := NAMES.get((owner, name)) if text else None:
-                    add(kind, text, field)
-                elif (owner, name) in PROGRAM_NAMES and not is_common(text):
+                if kind in NAMES and text:
+                    add(NAMES[kind], text, field)
+                elif kind in PROGRAM_NAMES and not is_common(text):
                     add("Name from a program", text, field)
-                if (owner, name) == ("Report", "command") and job in text:
+                if field == "command" and job in text:
                     add("Job name", job, field)
                 if match := nodes.search(text):
                     add("Node", match[0], field)
@@ -156,20 +129,3 @@ def _any_of(names: list[str]) -> re.Pattern[str]:
     return re.compile(
         rf"(?<![\w.-])(?:{'|'.join(map(re.escape, searched))})(?![\w-])" if searched else r"(?!)"
     )
-
-
-def _texts(owner: str, name: str, value: Any) -> Iterator[tuple[str, str, str]]:
-    """Every text in a value, with the type and the field (or the key of a table) that hold it."""
-    if isinstance(value, str):
-        yield owner, name, value
-    elif isinstance(value, Struct):
-        for field in value.__struct_fields__:
-            yield from _texts(type(value).__name__, field, getattr(value, field))
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _texts(owner, name, key)
-            yield from _texts(owner, key, one)
-    elif isinstance(value, tuple | list):
-        for one in value:
-            if not isinstance(one, float | int):
-                yield from _texts(owner, name, one)

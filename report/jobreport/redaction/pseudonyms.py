@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,10 +22,9 @@ from msgspec.structs import replace
 from jobreport.readers.debugger_results.rule_results import decoded
 from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally
-from jobreport.redaction import captures
 from jobreport.redaction.identifiers import OPTION, is_common
-from jobreport.remarks import NAMES, Quality
-from jobrules.model import EventSource, Job, JobInMemory, Metric, natural_sorted
+from jobreport.redaction.names import names_in, renamed
+from jobrules.model import Job, JobInMemory, natural_sorted
 from jobrules.rules.step_outlier import StepOutlier
 
 if TYPE_CHECKING:
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
 
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.registry import Reading
-    from jobreport.recordings import Recording
-    from jobreport.remarks import Remark, SourceQuality
+    from jobreport.remarks import Quality, Remark, SourceQuality
     from jobreport.settings import Settings
-    from jobrules.model import Events, Function, Lane, PartFacts, Profile, Steps
+    from jobrules.model import Function, Profile
 
 #: Placeholder of the job's name, from the moment it is read.
 JOB = "job"
@@ -45,19 +43,13 @@ _HEADS = ("Forward", "Backward", "IteratorGetNext")
 _ANY_CASE, _INSIDE = ("cpu", "gpu"), ("Step", "GetNext", "Prefetch", "SingleProcess")
 #: Devices and ranks are in the order of their names, so either all of them change or none.
 _TOGETHER = ("device", "rank")
-#: Kind of the names in fields of the tables.
-_FIELDS = {"node": "node", "rank": "rank", "devices": "device", "iterator": "iterator"}
-#: Of devices that are none: mount points, and ranks or process numbers.
-_OTHER_DEVICES = {
-    Metric.FREE_SPACE: "mount",
-    Metric.PROCESS_CPU: "process",
-    Metric.PROCESS_MEMORY: "process",
-    Metric.PROCESS_THREADS: "process",
-}
 #: Messages of the system, which name nothing.
 _SYSTEM_MESSAGES = frozenset(map(os.strerror, errno.errorcode))
-#: What the recorder says of its own limit.
-_LIMIT = re.compile(r"--max-bytes [0-9]{1,20} reached")
+#: What the recorder says of its own limit, and its version.
+_RECORDER = re.compile(r"--max-bytes [0-9]{1,20} reached|jobrecord [0-9.]{1,20}")
+#: Kinds of names that never stay, and kinds of what the recorder tells.
+_ALWAYS_CHANGE = ("node", "capture", "path", "quote", "row", "command")
+_OF_RECORDER = ("message", "sensor", "label")
 #: End of the modes that StepOutlier checks. No name that is kept ends so.
 _CHOSEN = "chosen"
 #: Packages whose files and functions are public.
@@ -91,11 +83,7 @@ _TYPES = {
 }
 #: Digits of a process id.
 _MAX_PROCESS_DIGITS = 7
-_RECORDER = re.compile(r"jobrecord [0-9.]{1,20}")
 _NUMBER = re.compile(r"-?[0-9]{1,11}(\.[0-9]{1,12})?|[0-9]{16}")
-
-
-T = TypeVar("T", bound=Struct)
 
 
 class Pseudonyms(Struct, frozen=True, kw_only=True):
@@ -138,8 +126,8 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
         return cls(names=made, mode=seen.mode)
 
     def __call__(self, kind: str, name: str) -> str:
-        """Placeholder of a name; the name itself if it has none."""
-        return self.names.get((kind, name), name)
+        """Placeholder of a name; the name itself if it stays, and an ellipsis for one that has none."""
+        return self.names.get((kind, name)) or (name if not kind or _stays(kind, name) else "…")
 
     def only(self, names: Iterable[tuple[str, str]]) -> Pseudonyms:
         """The placeholders of some names: of a node, so that what travels to it does not grow with their number."""
@@ -147,20 +135,17 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
 
     def part(self, part: JobInMemory) -> JobInMemory:
         """The tables of a node, with placeholders."""
-        return dataclasses.replace(
-            part,
-            panels=tuple(map(self._struct, part.panels)),
-            steps=self._steps(part.steps),
-            events=self._events(part.events),
-        )
-
-    def facts(self, known: PartFacts) -> PartFacts:
-        """What is known of a node."""
-        return replace(self._struct(known), panels=tuple(map(self._struct, known.panels)))
+        panels, steps, events = renamed((part.panels, part.steps, part.events), self)
+        return dataclasses.replace(part, panels=panels, steps=steps, events=events)
 
     def profile(self, one: Profile) -> Profile:
         """A profile of Python code."""
-        return replace(self._struct(one), functions=tuple(map(self._function, one.functions)))
+        functions = tuple(map(self._function, one.functions))
+        return replace(renamed(replace(one, functions=()), self), functions=functions)
+
+    def _function(self, one: Function) -> Function:
+        place = _library(one)
+        return renamed(one, self) if place is None else replace(one, file=place)
 
     def quality(self, quality: Quality) -> Quality:
         """What became of the files, without their names."""
@@ -182,103 +167,15 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
 
     def source(self, source: SourceQuality) -> SourceQuality:
         """What became of files of one kind, without their names."""
-        logs = (
-            replace(self._struct(log), file=f"file-{number}")
-            for number, log in enumerate(source.logs, start=1)
-        )
-        return replace(
-            source,
-            remarks=self._remarks(source.remarks),
-            logs=tuple(logs),
-            recordings=tuple(map(self._recording, source.recordings)),
-        )
-
-    def _recording(self, one: Recording) -> Recording:
-        """What record-job noted, without names: its texts are those of the system, or left out."""
-
-        def public(text: str) -> str:
-            is_public = text in _SYSTEM_MESSAGES or _LIMIT.fullmatch(text) or is_common(text)
-            return text if is_public else "…"
-
-        return replace(
-            one,
-            node=self("node", one.node),
-            recorder=one.recorder if _RECORDER.fullmatch(one.recorder) else "…",
-            gpus=tuple(replace(gpu, name=public(gpu.name)) for gpu in one.gpus),
-            gpu_reason=public(one.gpu_reason),
-            shared_gpus=tuple(
-                replace(gpu, device=self.names.get(("device", gpu.device), public(gpu.device)))
-                for gpu in one.shared_gpus
-            ),
-            left_out=tuple(
-                replace(left, sensor=public(left.sensor), reason=public(left.reason)) for left in one.left_out
-            ),
-            runs=tuple(replace(run, dropped_reason=public(run.dropped_reason)) for run in one.runs),
-            no_steps=public(one.no_steps),
-            less_written=tuple(
-                replace(less, rank=public(less.rank), written=public(less.written))
-                for less in one.less_written
-            ),
-            labels=tuple(
-                replace(label, key=public(label.key), value=public(label.value)) for label in one.labels
-            ),
-            command="…" if one.command else "",
-        )
+        changed = renamed(source, self)
+        logs = (replace(log, file=f"file-{number}") for number, log in enumerate(changed.logs, start=1))
+        return replace(changed, remarks=self._remarks(source.remarks), logs=tuple(logs))
 
     def _remarks(self, remarks: Iterable[Remark]) -> tuple[Remark, ...]:
         """The remarks without places and names; those that differed in a name only become one."""
         tally = Tally()
-        tally.take(
-            replace(
-                one,
-                place=None,
-                fields={key: self._field(key, value) for key, value in one.fields.items()},
-            )
-            for one in remarks
-        )
+        tally.take(replace(renamed(one, self), place=None) for one in remarks)
         return tally.remarks()
-
-    def _field(self, key: str, value: str | int | float) -> str | int | float:
-        """The field of a remark: its placeholder, or an ellipsis for a name that has none."""
-        if key not in NAMES or (key == "name" and is_common(str(value))):
-            return value
-        return self.names.get((key, str(value)), "…")
-
-    def _struct(self, one: T) -> T:
-        """A struct with placeholders in the fields of ``_FIELDS`` that it has."""
-        there = {field: getattr(one, field) for field in _FIELDS if hasattr(one, field)}
-        return replace(
-            one,
-            **{
-                field: tuple(self(_device_kind(one), name) for name in value)
-                if isinstance(value, tuple)
-                else self(_FIELDS[field], value)
-                for field, value in there.items()
-            },
-        )
-
-    def _steps(self, steps: Steps) -> Steps:
-        series = tuple(
-            (self("node", node), self("rank", rank), self("event", mode)) for node, rank, mode in steps.series
-        )
-        return replace(steps, series=series)
-
-    def _events(self, events: Events) -> Events:
-        return replace(
-            events,
-            lanes=tuple(
-                replace(self._struct(lane), event_type=self(_kind(lane), lane.event_type))
-                for lane in events.lanes
-            ),
-            names=tuple(self("operator", name) for name in events.names),
-            loaders=tuple(map(self._struct, events.loaders)),
-        )
-
-    def _function(self, one: Function) -> Function:
-        if (place := _library(one)) is not None:
-            return replace(one, file=place)
-        file = self("file", one.file)
-        return replace(one, file=file if file == one.file else f"{file}.py", name=self("function", one.name))
 
 
 def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Reading, Quality, Settings]:
@@ -291,66 +188,49 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
         return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
     job = reading.job
     of_nodes = job.each(_names_of)
-    names = set[tuple[str, str]]().union(*of_nodes)
+    functions = [one for profile in job.profiles for one in profile.functions if _library(one) is None]
+    profiles = [replace(one, functions=()) for one in job.profiles]
+    names = names_in(functions, profiles, job.captures, job.across_ranks).union(*of_nodes)
     for source in quality.sources:
-        names |= {("node", log.node) for log in source.logs}
+        names |= {("node", one.node) for one in source.logs}
         names |= {("node", one.node) for one in source.recordings}
-    for profile in job.profiles:
-        names |= {("node", profile.node), ("rank", profile.rank)}
-        for function in profile.functions:
-            if _library(function) is None:
-                names |= {("file", function.file), ("function", function.name)}
     names |= {("node", node) for node in _nodes_of(results)} if results else set()
-    names |= set(captures.names_in(job.captures, job.across_ranks))
     pseudonyms = Pseudonyms.of(names, mode)
-    renamed = dataclasses.replace(
+    changed_job = dataclasses.replace(
         job,
         kept=tuple(
-            replace(one, facts=pseudonyms.facts(one.facts), change=pseudonyms.only(own).part)
+            replace(one, facts=renamed(one.facts, pseudonyms), change=pseudonyms.only(own).part)
             for one, own in zip(job.kept, of_nodes, strict=True)
         ),
         profiles=tuple(map(pseudonyms.profile, job.profiles)),
-        captures=captures.renamed(job.captures, pseudonyms),
-        across_ranks=job.across_ranks and captures.renamed_across(job.across_ranks, pseudonyms),
+        captures=renamed(job.captures, pseudonyms),
+        across_ranks=renamed(job.across_ranks, pseudonyms),
     )
     beside = _results(results, pseudonyms) if results else None
-    changed = replace(reading, job=renamed, debugger_results=beside)
+    changed = replace(reading, job=changed_job, debugger_results=beside)
     return changed, pseudonyms.quality(quality), pseudonyms.settings(chosen)
 
 
 def _names_of(part: Job) -> set[tuple[str, str]]:
-    """Every name in a part of a job, with its kind."""
-    found = {("node", node) for node in part.nodes}
-    found |= {(_device_kind(panel), device) for panel in part.panels for device in panel.devices}
-    for lane in part.events.lanes:
-        found |= {("rank", lane.rank), (_kind(lane), lane.event_type)}
-    found |= {("operator", name) for name in part.events.names if not is_common(name)}
-    found |= {("iterator", one.iterator) for one in part.events.loaders}
-    for _, rank, mode in part.steps.series:
-        found |= {("rank", rank), ("event", mode)}
-    return found
-
-
-def _device_kind(panel: Struct) -> str:
-    """Kind of the names in ``devices``."""
-    metric = getattr(panel, "metric", None)
-    return _OTHER_DEVICES.get(metric, "device") if isinstance(metric, Metric) else "device"
-
-
-def _kind(lane: Lane) -> str:
-    return "tensor" if lane.source is EventSource.HOROVOD else "event"
+    """Every name in a part of a job, with its kind; of operators, of which there may be many, only those that change."""
+    names = names_in(part.panels, part.steps, part.events) | {("node", node) for node in part.nodes}
+    return {(kind, name) for kind, name in names if kind != "operator" or not is_common(name)}
 
 
 def _stays(kind: str, name: str) -> bool:
+    if not name or kind in _ALWAYS_CHANGE:
+        return not name
     if kind == "rank":
-        return not name or _is_process(name)
-    return kind not in ("node", "capture") and is_common(name)
+        return _is_process(name)
+    return is_common(name) or (
+        kind in _OF_RECORDER and (name in _SYSTEM_MESSAGES or _RECORDER.fullmatch(name) is not None)
+    )
 
 
 def _placeholder(kind: str, name: str, number: int, others: dict[tuple[str, str], str]) -> str:
     """``node-1``, ``cpu event-2``, ``aten::operator-3``: parts of names that rules look for are kept."""
     if kind not in ("event", "iterator", "operator"):
-        return f"{kind}-{number}"
+        return f"{kind}-{number}.py" if kind == "file" else f"{kind}-{number}"
     # The class of an iterator, by which fetches are given to their loaders, or a framework's name space.
     head, colons, _ = name.partition("::")
     head = others.get(("iterator", head)) or (head if is_common(head) else "")

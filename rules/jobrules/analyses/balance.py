@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from jobrules.measures.histograms import distance, normalized
 from jobrules.model import Metric
+from jobrules.model.names import DeviceName, NodeName, OwnText
 from jobrules.rule import in_samples
 from jobrules.rules.load_balancing import BINS, MIN_IN_LOOP, binned
 
@@ -32,7 +33,7 @@ _IN_TEN = BINS // 10
 class Load(Struct, frozen=True, kw_only=True):
     """Utilization of one GPU."""
 
-    device: str
+    device: DeviceName
     #: Samples on the node's basis.
     samples: int
     #: Percent; None without samples.
@@ -50,8 +51,8 @@ class Load(Struct, frozen=True, kw_only=True):
 class FarPair(Struct, frozen=True, kw_only=True):
     """The two GPUs of a node with the largest distance."""
 
-    one: str
-    other: str
+    one: DeviceName
+    other: DeviceName
     #: Jensen-Shannon distance, natural logarithm, 0 to 0.8326.
     distance: float
     #: Mean utilization of each, percent.
@@ -64,14 +65,14 @@ class FarPair(Struct, frozen=True, kw_only=True):
 class NodeLoad(Struct, frozen=True, kw_only=True):
     """The GPUs of one node."""
 
-    node: str
+    node: NodeName
     #: ``training loop`` or ``whole job``.
-    basis: str
+    basis: OwnText
     gpus: tuple[Load, ...]
     #: The mean of the histograms of its GPUs; empty if None of them is drawn.
     histogram: tuple[float, ...]
     #: The GPUs in the table of distances; empty if the node has one GPU or no table.
-    listed: tuple[str, ...]
+    listed: tuple[DeviceName, ...]
     #: Row i: the distances of ``listed[i]`` from those after it; None if one has no samples.
     distances: tuple[tuple[float | None, ...], ...]
     #: Of pairs with enough samples, otherwise of all; None if no two GPUs have samples.

@@ -20,6 +20,7 @@ from jobrules.measures.rows import TRAIN, rows_by_lane
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.model.names import OwnText
 from jobrules.model.steps import WARM_UP_STEPS
 
 BLOCKS = 20
@@ -48,7 +49,7 @@ class StepBlocks(Struct, frozen=True, kw_only=True):
     """
 
     #: ``TRAIN``.
-    phase: str
+    phase: OwnText
     #: Training steps of the job, with those that are left out; steps that are not.
     steps: int
     timed: int

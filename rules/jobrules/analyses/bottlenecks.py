@@ -13,6 +13,7 @@ from jobrules.measures.framework_time import Kind, event_type_of, kind_of
 from jobrules.measures.intervals import time_of, union
 from jobrules.measures.rows import rows_by_lane, rows_by_mode
 from jobrules.model import Metric, span_of
+from jobrules.model.names import DeviceName, EventName, NodeName, OwnText, ShownName
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ _SNAPSHOTS = ("snapshots", "low", "no_core_sample", "bottlenecks")
 class NodeBottlenecks(Struct, frozen=True, kw_only=True):
     """The snapshots and the GPU samples of one node."""
 
-    node: str
+    node: NodeName
     #: Why the rule does not evaluate it; empty if it does.
-    reason: str
+    reason: OwnText
     #: Snapshots with a GPU sample; those with a low GPU; of these the ones without any core sample,
     #: and those with a core above its threshold, the bottlenecks.
     snapshots: int
@@ -72,7 +73,7 @@ class BottlenecksOverTime(Struct, frozen=True, kw_only=True):
     """The share of bottlenecks over time."""
 
     #: Empty for all nodes together.
-    node: str
+    node: NodeName
     #: Percent of the snapshots of each column of the job's time columns; None where nothing is known.
     percent: tuple[float | None, ...]
     #: Time of the columns of which something is known, and of those above the limit.
@@ -135,7 +136,7 @@ class SnapshotPart(Struct, frozen=True, kw_only=True):
 
     #: ``fine`` (no GPU was low), ``free`` (no core was above its threshold), ``unknown`` (no core was
     #: sampled), or ``bottleneck``.
-    key: str
+    key: OwnText
     count: int
     #: The parts add up to 100.0.
     percent: float
@@ -172,7 +173,7 @@ class Split(Struct, frozen=True, kw_only=True):
 class StepSpan(Struct, frozen=True, kw_only=True):
     """Steps of one mode."""
 
-    mode: str
+    mode: EventName
     #: Their lowest and highest number; None where the source numbers none.
     first: int | None
     last: int | None
@@ -181,14 +182,14 @@ class StepSpan(Struct, frozen=True, kw_only=True):
 class BottleneckRun(Struct, frozen=True, kw_only=True):
     """Consecutive snapshots that are bottlenecks."""
 
-    node: str
+    node: NodeName
     start_us: int
     end_us: int
     snapshots: int
     #: Most cores that were above the threshold at once.
     most_cores: int
     #: ``in`` steps, ``between`` two, ``before`` the first, ``after`` the last; empty where the node has none.
-    place: str
+    place: OwnText
     #: The steps that ran; the two around the run; the first; the last.
     steps: tuple[StepSpan, ...]
 
@@ -196,7 +197,7 @@ class BottleneckRun(Struct, frozen=True, kw_only=True):
 class CoreShare(Struct, frozen=True, kw_only=True):
     """How often one core was above its threshold."""
 
-    core: str
+    core: DeviceName
     #: Percent of its node's bottlenecks, one digit.
     percent: float
 
@@ -204,7 +205,7 @@ class CoreShare(Struct, frozen=True, kw_only=True):
 class NodeCores(Struct, frozen=True, kw_only=True):
     """The cores of one node that were above their threshold in bottlenecks."""
 
-    node: str
+    node: NodeName
     bottlenecks: int
     #: Most often first, 16 at most.
     cores: tuple[CoreShare, ...]
@@ -216,7 +217,7 @@ class NodeCores(Struct, frozen=True, kw_only=True):
 class Ran(Struct, frozen=True, kw_only=True):
     """How much of the time a class of events ran, from its first event on a node to its last."""
 
-    name: str
+    name: ShownName
     #: Percent of the time of bottlenecks and of the rest of the sampled time, one digit.
     during: float
     otherwise: float
@@ -234,7 +235,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
     """The bottlenecks of one kind."""
 
     #: ``cpu`` or ``io``.
-    key: str
+    key: OwnText
     #: A GPU is low below this; thresholds of GPU and core in percent.
     gpu_below: float
     core_above: float
@@ -251,7 +252,7 @@ class Bottlenecks(Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeBottlenecks, ...]
     more_nodes: int
     #: Nodes with GPUs of which no core was sampled.
-    without_cores: tuple[str, ...]
+    without_cores: tuple[NodeName, ...]
     #: All of up to four nodes; of more, all together, then the three with most bottlenecks. May be empty.
     courses: tuple[BottlenecksOverTime, ...]
     #: Columns that each of their means is of.

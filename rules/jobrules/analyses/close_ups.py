@@ -20,6 +20,7 @@ from jobrules.measures.rows import rows_by_lane, rows_by_rank
 from jobrules.measures.sample_weights import gaps
 from jobrules.measures.work_span import worked
 from jobrules.model import SECOND_US, Metric, natural_key
+from jobrules.model.names import EventName, NodeName, OwnText, RankName, ShownName
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class Curve(Struct, frozen=True, kw_only=True):
     """A metric of the stretch, the mean over the node's devices in each snapshot."""
 
     #: The metric's key, as ``gpu_utilization``, and what a reader calls it.
-    key: str
-    label: str
+    key: OwnText
+    label: OwnText
     devices: int
     #: Snapshots in the stretch, and their mean in percent; None without any.
     samples: int
@@ -78,7 +79,7 @@ class BottleneckCount(Struct, frozen=True, kw_only=True):
     """The snapshots of a minute that one rule counts."""
 
     #: ``cpu`` (a core was saturated) or ``io`` (a core waited for I/O).
-    kind: str
+    kind: OwnText
     snapshots: int
     #: The rule's thresholds in percent: a GPU is below the first, a core above the second.
     gpu_threshold: float
@@ -102,10 +103,10 @@ class WorstMinute(Struct, frozen=True, kw_only=True):
 class CloseUpLane(Struct, frozen=True, kw_only=True):
     """What one process did of one kind: a row of bars."""
 
-    rank: str
-    event_type: str
+    rank: RankName
+    event_type: EventName
     #: ``steps``, ``waiting`` (for data) or ``work``.
-    kind: str
+    kind: OwnText
     events: int
     #: Microseconds inside the stretch: of all events together, and in which any of them ran.
     total_us: int
@@ -118,8 +119,8 @@ class CloseUp(Struct, frozen=True, kw_only=True):
     """A short stretch of one node in full detail."""
 
     #: ``first-steps``, ``worst-minute``, ``last-steps`` or ``first-events``.
-    key: str
-    node: str
+    key: OwnText
+    node: NodeName
     start_us: int
     end_us: int
     #: Unit of the offsets in curves and bars, in microseconds.
@@ -132,7 +133,7 @@ class CloseUp(Struct, frozen=True, kw_only=True):
     #: Lifetimes of loader processes, which are not drawn.
     lifetimes: int
     #: Names of bars, 60 characters at most.
-    names: tuple[str, ...]
+    names: tuple[ShownName, ...]
     #: (n, 5) int32, little endian: position in ``lanes``, start and length in ticks, position in
     #: ``names`` (-1 for different names), events. 600 rows at most; lane by lane, starts ascend.
     bars: bytes
@@ -141,7 +142,7 @@ class CloseUp(Struct, frozen=True, kw_only=True):
     #: Steps of the first rank, and the longest of them: its name, as ``TRAIN 12``, and
     #: how long it took in whole; empty and 0 without steps.
     steps: int
-    longest_step: str
+    longest_step: ShownName
     longest_us: int
     #: Only of the worst minute.
     worst: WorstMinute | None = None

@@ -24,6 +24,7 @@ from jobrules.model import (
     RuleResult,
     natural_sorted,
 )
+from jobrules.model.names import EventName, IteratorName, NodeName, OwnText
 from jobrules.rules.dataloader import between_fetches
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ TOO_FEW, ADEQUATE, TOO_MANY = "too few", "adequate", "too many"
 class NodeLoading(Struct, frozen=True, kw_only=True):
     """The active loader processes of a node against its cores, as Dataloader compares them."""
 
-    name: str
+    name: NodeName
     #: Whether these are threads of TensorFlow's data pipeline, and not loading processes.
     pipeline: bool
     #: Whether that pipeline fetched ahead; None for loading processes.
@@ -67,9 +68,9 @@ class NodeLoading(Struct, frozen=True, kw_only=True):
     lowest: int | None
     highest: int | None
     #: ``too few``, ``adequate`` or ``too many`` at the end of the job; empty if not evaluated.
-    answer: str
+    answer: OwnText
     #: Why not.
-    reason: str
+    reason: OwnText
     #: ``loaders`` in percent of the cores, one digit; None where one of them is not known.
     of_cores_percent: float | None
     #: Checks, one per minute, and those that violate.
@@ -80,9 +81,9 @@ class NodeLoading(Struct, frozen=True, kw_only=True):
 class LoaderSetup(Struct, frozen=True, kw_only=True):
     """Data loaders of one node with the same settings."""
 
-    node: str
+    node: NodeName
     #: Class of the iterator.
-    iterator: str
+    iterator: IteratorName
     #: Loading processes of each; 0 loads in the training process; None where not recorded.
     num_workers: int | None
     pin_memory: bool | None
@@ -93,7 +94,7 @@ class Spread(Struct, frozen=True, kw_only=True):
     """Times of one kind, over all nodes, in seconds."""
 
     #: ``fetch``, ``distance`` (from the start of a fetch to the next of its process), ``worker``, ``set-up``.
-    key: str
+    key: OwnText
     count: int
     p50_s: float
     p95_s: float
@@ -125,7 +126,7 @@ class LoadersAtWork(Struct, frozen=True, kw_only=True):
     """Active loader processes over time; one entry per column, None if no loading was recorded in it."""
 
     #: Empty where it is the sum of all nodes.
-    node: str
+    node: NodeName
     #: Cores of the node, or of all; 0 without CPU samples.
     cores: int
     mean: tuple[float | None, ...]
@@ -136,7 +137,7 @@ class LoadersAtWork(Struct, frozen=True, kw_only=True):
 class StepTime(Struct, frozen=True, kw_only=True):
     """The steps that batches are fetched for: of the mode that took most time."""
 
-    mode: str
+    mode: EventName
     count: int
     #: Their median, in seconds.
     p50_s: float

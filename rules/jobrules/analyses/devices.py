@@ -10,6 +10,7 @@ from msgspec import Struct
 from jobrules.analyses.time_lines import Columns, Places
 from jobrules.measures.quartiles import quantiles, shares
 from jobrules.model import Metric
+from jobrules.model.names import DeviceName, NodeName, OwnText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,11 +34,11 @@ _KEPT = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION, Metric.GPU_MEMORY_ACTIV
 class DeviceRows(Struct, frozen=True, kw_only=True):
     """One metric of the devices of one node over time."""
 
-    node: str
+    node: NodeName
     #: ``gpu_utilization``, ``cpu_utilization`` or ``gpu_memory``, all in percent.
-    metric: str
+    metric: OwnText
     #: In natural order, 512 at most.
-    devices: tuple[str, ...]
+    devices: tuple[DeviceName, ...]
     #: How many more there are.
     left_out: int
     #: Mean of each column in whole percent, 0 to 100, and 101 more where a core is full: at least half of
@@ -49,8 +50,8 @@ class DeviceRows(Struct, frozen=True, kw_only=True):
 class CoreUse(Struct, frozen=True, kw_only=True):
     """The samples of one core over the whole job, in percent rounded to one digit."""
 
-    node: str
-    device: str
+    node: NodeName
+    device: DeviceName
     #: Samples.
     n: int
     mean: float

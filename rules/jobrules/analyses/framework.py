@@ -20,6 +20,7 @@ from jobrules.measures.framework_time import (
 from jobrules.measures.intervals import Intervals, time_of, union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank
 from jobrules.model import SECOND_US, IntArray, Job, Lane, Steps
+from jobrules.model.names import EventName, NodeName, OperatorName, OwnText, RankName, ShownName
 from jobrules.rules.overall_framework_metrics import OTHERS, STEP, RankSteps, rank_steps
 from jobrules.text import apportion
 
@@ -27,7 +28,7 @@ from jobrules.text import apportion
 class Slice(Struct, frozen=True, kw_only=True):
     """One part of a time."""
 
-    name: str
+    name: ShownName
     seconds: float
     #: Rounded so that the parts add up to 100.0.
     percent: float
@@ -38,7 +39,7 @@ class Slice(Struct, frozen=True, kw_only=True):
 class Operator(Struct, frozen=True, kw_only=True):
     """An operator of the framework, on CPU or GPU."""
 
-    name: str
+    name: OperatorName
     calls: int
     #: Seconds without and with the operators that it calls.
     self_s: float
@@ -53,7 +54,7 @@ class Operators(Struct, frozen=True, kw_only=True):
     """The operators of one device."""
 
     #: ``CPU`` or ``GPU``.
-    device: str
+    device: OwnText
     #: Most self time first, 25 at most.
     rows: tuple[Operator, ...]
     #: Number of other operators, their calls, and their self time in seconds and percent.
@@ -72,8 +73,8 @@ class Operators(Struct, frozen=True, kw_only=True):
 class RankTime(Struct, frozen=True, kw_only=True):
     """Shares of one rank's time from its first to its last step."""
 
-    node: str
-    rank: str
+    node: NodeName
+    rank: RankName
     seconds: float
     #: For each of ``FrameworkTime.kinds``, rounded so that they add up to 100.0.
     percents: tuple[float, ...]
@@ -87,7 +88,7 @@ class EventTypeTime(Struct, frozen=True, kw_only=True):
     """
 
     #: Empty for the rest, which ``count`` event types share.
-    name: str
+    name: EventName
     count: int = 1
     events: int
     #: Of all events together.
@@ -125,7 +126,7 @@ class FrameworkTime(Struct, frozen=True, kw_only=True):
     general_s: float | None = None
     event_types: tuple[EventTypeTime, ...] = ()
     #: Kinds of the ranks' time: the time outside steps first, then modes.
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[ShownName, ...] = ()
     #: 16 at most; of more, those whose time outside steps differs most from the median, most different first.
     ranks: tuple[RankTime, ...] = ()
     #: Number of other ranks, and the mean of their percents.

@@ -21,6 +21,7 @@ from jobrules.measures.intervals import Intervals, joined, outside, union
 from jobrules.measures.rows import TRAIN, series_of
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
+from jobrules.model.names import OwnText
 from jobrules.text import apportion
 
 #: Key and name of each part, in the order in which they claim. Steps bound them; start-up and wind-down, the phases of the
@@ -46,8 +47,8 @@ class GoodputPart(Struct, frozen=True, kw_only=True):
     """Time of the job that went into one part."""
 
     #: A key of ``PARTS``.
-    key: str
-    label: str
+    key: OwnText
+    label: OwnText
     seconds: float
     #: Of the job, rounded: that of productive time to the nearest tenth, the others so that all add up to 100.0.
     percent: float

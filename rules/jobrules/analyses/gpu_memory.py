@@ -11,6 +11,7 @@ from jobrules.analyses.time_lines import Columns, Places, known, reduce
 from jobrules.measures.quartiles import ALIKE_POINTS, quantiles
 from jobrules.measures.work_span import work_span_us
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.model.names import DeviceName, NodeName, OwnText
 from jobrules.rule import written
 from jobrules.rules.gpu_memory_increase import compare
 
@@ -54,8 +55,8 @@ class Trend(Struct, frozen=True, kw_only=True):
 class GPUMemory(Struct, frozen=True, kw_only=True):
     """GPU memory activity of a GPU, in percent, over all its samples."""
 
-    node: str
-    device: str
+    node: NodeName
+    device: DeviceName
     samples: int
     mean: float
     p50: float
@@ -77,15 +78,15 @@ class GPUMemory(Struct, frozen=True, kw_only=True):
 class MemoryLine(Struct, frozen=True, kw_only=True):
     """Mean GPU memory activity of a GPU in each of ``MemoryUse.columns``; None if not sampled."""
 
-    node: str
-    device: str
+    node: NodeName
+    device: DeviceName
     mean: tuple[float | None, ...]
 
 
 class MemoryBand(Struct, frozen=True, kw_only=True):
     """All GPUs of a node in each of ``MemoryUse.columns``; None where none was sampled."""
 
-    node: str
+    node: NodeName
     #: GPUs sampled.
     devices: int
     mean: tuple[float | None, ...]
@@ -97,8 +98,8 @@ class MemoryBand(Struct, frozen=True, kw_only=True):
 class MemoryRise(Struct, frozen=True, kw_only=True):
     """An event of GPUMemoryIncrease: first and last sample in violation, and the means it rose between."""
 
-    node: str
-    device: str
+    node: NodeName
+    device: DeviceName
     start_us: int
     end_us: int
     from_percent: float
@@ -112,9 +113,9 @@ class MemoryUse(Struct, frozen=True, kw_only=True):
 
     #: Rise in points from which GPUMemoryIncrease triggers, its window in samples or as ``10s``.
     limit: float
-    window: str
+    window: OwnText
     #: What trends and quantiles of the loop are of: ``LOOP``, ``WORK`` or ``WHOLE``.
-    loop: str
+    loop: OwnText
     #: In the job's order; with more than 256, the odd ones first, and how many are left out.
     gpus: tuple[GPUMemory, ...]
     gpus_left_out: int

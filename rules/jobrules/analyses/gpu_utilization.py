@@ -9,17 +9,18 @@ from msgspec import Struct
 
 from jobrules.measures.quartiles import quantiles, quartiles, shares
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel
+from jobrules.model.names import NodeName, OwnText, ShownName
 
 
 class Box(Struct, frozen=True, kw_only=True):
     """Distribution of one device's samples of one metric; values in ``unit``."""
 
-    node: str
-    device: str
-    metric: str
-    unit: str
+    node: NodeName
+    device: ShownName
+    metric: OwnText
+    unit: OwnText
     #: ``whole job`` or ``training loop``.
-    basis: str
+    basis: OwnText
     #: Like the other fields with a default, None if the source does not give it.
     n: int | None = None
     mean: float | None = None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from msgspec import Struct
 
 from jobrules.model import Job, Metric
+from jobrules.model.names import Name, NodeName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +22,9 @@ MAX_ROWS = 64
 class ProcessUse(Struct, frozen=True, kw_only=True):
     """A process of the job, or all loader processes of a rank."""
 
-    node: str
+    node: NodeName
     #: Rank or process number, or ``loaders-<rank>``.
-    name: str
+    name: Annotated[str, Name("process")]
     samples: int
     #: Percent of one core; None for a process that ended before its second sample.
     cpu_mean: float | None
@@ -36,9 +37,9 @@ class ProcessUse(Struct, frozen=True, kw_only=True):
 class FileSystem(Struct, frozen=True, kw_only=True):
     """Free bytes of a file system."""
 
-    node: str
+    node: NodeName
     #: Mount point.
-    name: str
+    name: Annotated[str, Name("mount")]
     first: float
     lowest: float
     last: float

@@ -20,6 +20,7 @@ from jobrules.measures.sample_weights import PAUSE_US
 from jobrules.measures.stopped import STOPPED_SHARE, STOPPED_US
 from jobrules.measures.work_span import worked
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel, Severity
+from jobrules.model.names import NodeName, OwnText
 from jobrules.text import NBSP, clock, count, duration
 from jobrules.verdict.phases import JobPhases
 
@@ -54,11 +55,11 @@ _ORDER = (Severity.CRITICAL, Severity.WARNING, Severity.INFO, None)
 class NodeDifference(Struct, frozen=True, kw_only=True):
     """A node among the others."""
 
-    node: str
+    node: NodeName
     #: None where the node is like most others.
     severity: Severity | None
     #: What differs, in words; empty for a node like the others.
-    reasons: tuple[str, ...]
+    reasons: tuple[OwnText, ...]
     #: Mean use over its snapshots in percent, and points above the median node; None without samples of it.
     mean: float | None
     against: float | None
@@ -80,7 +81,7 @@ class PhaseUtilization(Struct, frozen=True, kw_only=True):
     """Mean use in one phase of the job."""
 
     #: As ``Phase.key``.
-    phase: str
+    phase: OwnText
     #: Percent.
     mean: float
 
@@ -89,9 +90,9 @@ class NodeUtilization(Struct, frozen=True, kw_only=True):
     """The use of the GPUs of the drawn nodes, or of their CPUs where no GPU was sampled."""
 
     #: ``GPU`` or ``CPU``.
-    label: str
+    label: OwnText
     #: Over all samples in percent: of each drawn node that has some, and of these nodes together.
-    means: dict[str, float]
+    means: dict[NodeName, float]
     mean: float
     #: The same in each phase that has samples.
     phases: tuple[PhaseUtilization, ...]
@@ -105,13 +106,13 @@ class NodeComparison(Struct, frozen=True, kw_only=True):
     """The nodes of a job; ranked where they are more than four."""
 
     #: The nodes that are drawn: all of at most four, else the oddest, or of equal ones two.
-    drawn: tuple[str, ...]
+    drawn: tuple[NodeName, ...]
     #: None where no phase before the loop is known, or nothing was sampled in it.
     start_up: StartUp | None
     #: None where neither GPU nor CPU use was sampled.
     use: NodeUtilization | None = None
     #: ``GPU`` or ``CPU``: what ``mean`` is the use of.
-    label: str = ""
+    label: OwnText = ""
     #: Mean use of the median node in percent, and the points beyond which a node is odd.
     median: float | None = None
     limit: float | None = None

@@ -12,6 +12,7 @@ from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, gpus
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Job, Metric
+from jobrules.model.names import DeviceName, NodeName
 from jobrules.rules.gpu_memory_full import totals
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ STATES = (
 class GPUState(Struct, frozen=True, kw_only=True):
     """A GPU over the job; None for what was not sampled. Means are weighted with time."""
 
-    node: str
-    device: str
+    node: NodeName
+    device: DeviceName
     #: Watts; the limit is the last one in force.
     power_mean: float | None = None
     power_max: float | None = None

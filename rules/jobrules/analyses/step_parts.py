@@ -14,6 +14,7 @@ from jobrules.measures.framework_time import Kind, added, event_type_of, kind_of
 from jobrules.measures.intervals import joined, time_of, union
 from jobrules.measures.rows import by_code, rows_by_lane, series_of
 from jobrules.model import SECOND_US
+from jobrules.model.names import EventName, NodeName, OperatorName, OwnText, RankName, ShownName
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ class ClassShare(Struct, frozen=True, kw_only=True):
     """Percent of the time of normal steps, and of outliers, in which a class of events ran."""
 
     #: An event type, or the name of an operator.
-    name: str
+    name: OperatorName
     #: ``CPU`` or ``GPU`` for an operator, otherwise empty.
-    device: str
+    device: OwnText
     normal_percent: float
     outlier_percent: float
     #: Outliers minus normal steps, both rounded to one digit.
@@ -69,9 +70,9 @@ class StepContrast(Struct, frozen=True, kw_only=True):
 class StepPart(Struct, frozen=True, kw_only=True):
     """One class of time in the last steps."""
 
-    name: str
+    name: ShownName
     #: ``work``, ``other``, ``wait`` (for data, or between steps), or ``unknown`` (no event).
-    role: str
+    role: OwnText
     #: Microseconds in each step; the classes of a step add up to its bar.
     time_us: tuple[int, ...]
     #: Of all bars except the last, which no step follows; the classes add up to 100.0.
@@ -81,9 +82,9 @@ class StepPart(Struct, frozen=True, kw_only=True):
 class LastSteps(Struct, frozen=True, kw_only=True):
     """The last steps of one rank, each from its start to the start of the next."""
 
-    node: str
-    rank: str
-    mode: str
+    node: NodeName
+    rank: RankName
+    mode: EventName
     #: -1 where the source gave none.
     numbers: tuple[int, ...]
     #: From the bottom of the bar to its top.
@@ -94,7 +95,7 @@ class LastSteps(Struct, frozen=True, kw_only=True):
     by_event: bool
     #: A class whose recording ended before the last of these steps, and when: data loading if it is one of
     #: them, otherwise the last one to end. Empty and None if there is none.
-    ended: str = ""
+    ended: ShownName = ""
     ended_us: int | None = None
 
 

@@ -26,6 +26,7 @@ from jobrules.measures.framework_time import Kind, rows_of
 from jobrules.measures.rows import rows_by_mode, rows_by_rank
 from jobrules.measures.value_counts import Counted
 from jobrules.model import SECOND_US, ByNode, StepMark
+from jobrules.model.names import EventName, NodeName, OwnText, RankName
 from jobrules.rules.step_outlier import PATIENCE, limits_of
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ _NEVER = np.iinfo(np.int64).max
 class StepRow(Struct, frozen=True, kw_only=True):
     """The steps of one rank and mode; times in seconds, to the microsecond."""
 
-    node: str
-    rank: str
-    mode: str
+    node: NodeName
+    rank: RankName
+    mode: EventName
     steps: int
     mean_s: float
     median_s: float
@@ -87,7 +88,7 @@ class StepRow(Struct, frozen=True, kw_only=True):
 class StepMode(Struct, frozen=True, kw_only=True):
     """The steps of one mode, over all ranks."""
 
-    mode: str
+    mode: EventName
     steps: int
     #: Quartiles, in seconds.
     p25_s: float
@@ -114,9 +115,9 @@ class DeviceSteps(Struct, frozen=True, kw_only=True):
 class StepBins(Struct, frozen=True, kw_only=True):
     """A series of the histogram: of one rank, or of a mode if ``rank`` is empty; both empty for the rest."""
 
-    node: str
-    rank: str
-    mode: str
+    node: NodeName
+    rank: RankName
+    mode: EventName
     #: Steps in each bin, and above the last one.
     counts: tuple[int, ...]
     beyond: int
@@ -140,7 +141,7 @@ class StepsOverTime(Struct, frozen=True, kw_only=True):
     """A mode over time, all ranks; durations in microseconds, None in a column without a step."""
 
     #: Empty for the modes without a series of their own.
-    mode: str
+    mode: EventName
     low_us: tuple[int | None, ...]
     high_us: tuple[int | None, ...]
     #: Columns that hold outliers, and the longest of each.
@@ -164,7 +165,7 @@ class StepsOverTime(Struct, frozen=True, kw_only=True):
 class StepPeak(Struct, frozen=True, kw_only=True):
     """The longest step of a mode in one column of time."""
 
-    mode: str
+    mode: EventName
     #: Start of the column, and how long the step took.
     start_us: int
     lasted_us: int
@@ -194,7 +195,7 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     stddev: float
     #: Definition of the outliers in time line and comparison: ``rule``; ``median`` (longer than twice the
     #: median) if the rule finds none; empty if there is none either way.
-    marked: str
+    marked: OwnText
     #: Steps that are marked.
     marks: int
     rows: tuple[StepRow, ...]

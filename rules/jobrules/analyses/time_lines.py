@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric, Panel
+from jobrules.model.names import NodeName, OwnText
 
 
 class TimeLine(Struct, frozen=True, kw_only=True):
@@ -21,11 +22,11 @@ class TimeLine(Struct, frozen=True, kw_only=True):
     all time lines of a job are the same.
     """
 
-    node: str
+    node: NodeName
     #: The metric's key, as ``gpu_utilization`` or ``network_receive``.
-    key: str
-    label: str
-    unit: str
+    key: OwnText
+    label: OwnText
+    unit: OwnText
     devices: int
     mean: tuple[float | None, ...]
     #: Lowest and highest sample of any device in the column; of throttle reasons, which hold or not, the

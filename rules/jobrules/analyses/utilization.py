@@ -9,15 +9,16 @@ from msgspec import Struct
 
 from jobrules.measures.node_totals import ALGORITHM, RDMA, summed
 from jobrules.model import FloatArray, Job, Metric
+from jobrules.model.names import NodeName, OwnText
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
     """Distribution of one node's mean over devices of a metric, over its snapshots."""
 
-    node: str
-    label: str
+    node: NodeName
+    label: OwnText
     #: ``%``, ``B``, ``B/s``, ``1/s``, or ``cores``.
-    unit: str
+    unit: OwnText
     #: Snapshots; like the other fields with a default, None if the source does not give it.
     n: int | None = None
     min: float

@@ -13,12 +13,13 @@ from msgspec import Struct
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
+from jobrules.model.names import NodeName
 
 
 class Gap(Struct, frozen=True, kw_only=True):
     """A time without samples on one node."""
 
-    node: str
+    node: NodeName
     start_us: int
     end_us: int
 

@@ -6,9 +6,11 @@ A capture is evidence about its own stretch of time, and no part of the job's ta
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from msgspec import Struct
+
+from jobrules.model.names import CaptureName, GroupName, KernelName, Name, NodeName, OperatorName, OwnText
 
 #: Why a device was idle, in the order in which causes are drawn.
 IdleCause = Literal[
@@ -72,7 +74,7 @@ class DeviceStep(Partition, frozen=True, kw_only=True):
 class Kernels(Struct, frozen=True, kw_only=True):
     """All kernels of one name on a device."""
 
-    name: str
+    name: KernelName
     kind: EventClass
     calls: int
     total_ns: int
@@ -83,7 +85,7 @@ class Kernels(Struct, frozen=True, kw_only=True):
     #: Mean thread blocks per multiprocessor; None where not recorded.
     blocks_per_sm: float | None
     #: Operators that launched most of them, at most two; empty for none.
-    operators: tuple[str, ...] = ()
+    operators: tuple[OperatorName, ...] = ()
 
 
 #: Upper ends of the bins of ``Launches.kernel_bins`` and ``call_bins``, in nanoseconds; the last bin has none.
@@ -116,7 +118,7 @@ class DeviceCapture(Partition, frozen=True, kw_only=True):
 
     device: int
     #: As the driver names it; empty if the trace does not.
-    name: str = ""
+    name: Annotated[str, Name("model")] = ""
     #: Before the first recorded device event of the steps: not judged, because what was launched before is missing.
     lead_in_ns: int
     #: Of the lead-in, what the thread of the steps spent on fetching data.
@@ -175,7 +177,7 @@ class DeviceCapture(Partition, frozen=True, kw_only=True):
 class Operators(Struct, frozen=True, kw_only=True):
     """All calls of one operator, or of one mark, on the host."""
 
-    name: str
+    name: OperatorName
     calls: int
     #: Its time without and with what it calls.
     self_ns: int
@@ -188,7 +190,7 @@ class Operators(Struct, frozen=True, kw_only=True):
 class HostPart(Struct, frozen=True, kw_only=True):
     """Idle time of devices that the host spent in one operator or mark; an empty name is outside of all (Python)."""
 
-    name: str
+    name: OperatorName
     time_ns: int
 
 
@@ -233,9 +235,9 @@ class StepLane(Struct, frozen=True, kw_only=True):
 
     #: ``data_loading``, ``marks`` (those of the user's program that lie in no other), ``launches`` (calls of the runtime),
     #: or ``device 0`` and so on for a stream.
-    kind: str
+    kind: OwnText
     #: Of the stream; empty for others.
-    name: str
+    name: Annotated[str, Name("stream")]
     events: int
     #: Time in which any of them ran.
     covered_ns: int
@@ -254,7 +256,7 @@ class StepLines(Struct, frozen=True, kw_only=True):
     #: From top to bottom.
     lanes: tuple[StepLane, ...]
     #: Names of bars.
-    names: tuple[str, ...]
+    names: tuple[KernelName, ...]
     #: (n, 6) int32, little endian: position in ``lanes``, start and length in ticks, position in ``BAR_KINDS`` and in
     #: ``names`` (-1 for several names), events. At most 2,000 rows.
     bars: bytes
@@ -268,11 +270,11 @@ class Capture(Struct, frozen=True, kw_only=True):
     own time per step differs most from that of the others, with 32 that are spread over the others.
     """
 
-    file: str
+    file: CaptureName
     #: None if the trace does not say.
     rank: int | None
     world_size: int | None
-    host: str
+    host: NodeName
     #: Nanoseconds since the epoch of time 0; None if the clock does not count from it.
     base_ns: int | None
     #: First and last moment of any event that is in use.
@@ -280,7 +282,7 @@ class Capture(Struct, frozen=True, kw_only=True):
     end_ns: int
     #: Number of recorded steps; without any, why: ``other_process`` or ``overlapping``, or empty.
     steps: int
-    no_steps: str = ""
+    no_steps: OwnText = ""
     #: Marks of steps that processes without launches made; not in use.
     steps_elsewhere: int = 0
     #: The first 200; empty for most of many captures.
@@ -300,24 +302,24 @@ class Capture(Struct, frozen=True, kw_only=True):
     #: Fetching of batches by PyTorch's loader: calls, their time, and the names of the marks.
     loader_calls: int = 0
     loader_ns: int = 0
-    loader_names: tuple[str, ...] = ()
+    loader_names: tuple[OperatorName, ...] = ()
     #: Blocking calls: name and number, most frequent first.
-    blocking_calls: tuple[tuple[str, int], ...] = ()
+    blocking_calls: tuple[tuple[OwnText, int], ...] = ()
     memory: tuple[MemoryCurve, ...] = ()
     #: Time of the profiler itself, and whether it recorded any of it.
     overhead_ns: int = 0
     has_overhead: bool = False
     #: Settings of the profiler: ``record_shapes``, ``with_stack``, …; and calls of Python functions.
-    recorded: tuple[str, ...] = ()
+    recorded: tuple[OwnText, ...] = ()
     python_calls: int = 0
-    versions: dict[str, str] = {}
+    versions: dict[OwnText, OwnText] = {}
     #: From CUDA's properties of the first device in use; None where not recorded.
     compute_major: int | None = None
     memory_bytes: int | None = None
     #: Its slowest step; None without steps, and for most of many captures.
     step_lines: StepLines | None = None
     #: Another file of the same rank and the same events: this one takes no part in anything.
-    copy_of: str = ""
+    copy_of: CaptureName = ""
 
     @property
     def span_us(self) -> tuple[int, int] | None:
@@ -331,13 +333,13 @@ class CollectiveTable(Struct, frozen=True, kw_only=True):
     """All collectives of one kind, type, size, and group."""
 
     #: ``allreduce``, ``reducescatter``, ``allgather``, ``alltoall``, ``broadcast``, ``reduce``, ``p2p``, …
-    kind: str
-    dtype: str
+    kind: OwnText
+    dtype: Annotated[str, Name("type")]
     #: Bytes of each; None where the trace does not say.
     bytes: int | None
     #: Ranks that take part; None where the trace does not say.
     group_size: int | None
-    group: str
+    group: GroupName
     #: Those of all ranks, or of one rank if they are not matched.
     calls: int
     total_bytes: int | None
@@ -389,7 +391,7 @@ class SkewColumn(Struct, frozen=True, kw_only=True):
 class Skew(Struct, frozen=True, kw_only=True):
     """Skew over the capture, of the group whose ranks waited most."""
 
-    group: str
+    group: GroupName
     ranks: int
     column_ns: int
     #: At most 100, without those that hold no collective.
@@ -407,13 +409,13 @@ class AcrossRanks(Struct, frozen=True, kw_only=True):
     ranks: tuple[int, ...]
     world_size: int | None
     #: Files of captures that were recorded at other times than those of all other ranks, and take no part.
-    alone: tuple[str, ...]
+    alone: tuple[CaptureName, ...]
     #: Collectives that were found on all ranks at hand; and calls, each on one rank, that belong to none of these.
     matched: int
     not_matched: int
     #: Why nothing is matched: ``one_rank``, ``not_synchronizing`` (no kind of collective that makes ranks wait),
     #: ``counts`` (the ranks have other numbers of collectives); else empty.
-    reason: str
+    reason: OwnText
     #: Time of all windows together.
     window_ns: int
     waiting: tuple[RankWaiting, ...]

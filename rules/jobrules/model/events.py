@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cached_property
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from jobrules.model.names import IteratorName, Name, NodeName, OperatorName, RankName
 from jobrules.model.types import BoolArray, CodeArray, IntArray, _no_codes, _no_ints
 
 
@@ -27,24 +29,29 @@ class EventSource(StrEnum):
     OTHER = "other"
 
 
+_EventType: TypeAlias = Annotated[
+    str, Name(lambda lane: "tensor" if lane.source is EventSource.HOROVOD else "event")
+]
+
+
 class Lane(Struct, frozen=True, kw_only=True, order=True):
     """Where events happened: a process and one category of its work."""
 
-    node: str
+    node: NodeName
     #: The process: its rank or process id on the node; empty where the source names none.
-    rank: str
+    rank: RankName
     #: The category: ``Forward``, ``cpu_functions``, ``Step:ModeKeys.TRAIN``; for Horovod the tensor.
-    event_type: str
+    event_type: _EventType
     source: EventSource
 
 
 class Loader(Struct, frozen=True, kw_only=True):
     """A data loader as a training process set it up."""
 
-    node: str
-    rank: str
+    node: NodeName
+    rank: RankName
     #: Class of its iterator, as ``_MultiProcessingDataLoaderIter``.
-    iterator: str
+    iterator: IteratorName
     start_us: int
     #: Loading processes; 0 loads in the training process; None where the source does not say.
     num_workers: int | None
@@ -59,7 +66,7 @@ class Events(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     lanes: tuple[Lane, ...] = ()
     #: Names of operators, functions, modules.
-    names: tuple[str, ...] = ()
+    names: tuple[OperatorName, ...] = ()
     #: (n,) position in ``lanes`` and in ``names``.
     lane: CodeArray = field(default_factory=_no_codes)
     name: CodeArray = field(default_factory=_no_codes)

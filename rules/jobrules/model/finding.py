@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from jobrules.model.names import OwnText, PlaceName, ShownName
 from jobrules.text import between, escape_name, join_names, quantity
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Severity(StrEnum):
 class Where(Struct, frozen=True, tag="where"):
     """Nodes or devices by the names that a sentence gives them: ``algo-1 gpu0``, ``All 8 GPUs``."""
 
-    names: tuple[str, ...]
+    names: tuple[PlaceName, ...]
 
 
 class When(Struct, frozen=True, tag="when"):
@@ -37,30 +38,30 @@ class When(Struct, frozen=True, tag="when"):
 class HowMuch(Struct, frozen=True, tag="how much"):
     """A number with what it is of: the longest gap, 14 s."""
 
-    what: str
+    what: OwnText
     value: float
     #: ``%``, ``s``, ``MHz``, ``°C``, ``points``, or a noun in the plural; empty for a bare count.
-    unit: str = ""
+    unit: OwnText = ""
     #: The device or the part of the job, where ``what`` is given for several.
-    of: str = ""
+    of: ShownName = ""
 
 
 class AlsoSeenAs(Struct, frozen=True, tag="also seen as"):
     """What another rule reports of the same, as a noun phrase with its number."""
 
-    text: str
+    text: OwnText
 
 
 class Inferred(Struct, frozen=True, tag="inferred"):
     """What a cause was inferred from, where it was not measured."""
 
-    source: str
+    source: OwnText
 
 
 class Note(Struct, frozen=True, tag="note"):
     """Anything that the other facts cannot hold: a sentence without its period."""
 
-    text: str
+    text: OwnText
 
 
 #: A piece of evidence.
@@ -71,28 +72,28 @@ class Finding(Struct, frozen=True, kw_only=True):
     """One entry of the list of results, with its evidence and advice."""
 
     #: Short name for links, the same in every report: ``low-gpu-utilization``.
-    key: str
+    key: OwnText
     severity: Severity
     #: The fact with its number.
-    title: str
+    title: OwnText
     #: Where, when, how much, and what else shows it.
     evidence: tuple[Fact, ...]
     #: Sentences, the first of which the verdict shows in bold: what to try, then its limits.
-    advice: tuple[str, ...]
+    advice: tuple[OwnText, ...]
     #: The fact as a noun phrase with its number, for the evidence of a finding that it is joined with.
-    seen_as: str = ""
+    seen_as: OwnText = ""
     #: Keys of findings that explain this one; it is told in the first of them that there is for the same devices.
-    because_of: tuple[str, ...] = ()
+    because_of: tuple[OwnText, ...] = ()
     #: Names of the rules that saw it; empty for what no rule reports, such as a sampling pause.
-    rules: tuple[str, ...]
+    rules: tuple[OwnText, ...]
     #: The section of the page that holds the evidence, by its anchor.
-    section: str
+    section: OwnText
     #: The devices it is about, as ``node/device``; empty if it is about no device in particular.
-    devices: tuple[str, ...] = ()
+    devices: tuple[PlaceName, ...] = ()
     #: Share of the whole that ``share_of`` names; None if no share makes sense.
     share: float | None = None
     #: "of GPU time", "of windows".
-    share_of: str = ""
+    share_of: OwnText = ""
     #: The same amount in GPU-seconds, if it is GPU time.
     gpu_s: float | None = None
     start_us: int | None = None
@@ -107,9 +108,9 @@ class Measure(Struct, frozen=True, kw_only=True):
     #: Right end of the bar.
     scale: float
     #: Written after the value: "% of windows", "min".
-    unit: str
+    unit: OwnText
     #: The thresholds in words: "threshold 50%".
-    limit_text: str
+    limit_text: OwnText
 
 
 def in_words(evidence: Sequence[Fact]) -> str:

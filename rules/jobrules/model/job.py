@@ -19,7 +19,8 @@ from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.model.events import Events
 from jobrules.model.loop_facts import LoopFacts
 from jobrules.model.metric import Metric
-from jobrules.model.panel import Panel
+from jobrules.model.names import NodeName
+from jobrules.model.panel import ColumnName, Panel
 from jobrules.model.profiles import Profile
 from jobrules.model.steps import Steps
 from jobrules.model.types import BoolArray, CodeArray, IntArray, natural_sorted, span_of
@@ -33,7 +34,7 @@ class PanelFacts(Struct, frozen=True, kw_only=True):
     """Facts of a panel, known without its samples."""
 
     metric: Metric
-    devices: tuple[str, ...]
+    devices: tuple[ColumnName, ...]
     #: Times of the first and last sample, and the sampling interval.
     first_us: int
     last_us: int
@@ -44,7 +45,7 @@ class PanelFacts(Struct, frozen=True, kw_only=True):
 class PartFacts(Struct, frozen=True, kw_only=True):
     """Facts of a node, known without its tables."""
 
-    node: str
+    node: NodeName
     #: In the order of ``Metric``.
     panels: tuple[PanelFacts, ...]
     #: Number of steps, with their earliest start and latest end; the same for events.

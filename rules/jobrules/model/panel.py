@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.model.metric import Metric
+from jobrules.model.names import DeviceName, Name, NodeName
 from jobrules.model.types import BoolArray, FloatArray, IntArray
 
+#: What the columns of some metrics are, which are no devices.
+_COLUMNS = {
+    Metric.FREE_SPACE: "mount",
+    Metric.PROCESS_CPU: "process",
+    Metric.PROCESS_MEMORY: "process",
+    Metric.PROCESS_THREADS: "process",
+}
+ColumnName: TypeAlias = Annotated[str, Name(lambda panel: _COLUMNS.get(panel.metric, "device"))]
 #: Rows that are averaged at a time.
 _ROWS = 4096
 
@@ -19,7 +29,7 @@ class OfGPU(Struct, frozen=True, kw_only=True):
     """What is known of one GPU."""
 
     node: str
-    device: str
+    device: DeviceName
 
     @property
     def name(self) -> str:
@@ -38,10 +48,10 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     A snapshot is what a sampler read at the same moment; the reader decides how close that is.
     """
 
-    node: str
+    node: NodeName
     metric: Metric
     #: Device names in natural order (``gpu0`` … ``gpu15``); one name for a metric of the whole node.
-    devices: tuple[str, ...]
+    devices: tuple[ColumnName, ...]
     #: (n,) time of the first sample of each snapshot, strictly ascending, n ≥ 1.
     time_us: IntArray
     #: (n,) number of the snapshot on this node, shared by all metrics of the node, strictly ascending.

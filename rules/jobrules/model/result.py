@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from jobrules.model.finding import Finding, Measure
+from jobrules.model.names import OwnText, PlaceName
 from jobrules.model.types import SECOND_US
 from jobrules.text import capitalized, count, duration, number, took
 
@@ -43,15 +44,15 @@ class Reason(Struct, frozen=True, kw_only=True):
     kind: ReasonKind
     #: What was not recorded ("GPU power"); what there is too little of ("samples"); what no device is or does
     #: ("GPU was active"); the error; any other reason as a clause.
-    what: str
+    what: OwnText
     #: Of ``what``.
-    verb: str = "was"
+    verb: OwnText = "was"
     #: How much of ``what`` the rule needs and how much there is, in seconds if the kind is too short. If the
     #: kind is not recorded: the number of GPUs, and how many of them have it; 0 if none has.
     needed: float = 0.0
     have: float = 0.0
     #: Who has ``have``.
-    whose: str = THIS_JOB
+    whose: OwnText = THIS_JOB
 
     @property
     def amounts(self) -> tuple[str, str]:
@@ -107,7 +108,7 @@ class DeviceStatus(Struct, frozen=True, kw_only=True):
     """Result of a rule on one device, node, or rank."""
 
     #: ``node/device``, ``node`` or ``node/rank``.
-    name: str
+    name: PlaceName
     #: Triggered, passed or not evaluated.
     status: Status
     #: Why it was not evaluated; None if it was.

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from jobrules.model.names import EventName, NodeName, RankName
 from jobrules.model.types import (
     BoolArray,
     CodeArray,
@@ -28,7 +29,7 @@ WARM_UP_STEPS = 10
 
 #: Node, training process (its rank, or its process id on the node), and mode of steps: ``TRAIN``, ``EVAL``,
 #: ``PREDICT``, or ``GLOBAL``.
-StepSeries: TypeAlias = tuple[str, str, str]
+StepSeries: TypeAlias = tuple[NodeName, RankName, EventName]
 
 
 class StepMark(IntEnum):

@@ -15,6 +15,7 @@ from jobrules.measures.step_use import StepUse, step_use
 from jobrules.measures.work import Work
 from jobrules.model import Finding, Inferred, Job, LoopFacts, Metric, Note, RuleResult, Severity, Status
 from jobrules.model.claims import Cause, Claimed
+from jobrules.model.names import OwnText
 from jobrules.rule import Role, Rule
 from jobrules.rules.traces.shares import NO_GPU_ACTIVITY, PROFILED_TIME
 from jobrules.text import capitalized, join_names, percent, share
@@ -112,9 +113,9 @@ class Verdict(Struct, frozen=True, kw_only=True):
     #: Number of rules that apply to the job, without the summaries.
     rules: int
     #: Share of the job's GPU time that the causes of a rule claimed, by its name; those without a finding too.
-    explains: dict[str, float] = {}
+    explains: dict[OwnText, float] = {}
     #: What there is too little of, if the job cannot be judged: ``41 s of GPU work``.
-    too_little: str = ""
+    too_little: OwnText = ""
     #: How the time in traces of PyTorch's profiler was spent; left out if too little was profiled.
     profiled: ProfiledTime | UnsetType = UNSET
 

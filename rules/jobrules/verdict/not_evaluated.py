@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.model import Reason, ReasonKind, Status
+from jobrules.model.names import OwnText
 from jobrules.rules.traces.shares import NO_GPU_ACTIVITY
 from jobrules.text import NBSP, count, number
 
@@ -15,7 +16,7 @@ from jobrules.text import NBSP, count, number
 class NotEvaluated(Struct, frozen=True, kw_only=True):
     """A rule without a result."""
 
-    rule: str
+    rule: OwnText
     status: Status
     reason: Reason
 

@@ -13,6 +13,7 @@ from jobrules.measures.sample_weights import Gap, gaps
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.measures.work import Work
 from jobrules.model import Job
+from jobrules.model.names import NodeName, OwnText
 from jobrules.text import apportion
 
 
@@ -20,8 +21,8 @@ class Phase(Struct, frozen=True, kw_only=True):
     """A stretch of the job."""
 
     #: ``before``, ``loop``, ``after`` or ``whole``.
-    key: str
-    label: str
+    key: OwnText
+    label: OwnText
     start_us: int
     end_us: int
     #: Of the job's duration; the phases add up to 100.0.
@@ -32,7 +33,7 @@ class Missing(Struct, frozen=True, kw_only=True):
     """All times without samples of one node, or those that all nodes have in common."""
 
     #: Empty where it is all nodes.
-    node: str
+    node: NodeName
     #: Start of the first and end of the last.
     start_us: int
     end_us: int
@@ -48,7 +49,7 @@ class JobPhases(Struct, frozen=True, kw_only=True):
     """The job in time."""
 
     #: What separates the phases: ``steps``, ``gpu`` (first and last GPU work), ``both`` or ``none``.
-    basis: str
+    basis: OwnText
     phases: tuple[Phase, ...]
     gaps: tuple[Gap, ...]
     #: First and last GPU work; None if no GPU worked.

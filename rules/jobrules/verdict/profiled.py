@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
 from jobrules.model.captures import NOT_EXPLAINED, Capture, DeviceCapture
+from jobrules.model.names import OwnText
 from jobrules.rule import Rule
 from jobrules.rules.traces.exposed_communication import ExposedCommunication
 from jobrules.rules.traces.shares import (
@@ -60,17 +61,17 @@ class ProfiledPart(Struct, frozen=True, kw_only=True):
     """One part of the profiled time."""
 
     #: ``used``, ``first``, ``other``, ``unknown``, or the key of the rule's finding on the loss.
-    key: str
-    label: str
+    key: OwnText
+    label: OwnText
     #: ``used``, ``lost`` or ``unknown``.
-    role: str
+    role: OwnText
     #: GPU-seconds and percent, rounded so that the parts add up.
     seconds: float
     percent: float
     #: Key of the finding that explains it; empty if none does.
-    finding: str = ""
+    finding: OwnText = ""
     #: When it was lost, after an amount; empty if there is no cause.
-    when: str = ""
+    when: OwnText = ""
 
 
 class ProfiledTime(Struct, frozen=True, kw_only=True):
@@ -88,7 +89,7 @@ class ProfiledTime(Struct, frozen=True, kw_only=True):
     #: Used; lost by finding, in their order; lost to other causes; not known.
     parts: tuple[ProfiledPart, ...]
     #: Percent of all parts of a role, as printed.
-    roles: dict[str, float]
+    roles: dict[OwnText, float]
     #: Longest time before the first recorded kernel, which is in no part.
     lead_in_s: float
     #: Percent that memory allocation of first iterations took; None if later iterations were recorded.

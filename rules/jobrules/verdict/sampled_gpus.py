@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.model import BoolArray, Job, Metric, Panel
+from jobrules.model.names import DeviceName, NodeName
 from jobrules.rules.traces.shares import ProfiledGPU
 
 #: A mean utilization needs so many samples.
@@ -32,7 +33,7 @@ class SampledGPUs(Struct, frozen=True, kw_only=True):
     #: How they were found (``node``, ``order``), or why not (``counts``, ``differs``).
     match: Match
     #: Node and name of the GPU of each rank; without ranks, if they were not found.
-    gpus: dict[int, tuple[str, str]] = {}
+    gpus: dict[int, tuple[NodeName, DeviceName]] = {}
     #: Mean utilization while traces were recorded; None with too few samples.
     utilization: float | None = None
 

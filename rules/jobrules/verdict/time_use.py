@@ -11,6 +11,7 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.crowding import MIN_JOB_CORES, core_shares
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Finding, Job, Metric
+from jobrules.model.names import OwnText
 from jobrules.text import NBSP, apportion, digits_for, number, percent
 from jobrules.verdict.accounting import DeviceTime, NodeTime, spent_per_node
 
@@ -38,25 +39,25 @@ class Part(Struct, frozen=True, kw_only=True):
 
     #: ``used``, ``idle``, ``low``, ``busy``, ``unmeasured``, or the key of the
     #: finding on the cause of the loss.
-    key: str
-    label: str
+    key: OwnText
+    label: OwnText
     #: ``used``, ``lost`` or ``unknown``: decides the color.
-    role: str
+    role: OwnText
     #: Device-hours, rounded in the printed unit so that the parts add up to the printed total.
     hours: float
     #: Rounded so that the parts add up to 100.0.
     percent: float
     #: Key of the finding that explains it, with the same amount; empty if none does.
-    finding: str = ""
+    finding: OwnText = ""
     #: When it was lost, after an amount of hours: "while the CPU was saturated"; empty if there is no cause.
-    when: str = ""
+    when: OwnText = ""
 
 
 class RoleSum(Struct, frozen=True, kw_only=True):
     """All parts of one role together, as printed."""
 
     #: ``used``, ``lost`` or ``unknown``.
-    role: str
+    role: OwnText
     #: Device-hours, and percent of all.
     hours: float
     percent: float
@@ -66,7 +67,7 @@ class TimeUse(Struct, frozen=True, kw_only=True):
     """How the time of all devices of one kind was spent; each moment of a device counts once."""
 
     #: ``GPU`` or ``CPU``.
-    device: str
+    device: OwnText
     count: int
     #: Device-hours from the first to the last record of the job, rounded as the parts are.
     hours: float
@@ -79,7 +80,7 @@ class TimeUse(Struct, frozen=True, kw_only=True):
     #: More GPUs, with samples but without utilization: they are in no part.
     unknown: int | UnsetType = UNSET
     #: Where it is known from, if not from samples: ``SageMaker Debugger``.
-    source: str | UnsetType = UNSET
+    source: OwnText | UnsetType = UNSET
     #: Percent of CPU time that the job's own processes used, where others used a relevant part.
     by_job: float | UnsetType = UNSET
 
