@@ -14,7 +14,7 @@ from jobrules.captures.idle_causes import MAX_UNEXPLAINED, HostActivity, IdlePar
 from jobrules.captures.kernels import estimates, kernel_table
 from jobrules.captures.launches import launch_statistics
 from jobrules.captures.memory import memory_curves
-from jobrules.captures.operators import MAX_HOST_PARTS, MAX_ROWS, call_sums, host_parts, operator_table
+from jobrules.captures.operators import MAX_HOST_PARTS, call_sums, host_parts, operator_table
 from jobrules.captures.step_lines import step_lines
 from jobrules.captures.steps import HostSteps, device_windows, host_steps, incomplete_step
 from jobrules.captures.trace import NOT_GIVEN
@@ -27,7 +27,6 @@ from jobrules.model.captures import (
     DeviceCapture,
     DeviceStep,
     HostPart,
-    Operators,
 )
 
 if TYPE_CHECKING:
@@ -57,14 +56,13 @@ def reduced(trace: Trace, file: str) -> tuple[Capture, tuple[Communication, ...]
     sums = call_sums([trace.operators], len(trace.names), trace.launches, launched_ns)
     no_operator_ns = int(launched_ns[sums.innermost == NOT_GIVEN].sum())
     del launched_ns
-    activity = HostActivity.of(trace, times)
+    activity = HostActivity.of(trace, steps, times)
     idle = [idle_parts(time, steps, trace.launches, activity) for time in times]
     devices = tuple(
         _device(trace, steps, time, parts, activity, sums.innermost)
         for time, parts in zip(times, idle, strict=True)
     )
-    operators = operator_table(sums, trace.names)
-    marks = operator_table(call_sums([trace.marks], len(trace.names)), trace.names)
+    marks = call_sums([trace.marks], len(trace.names))
     head = trace.head
     first, last = _span(trace)
     properties = _properties(trace, times)
@@ -83,10 +81,10 @@ def reduced(trace: Trace, file: str) -> tuple[Capture, tuple[Communication, ...]
         steps_elsewhere=steps.elsewhere,
         step_times=_step_times(steps),
         devices=devices,
-        operators=_kept(operators),
-        operator_names=len(operators),
+        operators=operator_table(sums, trace.names, sums.self_ns, sums.device_self_ns),
+        operator_names=int(np.count_nonzero(sums.calls)),
         operator_calls=len(trace.operators),
-        marks=tuple(sorted(marks, key=lambda row: (-row.total_ns, row.name))[:MAX_ROWS]),
+        marks=operator_table(marks, trace.names, marks.total_ns),
         no_operator_ns=no_operator_ns,
         host_parts=_host_parts(trace, idle),
         **_loading(trace),
@@ -108,13 +106,6 @@ def reduced(trace: Trace, file: str) -> tuple[Capture, tuple[Communication, ...]
     return capture, tuple(one for one in communication if one is not None)
 
 
-def _kept(operators: Sequence[Operators]) -> tuple[Operators, ...]:
-    """Those with most time of their own on the host or on devices, in their order."""
-    by_device = sorted(operators, key=lambda row: (-row.device_self_ns, row.name))
-    names = {row.name for row in (*operators[:MAX_ROWS], *by_device[:MAX_ROWS])}
-    return tuple(row for row in operators if row.name in names)
-
-
 def _rank(trace: Trace) -> int | None:
     """What the trace says of its process, else its collectives of the group of all ranks, else its name."""
     ranks = {one.rank for one in trace.collectives if one.group_description == _DEFAULT_GROUP}
@@ -133,8 +124,7 @@ def _device(
     (causes,) = idle.by_cause(np.array([time.start_ns]), np.array([time.end_ns]))
     window = time.window.total
     device_steps = _device_steps(time, steps, idle)
-    loading = activity.loading.on(frozenset({steps.thread})).time
-    lead_in = union(np.array([time.steps_start_ns]), np.array([time.start_ns]))
+    lead_in = np.array([time.steps_start_ns]), np.array([time.start_ns])
     names = {one.device: one.name for one in trace.head.devices}
     # Writers may number the devices of kernels in another way than those of the machine, which are mostly alike.
     models = set(names.values())
@@ -143,8 +133,8 @@ def _device(
     return DeviceCapture(
         device=time.device,
         name=names.get(time.device, model),
-        lead_in_ns=lead_in.total,
-        lead_in_loading_ns=loading.shared(lead_in),
+        lead_in_ns=time.start_ns - time.steps_start_ns,
+        lead_in_loading_ns=int(activity.loading.common_time.overlap(*lead_in)[0]),
         start_ns=time.start_ns,
         window_ns=window,
         compute_ns=time.computing.total,
@@ -157,7 +147,7 @@ def _device(
         copies_ns=time.copies.total,
         busy_ns=time.busy.total,
         kernel_busy_ns=time.kernels.total,
-        exposed_pageable_ns=time.exposed_pageable_ns(trace.names),
+        exposed_pageable_ns=time.exposed_pageable_ns,
         complete=sum(causes[cause] for cause in NOT_EXPLAINED) <= MAX_UNEXPLAINED * window,
         late_allocation_ns=_late_allocation_ns(time, device_steps, idle),
         steps=device_steps,
@@ -249,8 +239,7 @@ def _host_parts(trace: Trace, idle: Sequence[IdleParts]) -> tuple[HostPart, ...]
 
 
 def _loading(trace: Trace) -> dict[str, Any]:
-    is_loader = kinds.matching(trace.names, kinds.LOADER)
-    rows = [(table, np.flatnonzero(is_loader[table.name])) for table in (trace.marks, trace.operators)]
+    rows = [(table, np.flatnonzero(trace.loads[table.name])) for table in (trace.marks, trace.operators)]
     return {
         "loader_calls": sum(len(some) for _, some in rows),
         "loader_ns": sum(int((table.end_ns[some] - table.start_ns[some]).sum()) for table, some in rows),
@@ -262,9 +251,7 @@ def _loading(trace: Trace) -> dict[str, Any]:
 
 def _blocking(trace: Trace) -> tuple[tuple[str, int], ...]:
     counts = Counter(trace.launches.name.tolist())
-    found = {
-        trace.names[name]: count for name, count in counts.items() if kinds.BLOCKING.match(trace.names[name])
-    }
+    found = {trace.names[name]: count for name, count in counts.items() if trace.blocks[name]}
     return tuple(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from jobrules.captures.kinds import COMMUNICATION, COMPUTE, COPY, PAGEABLE, classes, matching
 from jobrules.captures.trace import NO_CORRELATION, NOT_GIVEN, DeviceEvents, HostCalls
-from jobrules.measures.intervals import Intervals, difference, intersection, joined, union
+from jobrules.measures.intervals import Intervals, difference, joined, outside, union, within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,8 @@ class DeviceTime(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     #: (events,) ``COMPUTE``, ``COMMUNICATION``, or ``COPY``; and row of the launch in ``Trace.launches``, or ``NOT_GIVEN``.
     kind: CodeArray
     launch: CodeArray
+    #: (events,) whether each is a copy from or to pageable host memory.
+    pageable: BoolArray
     #: (events,) position of the step that launched each; ``NOT_GIVEN`` for none.
     step: CodeArray
     #: Where the steps begin on the host, and the window, which begins there or later.
@@ -60,22 +62,22 @@ class DeviceTime(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Union of copies."""
         return self._within(self.kind == COPY)
 
-    @property
+    @cached_property
     def kernels(self) -> Intervals:
         """Union of computing and communication."""
         return joined((self.computing, self.communication))
 
-    @property
+    @cached_property
     def busy(self) -> Intervals:
         """Union of all events."""
         return joined((self.kernels, self.copies))
 
-    @property
+    @cached_property
     def exposed_communication(self) -> Intervals:
         """Communication that no computing hides."""
         return difference(self.communication, self.computing)
 
-    @property
+    @cached_property
     def exposed_copies(self) -> Intervals:
         """Copies that neither computing nor communication hides."""
         return difference(self.copies, self.kernels)
@@ -83,28 +85,23 @@ class DeviceTime(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def idle(self) -> Intervals:
         """Time in the window without any event."""
-        return difference(self.window, self.busy)
+        return outside(self.busy, self.start_ns, self.end_ns)
 
-    def exposed_pageable_ns(self, names: Sequence[str]) -> int:
+    @property
+    def exposed_pageable_ns(self) -> int:
         """Exposed copies from or to pageable host memory."""
-        return self._within(self.pageable(names)).shared(self.exposed_copies)
-
-    def pageable(self, names: Sequence[str]) -> BoolArray:
-        """(events,) which are copies from or to pageable host memory."""
-        found = np.asarray(self.kind == COPY)
-        own, which = np.unique(self.events.name[found], return_inverse=True)
-        found[found] = matching([names[one] for one in own.tolist()], PAGEABLE)[which]
-        return found
+        return self._within(self.pageable).shared(self.exposed_copies)
 
     def _within(self, rows: BoolArray) -> Intervals:
-        return intersection(union(self.events.start_ns[rows], self.events.end_ns[rows]), self.window)
+        return within(self.events.start_ns[rows], self.events.end_ns[rows], self.start_ns, self.end_ns)
 
 
 def device_times(trace: Trace, steps: HostSteps) -> list[DeviceTime]:
     """The devices of a trace that have events, by number."""
     events = trace.device_events
-    kinds = np.where(events.copy, COPY, classes(trace.names)[events.name]).astype(np.int32)
+    kinds = np.where(events.copy, COPY, classes(trace.names, events.name)[events.name]).astype(np.int32)
     launch = launches_of(events, trace.launches)
+    pageable = _pageable(events, kinds, trace.names)
     found = []
     for device in np.unique(events.device).tolist():
         rows = slice(*np.searchsorted(events.device, (device, device + 1)).tolist())
@@ -119,6 +116,7 @@ def device_times(trace: Trace, steps: HostSteps) -> list[DeviceTime]:
                 events=own,
                 kind=kinds[rows],
                 launch=launch[rows],
+                pageable=pageable[rows],
                 step=of_step,
                 steps_start_ns=steps.start_ns if len(steps) else start_ns,
                 start_ns=start_ns,
@@ -126,6 +124,12 @@ def device_times(trace: Trace, steps: HostSteps) -> list[DeviceTime]:
             )
         )
     return found
+
+
+def _pageable(events: DeviceEvents, kinds: CodeArray, names: Sequence[str]) -> BoolArray:
+    """(events,) which are copies from or to pageable host memory."""
+    copies = kinds == COPY
+    return np.asarray(copies & matching(names, PAGEABLE, events.name[copies])[events.name])
 
 
 def launches_of(events: DeviceEvents, launches: HostCalls) -> CodeArray:

@@ -8,13 +8,14 @@ what its thread did meanwhile is the cause.
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from jobrules.captures.kinds import ALLOCATION, BLOCKING, LOADER, matching
 from jobrules.captures.trace import NOT_GIVEN
 from jobrules.measures.intervals import Intervals, difference, intersection, joined, union
 from jobrules.model.captures import IDLE_CAUSES, IdleCause
@@ -53,42 +54,44 @@ class IdleParts(Struct, frozen=True, kw_only=True, eq=False):
 
     def by_cause(self, start_ns: IntArray, end_ns: IntArray) -> list[dict[IdleCause, int]]:
         """Nanoseconds of each cause in each of some windows."""
-        held = [
-            union(self.start_ns[rows], self.end_ns[rows])
-            for rows in (self.cause == code for code in _CODE.values())
-        ]
-        columns = [one.overlap(start_ns, end_ns).tolist() for one in held]
-        return [dict(zip(IDLE_CAUSES, row, strict=True)) for row in zip(*columns, strict=True)]
+        times = np.zeros((len(start_ns), len(IDLE_CAUSES)), np.int64)
+        for code in np.flatnonzero(np.bincount(self.cause)).tolist():
+            rows = self.cause == code
+            times[:, code] = union(self.start_ns[rows], self.end_ns[rows]).overlap(start_ns, end_ns)
+        return [dict(zip(IDLE_CAUSES, row, strict=True)) for row in times.tolist()]
 
 
-class _ByThread(Struct, frozen=True, kw_only=True, eq=False):
+class _ByThread(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Calls in the order of their threads, so that those of a thread are found without a look at all."""
 
     start_ns: IntArray
     end_ns: IntArray
     thread: CodeArray
+    #: Threads that any gap may ask: that of the steps, or, without steps, all that launched.
+    common: frozenset[int]
 
     @classmethod
-    def of(cls, *wanted: tuple[HostCalls, BoolArray]) -> _ByThread:
+    def of(cls, common: frozenset[int], *wanted: tuple[HostCalls, BoolArray]) -> _ByThread:
         """The wanted rows of each table."""
         start_ns, end_ns, thread = (
             np.concatenate([getattr(calls, column)[rows] for calls, rows in wanted])
             for column in ("start_ns", "end_ns", "thread")
         )
         order = np.argsort(thread, kind="stable")
-        return cls(start_ns=start_ns[order], end_ns=end_ns[order], thread=thread[order])
+        return cls(start_ns=start_ns[order], end_ns=end_ns[order], thread=thread[order], common=common)
 
     def on(self, threads: frozenset[int]) -> _ByThread:
         """The calls of some threads."""
         first, last = (np.searchsorted(self.thread, sorted(threads), side) for side in ("left", "right"))
         count = last - first
         rows = np.repeat(last - np.cumsum(count), count) + np.arange(count.sum())
-        return _ByThread(start_ns=self.start_ns[rows], end_ns=self.end_ns[rows], thread=self.thread[rows])
+        return replace(self, start_ns=self.start_ns[rows], end_ns=self.end_ns[rows], thread=self.thread[rows])
 
-    @property
-    def time(self) -> Intervals:
-        """When any of the calls ran."""
-        return union(self.start_ns, self.end_ns)
+    @cached_property
+    def common_time(self) -> Intervals:
+        """When any of the common threads ran a call."""
+        calls = self.on(self.common)
+        return union(calls.start_ns, calls.end_ns)
 
 
 class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
@@ -98,22 +101,22 @@ class HostActivity(Struct, frozen=True, kw_only=True, eq=False):
     allocation: _ByThread
     blocking: _ByThread
     profiler: Intervals
-    launching: frozenset[int]
 
     @classmethod
-    def of(cls, trace: Trace, times: Sequence[DeviceTime]) -> HostActivity:
+    def of(cls, trace: Trace, steps: HostSteps, times: Sequence[DeviceTime]) -> HostActivity:
         """What stands in a trace; a copy from pageable memory blocks whatever its call is named."""
         calls = trace.launches
-        loads = matching(trace.names, LOADER)
-        blocks = matching(trace.names, BLOCKING)[calls.name]
+        blocks = trace.blocks[calls.name]
         for time in times:
-            blocks[time.launch[time.pageable(trace.names) & (time.launch != NOT_GIVEN)]] = True
+            blocks[time.launch[time.pageable & (time.launch != NOT_GIVEN)]] = True
+        common = trace.launching if steps.thread == NOT_GIVEN else frozenset({steps.thread})
         return cls(
-            loading=_ByThread.of(*((table, loads[table.name]) for table in (trace.marks, trace.operators))),
-            allocation=_ByThread.of((calls, matching(trace.names, ALLOCATION)[calls.name])),
-            blocking=_ByThread.of((calls, blocks)),
+            loading=_ByThread.of(
+                common, *((table, trace.loads[table.name]) for table in (trace.marks, trace.operators))
+            ),
+            allocation=_ByThread.of(common, (calls, trace.allocates[calls.name])),
+            blocking=_ByThread.of(common, (calls, blocks)),
             profiler=union(trace.overhead.start_ns, trace.overhead.end_ns),
-            launching=trace.launching,
         )
 
 
@@ -124,12 +127,14 @@ class _HostGaps(Struct, frozen=True, kw_only=True, eq=False):
     end_ns: IntArray
     #: ``NOT_GIVEN`` for none.
     thread: IntArray
-    common: frozenset[int]
     asks_common: BoolArray
 
     def held(self, calls: _ByThread) -> Intervals:
         """The time in gaps in which a thread that the gap asks ran one of some calls."""
         asking = union(self.start_ns[self.asks_common], self.end_ns[self.asks_common])
+        common = intersection(asking, calls.common_time)
+        if not len(calls.thread):
+            return common
         own = calls.on(frozenset(self.thread.tolist()))
         times, place = np.unique(
             np.concatenate([self.start_ns, own.start_ns, self.end_ns, own.end_ns]), return_inverse=True
@@ -139,16 +144,11 @@ class _HostGaps(Struct, frozen=True, kw_only=True, eq=False):
         start, end = place.reshape(2, -1) + len(times) * thread
         gaps = len(self.thread)
         met = intersection(union(start[:gaps], end[:gaps]), union(start[gaps:], end[gaps:]))
-        return joined(
-            [
-                intersection(asking, calls.on(self.common).time),
-                union(times[met.start % len(times)], times[met.end % len(times)]),
-            ]
-        )
+        return joined([common, union(times[met.start % len(times)], times[met.end % len(times)])])
 
     def longest_block(self, blocking: _ByThread) -> IntArray:
         """(gaps,) length of the longest blocking call that was running when each gap began, or had just ended."""
-        calls = blocking.on(self.common.union(self.thread.tolist()))
+        calls = blocking.on(blocking.common.union(self.thread.tolist()))
         rows = np.argsort(calls.start_ns, kind="stable")
         columns = (column[rows].tolist() for column in (calls.start_ns, calls.end_ns, calls.thread))
         waiting = list(zip(*columns, strict=True))
@@ -160,7 +160,7 @@ class _HostGaps(Struct, frozen=True, kw_only=True, eq=False):
             while at < len(waiting) and waiting[at][0] < begin:
                 start, end, thread = waiting[at]
                 heappush(open_calls[thread], (start - end, end))
-                if thread in self.common:
+                if thread in blocking.common:
                     heappush(of_common, (start - end, end))
                 at += 1
             for heap in (open_calls[own], of_common) if asks_common else (open_calls[own],):
@@ -175,7 +175,8 @@ def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity
     """The causes of all idle time of a device."""
     start_ns, end_ns = time.idle.start, time.idle.end
     ended_by = _ending_launch(time, launches, end_ns)
-    has_event = np.isin(end_ns, time.events.start_ns)
+    next_event = np.searchsorted(time.events.start_ns[:-1], end_ns)
+    has_event = time.events.start_ns[next_event] == end_ns
     parts: list[tuple[IntArray, IntArray, IdleCause, IntArray]] = []
     call_start = np.where(ended_by >= 0, launches.start_ns[ended_by] if len(launches) else 0, 0)
     # A clock that is a little off may have the call begin behind its event.
@@ -210,13 +211,11 @@ def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity
     on_host = late | ~has_event
     host_end = np.where(late, call_start, end_ns)
     rows = np.flatnonzero(on_host & (host_end > start_ns))
-    has_steps = steps.thread != NOT_GIVEN
     gaps = _HostGaps(
         start_ns=start_ns[rows],
         end_ns=host_end[rows],
         thread=thread[rows],
-        common=frozenset({steps.thread}) if has_steps else activity.launching,
-        asks_common=(thread[rows] == NOT_GIVEN) | has_steps,
+        asks_common=(thread[rows] == NOT_GIVEN) | (steps.thread != NOT_GIVEN),
     )
     parts += (
         (begin, end, cause, gaps.thread[np.searchsorted(gaps.start_ns, begin, side="right") - 1])

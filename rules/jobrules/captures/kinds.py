@@ -33,7 +33,7 @@ ALLOCATION = re.compile(
 )
 #: A copy from or to memory of the host that blocks, by the copy itself.
 PAGEABLE = re.compile(r".*Pageable", re.DOTALL)
-STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,15})\Z")
+STEP = re.compile(r"ProfilerStep\s*#\s*\d{1,15}\Z")
 PARAM_COMMS = "record_param_comms"
 
 _TENSOR = re.compile(
@@ -46,15 +46,21 @@ _NO_TENSOR = re.compile(
 )
 
 
-def matching(names: Sequence[str], pattern: re.Pattern[str]) -> BoolArray:
-    """(names,) which names a pattern matches from their beginning."""
-    return np.fromiter((pattern.match(name) is not None for name in names), np.bool_, len(names))
+def matching(names: Sequence[str], pattern: re.Pattern[str], *used: CodeArray) -> BoolArray:
+    """(names,) which names a pattern matches from their beginning, of those at the positions in use."""
+    matches = np.zeros(len(names), np.bool_)
+    for codes in used:
+        matches[codes] = True
+    some = np.flatnonzero(matches)
+    own = names if len(some) == len(names) else [names[one] for one in some.tolist()]
+    matches[some] = np.fromiter(map(bool, map(pattern.match, own)), np.bool_, len(own))
+    return matches
 
 
-def classes(names: Sequence[str]) -> CodeArray:
-    """(names,) class of a kernel of each name."""
-    found = np.where(matching(names, _COMMUNICATION), COMMUNICATION, COMPUTE)
-    return np.where(matching(names, _COPY), COPY, found).astype(np.int32)
+def classes(names: Sequence[str], used: CodeArray) -> CodeArray:
+    """(names,) class of a kernel of each name in use."""
+    found = np.where(matching(names, _COMMUNICATION, used), COMMUNICATION, COMPUTE)
+    return np.where(matching(names, _COPY, used), COPY, found).astype(np.int32)
 
 
 def uses_tensor_cores(name: str) -> bool | None:

@@ -206,9 +206,11 @@ class _Threads(Struct, eq=False):
         np.subtract.at(self.sums.self_ns, outer[inside], covered)
 
 
-def operator_table(sums: CallSums, names: Sequence[str]) -> list[Operators]:
-    """All names with a call, most self time first."""
-    rows = [
+def operator_table(sums: CallSums, names: Sequence[str], *by: IntArray) -> tuple[Operators, ...]:
+    """The names with a call that have most of any of some sums, in the order of the first."""
+    called = np.flatnonzero(sums.calls)
+    kept = {one for amounts in by for one in _most(called, amounts, names)}
+    return tuple(
         Operators(
             name=names[name],
             calls=int(sums.calls[name]),
@@ -217,9 +219,16 @@ def operator_table(sums: CallSums, names: Sequence[str]) -> list[Operators]:
             device_self_ns=int(sums.device_self_ns[name]),
             device_total_ns=int(sums.device_total_ns[name]),
         )
-        for name in np.flatnonzero(sums.calls).tolist()
-    ]
-    return sorted(rows, key=lambda row: (-row.self_ns, row.name))
+        for name in _most(np.array([*kept], np.int64), by[0], names, len(kept))
+    )
+
+
+def _most(called: IntArray, amounts: IntArray, names: Sequence[str], count: int = MAX_ROWS) -> list[int]:
+    """Positions of the names with most; of equal amounts in the order of the alphabet."""
+    own = amounts[called]
+    if len(own) > count:
+        called = called[own >= np.partition(own, -count)[-count]]
+    return sorted(called.tolist(), key=lambda name: (-int(amounts[name]), names[name]))[:count]
 
 
 def host_parts(

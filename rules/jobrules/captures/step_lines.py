@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.captures import kinds
 from jobrules.captures.trace import NOT_GIVEN
 from jobrules.measures.intervals import union
 from jobrules.model import natural_key
@@ -95,11 +94,11 @@ def _lanes(
 ) -> Iterator[_Lane]:
     """Data loading, marks that lie in no other, calls of the runtime, and the streams with most time."""
     marks, calls = trace.marks, trace.launches
-    is_step = kinds.matching(trace.names, kinds.STEP)
-    loads = kinds.matching(trace.names, kinds.LOADER)
     for table in (marks, trace.operators):
-        yield _of_host("data_loading", table, loads[table.name] & (table.thread == steps.thread), start, end)
-    own = (marks.thread == steps.thread) & ~is_step[marks.name] & ~loads[marks.name]
+        yield _of_host(
+            "data_loading", table, trace.loads[table.name] & (table.thread == steps.thread), start, end
+        )
+    own = (marks.thread == steps.thread) & ~(trace.steps | trace.loads)[marks.name]
     lane = _of_host("marks", marks, own, start, end)
     outer = lane.start_ns >= np.maximum.accumulate(np.append(start, lane.end_ns))[:-1]
     yield _Lane(
@@ -111,8 +110,8 @@ def _lanes(
         label=lane.label[outer],
     )
     what = np.full(len(trace.names), _KIND["launch"])
-    what[kinds.matching(trace.names, kinds.BLOCKING)] = _KIND["synchronization"]
-    what[kinds.matching(trace.names, kinds.ALLOCATION)] = _KIND["allocation"]
+    what[trace.blocks] = _KIND["synchronization"]
+    what[trace.allocates] = _KIND["allocation"]
     yield _of_host("launches", calls, np.ones(len(calls), np.bool_), start, end, what[calls.name])
     for time in times:
         events = time.events

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.captures.kinds import STEP
 from jobrules.captures.trace import NOT_GIVEN
 
 if TYPE_CHECKING:
@@ -59,11 +58,11 @@ def host_steps(trace: Trace) -> HostSteps:
 
     Of threads with equally many, the one that began first.
     """
-    numbers = np.array(
-        [int(found[1]) if (found := STEP.match(name)) else NOT_GIVEN for name in trace.names], np.int64
-    )
+    numbers = np.full(len(trace.names), NOT_GIVEN)
+    for code in np.flatnonzero(trace.steps).tolist():
+        numbers[code] = int(trace.names[code].rpartition("#")[2])
     tables = (trace.marks, trace.operators)
-    rows = [np.flatnonzero(numbers[table.name] != NOT_GIVEN) for table in tables]
+    rows = [np.flatnonzero(trace.steps[table.name]) for table in tables]
     name, thread, start, end = (
         np.concatenate([getattr(table, key)[some] for table, some in zip(tables, rows, strict=True)])
         for key in ("name", "thread", "start_ns", "end_ns")

@@ -6,11 +6,14 @@ positions in lists of the ``Trace``. A trace never travels: it is reduced to a `
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
+
+from jobrules.captures.kinds import ALLOCATION, BLOCKING, LOADER, STEP, matching
 
 if TYPE_CHECKING:
     from jobrules.model import BoolArray, CodeArray, IntArray
@@ -140,7 +143,7 @@ class Head(Struct, frozen=True, kw_only=True):
     recorded: tuple[str, ...] = ()
 
 
-class Trace(Struct, frozen=True, kw_only=True, eq=False):
+class Trace(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The events of one file."""
 
     head: Head = Head()
@@ -164,3 +167,23 @@ class Trace(Struct, frozen=True, kw_only=True, eq=False):
     python_calls: int = 0
     #: Whether device events of one stream overlap by design, as on MTIA.
     overlapping_streams: bool = False
+
+    @cached_property
+    def steps(self) -> BoolArray:
+        """(names,) which marks and operators are steps."""
+        return matching(self.names, STEP, self.marks.name, self.operators.name)
+
+    @cached_property
+    def loads(self) -> BoolArray:
+        """(names,) which marks and operators load data."""
+        return matching(self.names, LOADER, self.marks.name, self.operators.name)
+
+    @cached_property
+    def blocks(self) -> BoolArray:
+        """(names,) which launches block."""
+        return matching(self.names, BLOCKING, self.launches.name)
+
+    @cached_property
+    def allocates(self) -> BoolArray:
+        """(names,) which launches allocate memory, or give it back."""
+        return matching(self.names, ALLOCATION, self.launches.name)

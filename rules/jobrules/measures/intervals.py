@@ -65,6 +65,8 @@ def union(start: IntArray, end: IntArray) -> Intervals:
     """The union of intervals in any order: touching ones become one, empty ones vanish."""
     some = end > start
     start, end = start[some], end[some]
+    if len(start) < 2:
+        return Intervals(start=start, end=end)
     order = np.argsort(start, kind="stable")
     start, reach = start[order], np.maximum.accumulate(end[order])
     separate = start[1:] > reach[:-1]
@@ -73,14 +75,22 @@ def union(start: IntArray, end: IntArray) -> Intervals:
     return Intervals(start=start[first], end=reach[last])
 
 
+def within(start: IntArray, end: IntArray, first: int, last: int) -> Intervals:
+    """The union of intervals in any order, as far as they lie between two moments."""
+    # ``clip`` takes ten times as long for few.
+    start, end = (np.minimum(np.maximum(edge, first), last) for edge in (start, end))
+    return union(start, end)
+
+
 def intersection(one: Intervals, other: Intervals) -> Intervals:
     """The time in which both hold."""
-    return _where_cut(one, other, inside=True)
+    few = min(one, other, key=lambda some: len(some.start))
+    return _where_cut(one, other, inside=True) if len(few.start) else few
 
 
 def difference(one: Intervals, other: Intervals) -> Intervals:
     """The time in which ``one`` holds and ``other`` does not."""
-    return _where_cut(one, other, inside=False)
+    return _where_cut(one, other, inside=False) if len(one.start) and len(other.start) else one
 
 
 def _where_cut(one: Intervals, other: Intervals, *, inside: bool) -> Intervals:
@@ -97,6 +107,7 @@ def time_of(table: Events | Steps, rows: IntArray) -> Intervals:
 
 def joined(several: Sequence[Intervals]) -> Intervals:
     """The union of unions; at least one must be given."""
+    several = [one for one in several if len(one.start)] or several[:1]
     if len(several) == 1:
         return several[0]
     return union(np.concatenate([one.start for one in several]), np.concatenate([one.end for one in several]))
@@ -104,6 +115,4 @@ def joined(several: Sequence[Intervals]) -> Intervals:
 
 def outside(found: Intervals, start: int, end: int) -> Intervals:
     """The time from start to end that lies in none of the intervals."""
-    starts = np.clip(np.append(start, found.end), start, end)
-    ends = np.clip(np.append(found.start, end), start, end)
-    return union(starts, ends)
+    return within(np.append(start, found.end), np.append(found.start, end), start, end)

@@ -117,7 +117,7 @@ def _used(calls: HostCalls, events: DeviceEvents, names: Sequence[str]) -> HostC
     """The calls that launched a recorded event, or may explain idle time; more than half of all do neither."""
     known = np.append(np.sort(events.correlation), NO_CORRELATION)
     launches = known[np.searchsorted(known[:-1], calls.correlation)] == calls.correlation
-    explains = matching(names, BLOCKING) | matching(names, ALLOCATION)
+    explains = matching(names, BLOCKING, calls.name) | matching(names, ALLOCATION, calls.name)
     return _where(calls, launches & (calls.correlation != NO_CORRELATION) | explains[calls.name])
 
 
