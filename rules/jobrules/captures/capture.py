@@ -57,7 +57,7 @@ def reduced(trace: Trace, file: str) -> tuple[Capture, tuple[Communication, ...]
     no_operator_ns = int(launched_ns[sums.innermost == NOT_GIVEN].sum())
     del launched_ns
     activity = HostActivity.of(trace, steps, times)
-    idle = [idle_parts(time, steps, trace.launches, activity) for time in times]
+    idle = idle_parts(times, steps, trace.launches, activity)
     devices = tuple(
         _device(trace, steps, time, parts, activity, sums.innermost)
         for time, parts in zip(times, idle, strict=True)
@@ -163,6 +163,8 @@ def _late_allocation_ns(time: DeviceTime, steps: Sequence[DeviceStep], idle: Idl
     if steps:
         return sum(step.idle_by_cause_ns.get("memory_allocation", 0) for step in steps[1:])
     rows = idle.cause == _CODE_OF_ALLOCATION
+    if not rows.any():
+        return 0
     lengths = (idle.end_ns - idle.start_ns)[rows]
     part = (idle.start_ns[rows] - time.start_ns) * _PARTS // max(1, time.window.total)
     sums = np.bincount(part, lengths, _PARTS).astype(np.int64)

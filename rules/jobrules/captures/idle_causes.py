@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import cached_property
 from heapq import heappop, heappush
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -171,13 +172,19 @@ class _HostGaps(Struct, frozen=True, kw_only=True, eq=False):
         return found
 
 
-def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity: HostActivity) -> IdleParts:
-    """The causes of all idle time of a device."""
-    start_ns, end_ns = time.idle.start, time.idle.end
-    ended_by = _ending_launch(time, launches, end_ns)
-    next_event = np.searchsorted(time.events.start_ns[:-1], end_ns)
-    has_event = time.events.start_ns[next_event] == end_ns
-    parts: list[tuple[IntArray, IntArray, IdleCause, IntArray]] = []
+def idle_parts(
+    times: Sequence[DeviceTime], steps: HostSteps, launches: HostCalls, activity: HostActivity
+) -> list[IdleParts]:
+    """The causes of all idle time of each device."""
+    if not times:
+        return []
+    start_ns, end_ns = (
+        np.concatenate([getattr(time.idle, edge) for time in times]) for edge in ("start", "end")
+    )
+    device = np.repeat(np.arange(len(times)), [len(time.idle.start) for time in times])
+    has_event = np.concatenate([_begins(time, time.idle.end) for time in times])
+    ended_by = np.concatenate([_ending_launch(time, launches, time.idle.end) for time in times])
+    parts: list[tuple[IntArray, IntArray, IdleCause, IntArray, IntArray]] = []
     call_start = np.where(ended_by >= 0, launches.start_ns[ended_by] if len(launches) else 0, 0)
     # A clock that is a little off may have the call begin behind its event.
     call_start = np.minimum(call_start, end_ns)
@@ -188,7 +195,7 @@ def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity
 
     def add(cause: IdleCause, rows: BoolArray, begin: IntArray, end: IntArray) -> None:
         some = rows & (end > begin)
-        parts.append((begin[some], end[some], cause, thread[some]))
+        parts.append((begin[some], end[some], cause, thread[some], device[some]))
 
     add("unlinked", has_event & ~linked, start_ns, end_ns)
 
@@ -211,32 +218,46 @@ def idle_parts(time: DeviceTime, steps: HostSteps, launches: HostCalls, activity
     on_host = late | ~has_event
     host_end = np.where(late, call_start, end_ns)
     rows = np.flatnonzero(on_host & (host_end > start_ns))
-    gaps = _HostGaps(
-        start_ns=start_ns[rows],
-        end_ns=host_end[rows],
-        thread=thread[rows],
-        asks_common=(thread[rows] == NOT_GIVEN) | (steps.thread != NOT_GIVEN),
-    )
-    parts += (
-        (begin, end, cause, gaps.thread[np.searchsorted(gaps.start_ns, begin, side="right") - 1])
-        for begin, end, cause in _host_parts(gaps, activity)
-    )
-    begin, end, which = (np.concatenate([part[i] for part in parts]) for i in (0, 1, 3))
-    cause = np.repeat(
-        np.array([_CODE[part[2]] for part in parts], np.int32), [len(part[0]) for part in parts]
-    )
-    order = np.argsort(begin, kind="stable")
-    return IdleParts(start_ns=begin[order], end_ns=end[order], cause=cause[order], thread=which[order])
+    asks_common = (thread == NOT_GIVEN) | (steps.thread != NOT_GIVEN)
+    for waiting, own in _by_device(device, rows):
+        gaps = _HostGaps(
+            start_ns=start_ns[own], end_ns=host_end[own], thread=thread[own], asks_common=asks_common[own]
+        )
+        for begin, end, cause in _host_parts(gaps, activity):
+            of_gap = gaps.thread[np.searchsorted(gaps.start_ns, begin, side="right") - 1]
+            parts.append((begin, end, cause, of_gap, np.full(len(begin), waiting)))
+    begin, end, which, device = (np.concatenate([part[i] for part in parts]) for i in (0, 1, 3, 4))
+    code = np.repeat(np.array([_CODE[part[2]] for part in parts], np.int32), [len(part[0]) for part in parts])
+    order = np.lexsort((begin, device))
+    found = dict(_by_device(device, order))
+    return [
+        IdleParts(start_ns=begin[own], end_ns=end[own], cause=code[own], thread=which[own])
+        for own in (found.get(i, order[:0]) for i in range(len(times)))
+    ]
+
+
+def _by_device(device: IntArray, rows: IntArray) -> Iterator[tuple[int, IntArray]]:
+    """The rows, which are sorted by device, of each device that has any."""
+    own = device[rows]
+    first = np.flatnonzero(np.diff(own, prepend=NOT_GIVEN)).tolist()
+    for begin, end in pairwise([*first, len(rows)]):
+        yield int(own[begin]), rows[begin:end]
+
+
+def _begins(time: DeviceTime, moment_ns: IntArray) -> BoolArray:
+    """(n,) whether an event begins at each moment."""
+    starts = time.events.start_ns
+    return np.asarray(starts[np.searchsorted(starts[:-1], moment_ns)] == moment_ns)
 
 
 def _ending_launch(time: DeviceTime, launches: HostCalls, end_ns: IntArray) -> IntArray:
     """(gaps,) row of the earliest launch of the events with which each gap ends; ``NOT_GIVEN`` if none has one."""
     (rows,) = np.nonzero(time.launch != NOT_GIVEN)
+    if not len(rows):
+        return np.full(len(end_ns), NOT_GIVEN, np.int64)
     starts = time.events.start_ns[rows]
     order = np.lexsort((launches.start_ns[time.launch[rows]], starts))
     rows, starts = rows[order], starts[order]
-    if not len(rows):
-        return np.full(len(end_ns), NOT_GIVEN, np.int64)
     at = np.minimum(np.searchsorted(starts, end_ns), len(rows) - 1)
     return np.where(starts[at] == end_ns, time.launch[rows[at]], NOT_GIVEN)
 

@@ -57,8 +57,8 @@ def kernel_table(time: DeviceTime, names: Sequence[str], operator: IntArray) -> 
             no_tensor += total if uses is False else 0
     return {
         "kernels": tuple(
-            _row(time, names, operator, length, kernels.rows[kernels.begin[one] : kernels.end[one]])
-            for one in by_time[:MAX_ROWS]
+            _row(time, names, operator, length[own], own)
+            for own in (kernels.rows[kernels.begin[one] : kernels.end[one]] for one in by_time[:MAX_ROWS])
         ),
         "kernel_names": counted,
         "kernel_calls": len(kernels.rows),
@@ -87,20 +87,25 @@ def _kernels(time: DeviceTime) -> _Groups:
 def _row(
     time: DeviceTime, names: Sequence[str], operator: IntArray, length: IntArray, rows: IntArray
 ) -> Kernels:
+    """The kernels of a name, sorted by length; lengths are theirs."""
     name = names[time.events.name[rows[0]]]
     blocks = time.events.blocks_per_sm[rows]
     known = blocks[~np.isnan(blocks)]
-    launched_by = Counter(names[one] for one in operator[rows][operator[rows] != NOT_GIVEN].tolist())
+    launched_by = Counter(operator[rows].tolist())
+    launched_by.pop(NOT_GIVEN, None)
     return Kernels(
         name=name,
         kind=_KINDS[int(time.kind[rows[0]])],
         calls=len(rows),
-        total_ns=int(length[rows].sum()),
-        median_ns=float(np.median(length[rows])),
-        max_ns=int(length[rows].max()),
+        total_ns=int(length.sum()),
+        median_ns=(int(length[(len(rows) - 1) // 2]) + int(length[len(rows) // 2])) / 2,
+        max_ns=int(length[-1]),
         tensor_cores=uses_tensor_cores(name),
         blocks_per_sm=float(known.mean()) if len(known) else None,
-        operators=tuple(sorted(launched_by, key=lambda one: (-launched_by[one], one))[:_MAX_OPERATORS]),
+        operators=tuple(
+            names[one]
+            for one in sorted(launched_by, key=lambda one: (-launched_by[one], names[one]))[:_MAX_OPERATORS]
+        ),
     )
 
 
@@ -111,6 +116,8 @@ def estimates(time: DeviceTime) -> dict[str, Any]:
     TensorBoard; occupancy is the mean of the profiler's estimates, weighted with time.
     """
     events, covered, occupied, judged_ns, has_blocks = time.events, 0.0, 0.0, 0, False
+    if np.isnan(events.blocks_per_sm).all() and np.isnan(events.occupancy_percent).all():
+        return {"sm_efficiency_percent": None, "occupancy_percent": None}
     until = np.maximum.accumulate(events.end_ns)
     for first in range(0, len(events), _MANY):
         own = slice(first, first + _MANY)

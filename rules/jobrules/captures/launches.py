@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 #: Shorter kernels are counted.
 SHORT_NS = 10_000
 _PERCENTILES = (50, 95)
+_BIN_ENDS_NS = np.array(BIN_ENDS_NS)
 
 
 def launch_statistics(time: DeviceTime, launches: HostCalls) -> Launches | None:
@@ -53,8 +54,8 @@ def _middle(values: IntArray) -> tuple[float, float]:
 
 
 def _bins(lengths_ns: IntArray) -> tuple[int, ...]:
-    of = np.searchsorted(BIN_ENDS_NS, lengths_ns, side="right")
-    return tuple(np.bincount(of, minlength=len(BIN_ENDS_NS) + 1).tolist())
+    of = np.searchsorted(_BIN_ENDS_NS, lengths_ns, side="right")
+    return tuple(np.bincount(of, minlength=len(_BIN_ENDS_NS) + 1).tolist())
 
 
 def _queued(time: DeviceTime, launches: HostCalls) -> tuple[float, int]:

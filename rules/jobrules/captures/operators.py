@@ -238,6 +238,8 @@ def host_parts(
 
     An empty name stands for what lies outside of all calls.
     """
+    if not len(start_ns):
+        return Counter()
     order = np.lexsort((start_ns, thread))
     stretches = _Stretches(thread[order], start_ns[order], end_ns[order])
     touching = [_touching(table, stretches) for table in tables]
