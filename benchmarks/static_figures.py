@@ -30,7 +30,7 @@ def curves() -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 def ours() -> list[str]:
     """The page's own chart template."""
     from jobreport.page.figures import chart
-    from jobreport.page.sections.fragment import _environment
+    from jobreport.page.kit.fragment import _environment
 
     x, y = chart.over_time(0, COLUMNS * 60_000_000), chart.upward(100.0)
     edges = np.arange(COLUMNS + 1) * 60e6

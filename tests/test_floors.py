@@ -26,7 +26,8 @@ FLOORS = (
     ("jobreport.sentences", "jobreport.cost"),
     ("jobreport.comparison", "jobreport.options"),
     ("jobreport.readers", "jobreport.page.figures", "jobreport.redaction.identifiers"),
-    ("jobreport.redaction", "jobreport.page.sections"),
+    ("jobreport.redaction", "jobreport.page.kit"),
+    ("jobreport.page.sections",),
     ("jobreport.debugger_report", "jobreport.output"),
     ("jobreport.build",),
     ("jobreport.pipeline", "jobreport.comparison.reading"),
@@ -39,10 +40,10 @@ FLOOR = {name: i for i, names in enumerate(FLOORS) for name in names}
 
 #: Libraries that have one home each.
 HOMES = {
-    "bokeh": ("jobreport.page.figures", "jobreport.page.sections", "jobreport.output.export"),
+    "bokeh": ("jobreport.page", "jobreport.output.export"),
     "papermill": ("jobreport.output.notebook",),
     "nbconvert": ("jobreport.output.export",),
-    "jinja2": ("jobreport.page.sections", "jobreport.output.export"),
+    "jinja2": ("jobreport.page.kit", "jobreport.output.export"),
     "click": ("jobreport.cli", "jobreport.compare_cli"),
     "distributed": ("jobreport.tables.cluster",),
     "tqdm": ("jobreport.progress",),

@@ -99,7 +99,7 @@ def serve() -> None:
     gc.disable()  # it would take a tenth of the time, and free a few megabytes
     # The import of the debugger is slow, and no cell is debugged here.
     sys.modules["debugpy"] = None  # type: ignore[assignment]  # as the import system wants it
-    from jobreport.page.sections import fragment  # noqa: PLC0415 - not for the process that starts this one
+    from jobreport.page.kit import fragment  # noqa: PLC0415 - not for the process that starts this one
 
     fragment.compile_templates()
     from ipykernel.kernelapp import launch_new_instance  # noqa: PLC0415

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobreport import document
+from jobreport.page.kit.fragment import Fragment
 from jobreport.page.sections.balance import balance
 from jobreport.page.sections.batch_size import batch_size
 from jobreport.page.sections.bottlenecks import cpu_bottlenecks, io_bottlenecks
@@ -19,7 +20,6 @@ from jobreport.page.sections.close_ups import close_ups
 from jobreport.page.sections.cost import cost
 from jobreport.page.sections.data_loading import data_loading
 from jobreport.page.sections.devices import devices
-from jobreport.page.sections.fragment import Fragment
 from jobreport.page.sections.framework import framework
 from jobreport.page.sections.goodput import goodput
 from jobreport.page.sections.gpu_memory import gpu_memory

@@ -10,9 +10,8 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.page.figures import theme
 from jobreport.page.figures.balance import MAX_LINES, Curve, Histograms, frame, histograms, series
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import heading
-from jobreport.page.sections.parts.table import Table, device_name, node_cells, node_heads
+from jobreport.page.kit.table import Table, device_name, node_cells, node_heads
+from jobreport.page.sections.outline import heading, section
 from jobrules.analyses.balance import MAX_NODES
 from jobrules.measures.quartiles import ALIKE_POINTS
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.balance import Balance, FarPair, Load, NodeLoad
 
 #: Rows of the table of GPUs; the nodes that differ most come first.
@@ -73,7 +72,7 @@ class Matrix(Struct, frozen=True, kw_only=True):
     partly: bool
 
 
-@error_boundary
+@section
 def balance(report: Report) -> Fragment:
     """Histograms, a matrix of distances per node, and what the rule counted."""
     place, found = heading("balance", report), report.balance

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.page.figures.batch_size import METRICS, thresholds
 from jobreport.page.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import has_edges, heading
+from jobreport.page.kit.table import Table, node_cells, node_heads
+from jobreport.page.sections.outline import has_edges, heading, section
 from jobreport.page.sections.parts.panel import Panel
-from jobreport.page.sections.parts.table import Table, node_cells, node_heads
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.gpu_utilization import Box
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that is not folded away.
@@ -32,7 +31,7 @@ _PARAMETERS = {
 }
 
 
-@error_boundary
+@section
 def batch_size(report: Report) -> Fragment:
     """Box plots per node, and the table of all boxes."""
     place, card, boxes = heading("batch-size", report), report.card("BatchSize"), _of_gpu_nodes(report)

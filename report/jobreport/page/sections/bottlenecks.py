@@ -10,11 +10,10 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import Heading, has_edges, heading
+from jobreport.page.kit.table import Table, swatch
+from jobreport.page.sections.outline import Place, has_edges, heading, section
 from jobreport.page.sections.parts.bottlenecks_over_time import strips_of
 from jobreport.page.sections.parts.bottlenecks_tables import cores_of, event_types, longest_runs
-from jobreport.page.sections.parts.table import Table, swatch
 from jobrules.model import Status
 from jobrules.text import capitalized
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report, RuleCard
     from jobreport.page.figures.chart import Drawing
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.bottlenecks import (
         Bottlenecks,
         SnapshotPart,
@@ -86,13 +85,13 @@ class Samples(Struct, frozen=True, kw_only=True):
     table: Table
 
 
-@error_boundary
+@section
 def cpu_bottlenecks(report: Report) -> Fragment:
     """Snapshots in which a GPU was idle while a core was saturated."""
     return _bottlenecks(report, "cpu")
 
 
-@error_boundary
+@section
 def io_bottlenecks(report: Report) -> Fragment:
     """Snapshots in which a GPU was idle while a core waited for I/O."""
     return _bottlenecks(report, "io")
@@ -252,7 +251,7 @@ def _split(found: Bottlenecks, words: Words) -> list[tuple[str, str, SnapshotPar
     return [(*kinds[part.key], part, at) for part, at in zip(parts, places, strict=False)]
 
 
-def _split_table(found: Bottlenecks, words: Words, place: Heading) -> Table:
+def _split_table(found: Bottlenecks, words: Words, place: Place) -> Table:
     return Table(
         label=f"{place.title}: parts of the snapshots",
         heads=(":Part", "Snapshots", "Share (%)"),

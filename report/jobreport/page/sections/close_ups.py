@@ -10,16 +10,15 @@ from jobreport import formats
 from jobreport.formats import seconds, time_scale
 from jobreport.page.figures.close_ups import KINDS, SERIES, Panels, panels, readable
 from jobreport.page.figures.names import rows_class
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import heading
-from jobreport.page.sections.parts.table import Table, as_code
+from jobreport.page.kit.table import Table, as_code
+from jobreport.page.sections.outline import heading, section
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.close_ups import CloseUp, WorstMinute
 
 _TITLES = {
@@ -56,7 +55,7 @@ class View(Struct, frozen=True, kw_only=True):
         }
 
 
-@error_boundary
+@section
 def close_ups(report: Report) -> Fragment:
     """Samples above events, in short stretches of the job."""
     place, views = heading("close-ups", report), [_view(close_up) for close_up in report.close_ups]

@@ -8,11 +8,10 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.cost import words
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.outline import heading
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.table import Table, swatch
+from jobreport.page.sections.outline import heading, section
 from jobreport.page.sections.parts.sizes_table import sizes
-from jobreport.page.sections.parts.table import Table, swatch
 from jobreport.page.sections.verdict import gpu_fill
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 MIN_REST = 0.005
 
 
-@error_boundary
+@section
 def cost(report: Report) -> Fragment:
     """Tables of the cost, of the GPU time in money, and of machines."""
     found, use = report.cost or None, report.verdict.use

@@ -8,10 +8,9 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.page.figures.data_loading import Unit, at_work, bin_names, fetch_times, unit_for
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import heading
+from jobreport.page.kit.table import Table, as_code, node_heads
+from jobreport.page.sections.outline import heading, section
 from jobreport.page.sections.parts.panel import Panel
-from jobreport.page.sections.parts.table import Table, as_code, node_heads
 from jobrules.analyses.data_loading import ADEQUATE, TOO_FEW, TOO_MANY
 from jobrules.model import SECOND_US
 from jobrules.rules.dataloader import Dataloader
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from bokeh.models import Plot
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.data_loading import (
         DataLoading,
         FetchTimes,
@@ -51,7 +50,7 @@ _KINDS = {
 }
 
 
-@error_boundary
+@section
 def data_loading(report: Report) -> Fragment:
     """Loader processes against cores, fetch times, and active loader processes over time."""
     found = report.data_loading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.page.figures.box_plot import WHOLE
@@ -22,9 +22,10 @@ from jobreport.page.figures.devices import (
     shared_range,
 )
 from jobreport.page.figures.theme import SERIES
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import covers_time, heading
-from jobreport.page.sections.parts.table import Table, device_name, node_cells, node_heads
+from jobreport.page.kit import Drawing, Empty, Figure, Html, Table
+from jobreport.page.kit.fragment import place
+from jobreport.page.kit.table import device_name, node_cells, node_heads, swatch
+from jobreport.page.sections.outline import covers_time, section
 from jobreport.page.sections.parts.time_lines import profiled_mark
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.page.figures.devices import Row
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.devices import CoreUse, DeviceGrid
     from jobrules.analyses.gpu_utilization import Box
 
@@ -46,41 +47,72 @@ SIMILAR_SHARE = ALIKE_POINTS / 100
 OFTEN = 0.5
 
 
-class Pick(Struct, frozen=True, kw_only=True):
-    """One of the lines of the second figure."""
-
-    style: str
-    words: str
-    name: str
-
-
-@error_boundary
-def devices(report: Report) -> Fragment:
+@section
+def devices(report: Report) -> Content:
     """The heat map of all devices, single ones as lines, and the table per device."""
-    place = heading("devices", report)
     if report.devices is None or not covers_time(report):
-        return place.nothing(_why_none(report))
+        return Empty(_why_none(report))
     heat = heat_map(report.devices, report.phases, _means(report, report.devices))
     chosen = defaults(heat)
     shared = shared_range(heat)
     devices_map, sources = map_figure(heat, shared)
-    lines = lines_figure(heat, shared, chosen, sources)
-    return place.section(
-        heat=heat,
-        note=not_drawn(heat),
-        caption=_caption(report, report.devices),
-        aid=_aid(heat, report.devices),
-        reading=_reading(report, heat),
-        limit=f"{heat.limit:g}",
-        holes=has_holes(heat),
-        cells=cells(heat),
-        drawing=devices_map.drawing,
-        lines=lines.drawing,
-        lines_caption=_lines_caption(heat, chosen),
-        picks=_picks(heat, chosen),
-        table=_table(report, heat),
-        figures={"live-devices-map": devices_map.live, "live-devices-lines": lines.live},
+    return [
+        not_drawn(heat),
+        Figure(
+            name="devices-map",
+            title="Devices over time",
+            finding=_caption(report, report.devices),
+            aid=_aid(heat, report.devices),
+            key=_key(heat),
+            drawings=[
+                Drawing(figure=devices_map, style=f"names tall-{heat.height}", cells=_cells(heat)),
+            ],
+            zoom="the devices",
+            together="both figures together",
+            reading=_reading(report, heat),
+        ),
+        Figure(
+            name="devices-lines",
+            title="Single devices over time",
+            finding=_lines_caption(heat, chosen),
+            aid="Lines break at sampling pauses.",
+            drawings=[
+                Html(_picks(heat, chosen)),
+                Drawing(figure=lines_figure(heat, shared, chosen, sources), style="names low"),
+                Html(Markup('<p class="hint" hidden>Choose up to four devices.</p>')),
+            ],
+        ),
+        _table(report, heat),
+    ]
+
+
+def _key(heat: HeatMap) -> list[Markup]:
+    """The scale of the colors, and what else is drawn."""
+    steps = Markup("").join(
+        Markup('<rect class="q{}" x="{}" width="10" height="10"/>').format(i, 10 * i) for i in range(10)
     )
+    scale = Markup(
+        '0% <svg class="steps" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{}</svg> 100%'
+    )
+    return [
+        scale.format(steps),
+        *([swatch("l", f"core at {heat.limit:g}% or more")] if heat.of("core") else []),
+        *([swatch("x", "not measured")] if has_holes(heat) else []),
+    ]
+
+
+def _cells(heat: HeatMap) -> Markup:
+    """The rows of the map as lines of cells."""
+    rows = Markup("").join(
+        Markup('<g class="cells" stroke-width="{}">{}</g>').format(
+            place(part.thickness),
+            Markup("").join(Markup('<path class="q{}" d="{}"/>').format(*path) for path in part.paths),
+        )
+        for part in cells(heat)
+    )
+    return Markup(
+        '<svg viewBox="0 0 {} {}" preserveAspectRatio="none" width="100%" height="100%">{}</svg>'
+    ).format(heat.columns, place(10 * heat.units), rows)
 
 
 def _why_none(report: Report) -> str:
@@ -190,14 +222,19 @@ def _lines_caption(heat: HeatMap, chosen: Sequence[Row]) -> str:
     return f"Least and most utilized {kind}: {names[0]} and {names[1]}."
 
 
-def _picks(heat: HeatMap, chosen: Sequence[Row]) -> list[Pick]:
+def _picks(heat: HeatMap, chosen: Sequence[Row]) -> Markup:
+    """The places of the lists to choose lines from, with the names of the chosen devices."""
     names = [full_name(row, several=heat.nodes > 1) for row in chosen]
     names += [""] * (len(SERIES) - len(names))
     looks = {"dotdash": "dash-dot"}
-    return [
-        Pick(style=style, words=f"Line {i + 1}, {looks.get(dash, dash)}", name=name)
-        for i, ((style, dash), name) in enumerate(zip(SERIES, names, strict=True))
+    places = [
+        Markup(
+            '<span class="pick{}" data-line="Line {}, {}"><svg class="sw" viewBox="0 0 20 10" aria-hidden="true">'
+            '<path class="{}" d="M0 5H20"/></svg><span class="text">{}</span></span>'
+        ).format("" if name else " spare", i, looks.get(dash, dash), style, name)
+        for i, ((style, dash), name) in enumerate(zip(SERIES, names, strict=True), start=1)
     ]
+    return Markup('<p class="picks">{}</p>').format(Markup("").join(places))
 
 
 def _table(report: Report, heat: HeatMap) -> Table:

@@ -9,8 +9,8 @@ from jobreport.formats import seconds, time_scale
 from jobreport.page.figures.framework import MAX_RANKED, Rank, of_slices
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import Heading, heading
+from jobreport.page.kit.table import Table, node_cells, node_heads
+from jobreport.page.sections.outline import Place, heading, section
 from jobreport.page.sections.parts.operators import (
     MAX_OPEN,
     Shown,
@@ -21,7 +21,6 @@ from jobreport.page.sections.parts.operators import (
     operators_tables,
     ranked_figure,
 )
-from jobreport.page.sections.parts.table import Table, node_cells, node_heads
 from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
 from jobrules.model import Status
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Slice
 
 #: Percent of the ranks' time outside steps that is worth a look.
@@ -48,7 +47,7 @@ _MODE_FILLS = ("u", "u2", "u3", "f3", "n1")
 _PASS_FILLS = ("u", "u2")
 
 
-@error_boundary
+@section
 def framework(report: Report) -> Fragment:
     """Figures of shares, the largest first, and the tables behind them."""
     time, place = report.framework, heading("framework", report)
@@ -286,7 +285,7 @@ def _ranks_table(time: FrameworkTime) -> Table:
     )
 
 
-def _event_types_table(time: FrameworkTime, place: Heading) -> Table:
+def _event_types_table(time: FrameworkTime, place: Place) -> Table:
     first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
     with_day = formats.spans_days(first, last)
     scale = time_scale(one.seconds for one in time.event_types)

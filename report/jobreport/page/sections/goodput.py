@@ -8,11 +8,10 @@ from jobreport import formats
 from jobreport.page.figures import goodput as figures
 from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.names import rows_class
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.outline import heading
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.table import Table, swatch
+from jobreport.page.sections.outline import heading, section
 from jobreport.page.sections.parts.recordings import interruptions
-from jobreport.page.sections.parts.table import Table, swatch
 from jobreport.sentences import goodput_sentence
 from jobrules.text import capitalized
 
@@ -29,7 +28,7 @@ TO_RECORD = {
 }
 
 
-@error_boundary
+@section
 def goodput(report: Report) -> Fragment:
     """A bar of the job's time, and a table of its parts."""
     place = heading("goodput", report)

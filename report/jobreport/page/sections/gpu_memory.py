@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport import formats
-from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.gpu_memory import NodeMemory, memory
 from jobreport.page.figures.over_time import SharedTime
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import covers_time, has_time_lines, heading
-from jobreport.page.sections.parts.panel import Panel
-from jobreport.page.sections.parts.table import Table, device_name, node_cells, node_heads
-from jobreport.page.sections.parts.time_lines import AID, Block, TimeLines, profiled_mark
+from jobreport.page.kit import Drawing, Empty, Figure, Sentences, Table
+from jobreport.page.kit.table import device_name, node_cells, node_heads
+from jobreport.page.sections.outline import covers_time, has_time_lines, section
+from jobreport.page.sections.parts.time_lines import AID, TimeLines, profiled_mark
 from jobrules.model import Metric
 from jobrules.rules.gpu_memory_increase import GPUMemoryIncrease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bokeh.models import Plot
-
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.blocks import Block
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.gpu_memory import GPUMemory, MemoryUse, Trend
     from jobrules.analyses.power import GPUState
 
@@ -39,63 +36,70 @@ BUSY, IDLE = 50.0, 5.0
 SWING = 50.0
 
 
-@error_boundary
-def gpu_memory(report: Report) -> Fragment:
+@section
+def gpu_memory(report: Report) -> Content:
     """Memory in use, then activity: lines of the GPUs that jump most or are highest, and a table of all."""
-    found, place, in_use = report.gpu_memory, heading("gpu-memory", report), _in_use(report)
-    if found is None and in_use is None:
-        if report.gpus_of_debugger:
-            return place.nothing("SageMaker Debugger's rule results hold no samples of GPU memory.")
-        return place.nothing("GPU memory was not recorded.")
+    blocks = [*_in_use(report), *_activity(report)]
+    if blocks:
+        return blocks
+    if report.gpus_of_debugger:
+        return Empty("SageMaker Debugger's rule results hold no samples of GPU memory.")
+    return Empty("GPU memory was not recorded.")
+
+
+def _activity(report: Report) -> list[Block]:
+    found = report.gpu_memory
     if found is None:
-        return place.section(in_use=in_use, tables=())
+        return []
     several = len({gpu.node for gpu in found.gpus}) > 1
     caption = _caption(found, _first(report), several=several)
-    blocks, figures = _draw(report, found, caption) if covers_time(report) else ([], {})
-    days = report.job.spans_days
-    return place.section(
-        in_use=in_use,
-        caption=caption,
-        sentences=_sentences(found, several=several),
-        blocks=blocks,
-        key=blocks[0].key if len(blocks) > 1 and len({block.key for block in blocks}) == 1 else (),
-        figures=figures,
-        reading=_how_to_read(report, found),
-        note=_note(found),
-        tables=_tables(found, days=days, several=several),
-    )
+    drawings = _draw(report, found, caption) if covers_time(report) else []
+    same = len(drawings) > 1 and len({one.key for one in drawings}) == 1
+    note = _note(found)
+    return [
+        note if drawings else f"{caption} {note}",
+        Sentences(_sentences(found, several=several)),
+        Figure(
+            name="gpu-memory",
+            finding=caption,
+            aid="Activity is the share of time memory was read or written, not memory in use.",
+            key=drawings[0].key if same else (),
+            drawings=[replace(one, key=()) if same else one for one in drawings],
+            zoom="GPU memory activity",
+            reading=_how_to_read(report, found),
+        )
+        if drawings
+        else None,
+        *_tables(found, days=report.job.spans_days, several=several),
+    ]
 
 
-class InUse(Struct, frozen=True, kw_only=True):
-    """Memory in use, in bytes."""
-
-    caption: str
-    aid: str
-    blocks: list[Block]
-    lines: TimeLines
-    figures: str
-    table: Table
-    several: bool
-
-
-def _in_use(report: Report) -> InUse | None:
+def _in_use(report: Report) -> list[Block]:
+    """Memory in use over time, and the table of all GPUs."""
     states = [state for state in report.power or () if state.memory_max is not None]
     if not states:
-        return None
+        return []
     lines = TimeLines.of(report, (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL))
-    blocks, figures = lines.draw("live-memory-in-use") if has_time_lines(report) else ([], {})
+    drawn = has_time_lines(report) and bool(lines.names)
     several = len({state.node for state in states}) > 1
     scale = formats.rate_scale((state.memory_total or state.memory_max or 0.0 for state in states), "B")
     caption = _most_in_use(states, scale, several=several)
-    return InUse(
-        caption=caption,
-        aid=AID,
-        blocks=blocks,
-        lines=lines,
-        figures=document_json("memory-in-use", figures) if figures else "",
-        table=Table(
+    return [
+        Figure(
+            name="memory-in-use",
+            finding=caption,
+            aid=AID,
+            key=lines.key,
+            drawings=[lines.side("memory-in-use", named=several)],
+            zoom="GPU memory in use",
+            together="all lines together",
+            reading=lines.reading,
+        )
+        if drawn
+        else None,
+        Table(
             label="GPU memory in use per GPU",
-            caption=f"{'' if blocks else f'{caption} '}GPU memory in use per GPU.",
+            caption=f"{'' if drawn else f'{caption} '}GPU memory in use per GPU.",
             fold="memory in use per GPU" if len(states) > MAX_OPEN_ROWS else "",
             heads=[
                 *node_heads(":GPU", several=several),
@@ -107,8 +111,7 @@ def _in_use(report: Report) -> InUse | None:
                 for state in states
             ],
         ),
-        several=several,
-    )
+    ]
 
 
 def _bytes(state: GPUState, scale: formats.Scale) -> tuple[str, ...]:
@@ -209,8 +212,8 @@ def _sentences(found: MemoryUse, *, several: bool) -> list[str]:
     return sentences
 
 
-def _draw(report: Report, found: MemoryUse, caption: str) -> tuple[list[Panel], dict[str, Plot]]:
-    blocks, figures = [], {}
+def _draw(report: Report, found: MemoryUse, caption: str) -> list[Drawing]:
+    """A drawing for each node."""
     time = SharedTime(found.columns)
     # Lines of the same GPUs on every node have one key, which switches them all.
     drawn = {
@@ -218,6 +221,7 @@ def _draw(report: Report, found: MemoryUse, caption: str) -> tuple[list[Panel], 
         for band in found.bands
     }
     same = len(drawn) == 1 < len(found.bands)
+    drawings = []
     for i, band in enumerate(found.bands):
         node = NodeMemory(
             key="n" if same else f"n{i}",
@@ -225,19 +229,16 @@ def _draw(report: Report, found: MemoryUse, caption: str) -> tuple[list[Panel], 
             lines=tuple(line for line in found.lines if line.node == band.node),
             rises=tuple(rise for rise in found.rises if rise.node == band.node),
         )
-        element = f"live-gpu-memory-{i}"
-        figure = memory(node, time, report.phases)
-        figures[element] = figure.live
-        blocks.append(
-            Panel(
-                id=element,
+        drawings.append(
+            Drawing(
+                name=f"gpu-memory-{i}",
+                figure=memory(node, time, report.phases),
                 title=f"{formats.escape_name(band.node, 60)}, GPU memory activity, %",
                 label=f"GPU memory activity over time, {formats.escape_name(band.node, 40)}. {caption}",
-                drawing=figure.drawing,
                 key=_key(node),
             )
         )
-    return blocks, figures
+    return drawings
 
 
 def _key(node: NodeMemory) -> tuple[tuple[str, str, str], ...]:

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.page.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, box_plot
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import heading
-from jobreport.page.sections.parts.table import Table, device_name, node_cells, node_heads
+from jobreport.page.kit.table import Table, device_name, node_cells, node_heads
+from jobreport.page.sections.outline import heading, section
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.measures.work_span import GLANCE_PERCENT
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.gpu_utilization import Box
 
 #: A longer table is folded away.
@@ -28,7 +27,7 @@ MAX_DRAWN = 32
 IDLE_SHARE = 0.2
 
 
-@error_boundary
+@section
 def gpu_utilization(report: Report) -> Fragment:
     """Box plots per GPU and the table per device."""
     boxes = [box for box in report.boxes if box.metric == Metric.GPU_UTILIZATION]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.page.sections.fragment import Fragment, render
+from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
 from jobreport.sentences import bad_end, unread
 from jobrules.rules.traces.shares import profiled_gpus

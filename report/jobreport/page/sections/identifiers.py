@@ -6,22 +6,21 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import heading
-from jobreport.page.sections.parts.table import Table, as_code
+from jobreport.page.kit.table import Table, as_code
+from jobreport.page.sections.outline import heading, section
 from jobreport.redaction import identifiers as names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
 
 #: Names shown per kind.
 MAX_NAMES = 5
 
 
-@error_boundary
+@section
 def identifiers(report: Report) -> Fragment:
     """Table of names and addresses in the report, in a fold; a sentence if there are none."""
     found = names.identifiers(report)

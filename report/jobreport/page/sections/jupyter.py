@@ -5,7 +5,7 @@ from __future__ import annotations
 from jobreport import assets
 from jobreport.page.figures import theme
 from jobreport.page.figures.live import bokeh_script, figures_script
-from jobreport.page.sections.fragment import Fragment
+from jobreport.page.kit.fragment import Fragment
 
 
 def style() -> Fragment:

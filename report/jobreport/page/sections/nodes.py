@@ -11,8 +11,7 @@ from jobreport import formats
 from jobreport.page.figures import over_columns
 from jobreport.page.figures.chart import upward
 from jobreport.page.figures.over_time import axis_of, curve
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import has_time_lines, heading
+from jobreport.page.sections.outline import has_time_lines, heading, section
 from jobreport.page.sections.parts.time_lines import AID, POWER, TimeLines
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Severity
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.nodes import NodeComparison, NodeDifference, NodeUtilization
     from jobrules.analyses.time_lines import Columns
 
@@ -56,7 +55,7 @@ class Ranking(Struct, frozen=True, kw_only=True):
     summary: str
 
 
-@error_boundary
+@section
 def nodes(report: Report) -> Fragment:
     """Time lines of at most four nodes; of more, a ranked table and the time lines of the oddest."""
     place = heading("nodes", report)

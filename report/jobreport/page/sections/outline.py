@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.page.figures.embed import document_json
-from jobreport.page.sections.fragment import Fragment, render
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.section import Heading, sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,28 +56,11 @@ OF_CAPTURES = frozenset(
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
 
 
-class Heading(Struct, kw_only=True):
-    """A section's place in the page; it counts the section's figures and tables."""
+class Place(Heading, kw_only=True):
+    """The heading of a section that is not made from blocks yet."""
 
-    anchor: str
-    number: int
-    title: str
-    #: Error of the section's analysis; empty if it did not fail.
     stopped: str = ""
-    #: The end of the job, which decides whether times are dated.
     end_us: int = 0
-    _figures: int = 0
-    _tables: int = 0
-
-    def figure(self) -> str:
-        """``Figure 5.1`` for the first figure of section 5."""
-        self._figures += 1
-        return f"Figure\u00a0{self.number}.{self._figures}."
-
-    def table(self) -> str:
-        """``Table 5.1``, as figures."""
-        self._tables += 1
-        return f"Table\u00a0{self.number}.{self._tables}."
 
     @property
     def zone(self) -> str:
@@ -102,17 +84,34 @@ class Heading(Struct, kw_only=True):
         return self.section(template="nothing", reason=reason)
 
 
-def heading(anchor: str, report: Report | None = None) -> Heading:
+def heading(anchor: str, report: Report | None = None) -> Place:
     """The heading of the section with an anchor; with ``report``, also the error of its analysis."""
-    for number, (name, title) in enumerate(SECTIONS, start=1):
-        if name == anchor:
-            analysis = ANALYSES.get(anchor, anchor.replace("-", "_"))
-            remarks = report.quality.remarks if report else ()
-            failed = (r for r in remarks if r.code == "analysis.failed" and r.fields["analysis"] == analysis)
-            stopped = next((f"{r.reason[:1].upper()}{r.reason[1:]}." for r in failed), "")
-            end_us = report.job.end_us if report else 0
-            return Heading(anchor=anchor, number=number, title=title, stopped=stopped, end_us=end_us)
-    raise KeyError(anchor)
+    found = Heading.of(anchor, SECTIONS)
+    return Place(
+        anchor=anchor,
+        number=found.number,
+        title=found.title,
+        stopped=_stopped(report, anchor) if report else "",
+        end_us=report.job.end_us if report else 0,
+    )
+
+
+def _stopped(report: Report, anchor: str) -> str:
+    """The error of the analysis of a section; empty if it did not fail."""
+    analysis = ANALYSES.get(anchor, anchor.replace("-", "_"))
+    failed = (
+        r for r in report.quality.remarks if r.code == "analysis.failed" and r.fields["analysis"] == analysis
+    )
+    return next((f"{r.reason[:1].upper()}{r.reason[1:]}." for r in failed), "")
+
+
+#: Decorates the sections of a report.
+section = sections_of(SECTIONS, _stopped)
+
+
+def zone(report: Report) -> str:
+    """Time zone, for the head of a column of times."""
+    return "UTC" if formats.dated(report.job.end_us) else "from the start"
 
 
 def has_edges(report: Report) -> bool:

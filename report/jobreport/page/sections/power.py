@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import has_time_lines, heading
-from jobreport.page.sections.parts.table import Table, device_name, node_cells, node_heads
+from jobreport.page.kit import Empty, Figure, Sentences, Table
+from jobreport.page.kit.table import device_name, node_cells, node_heads
+from jobreport.page.sections.outline import has_time_lines, section
 from jobreport.page.sections.parts.time_lines import AID, POWER, REASONS, TimeLines
 from jobrules.analyses.power import MAX_ROWS
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, as_far_as_recorded
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.power import GPUState
 
 #: Rows of a table that is not folded away.
@@ -64,29 +63,34 @@ _SLOWDOWNS = (
 )
 
 
-@error_boundary
-def power(report: Report) -> Fragment:
+@section
+def power(report: Report) -> Content:
     """Time lines of power, temperature, clocks, and slowdowns; a table of all GPUs."""
     states = report.power or ()
-    place = heading("power", report)
     columns = [one for one in _COLUMNS if any(getattr(state, one[0]) is not None for state in states)]
     if not columns and report.of_debugger:
-        return place.nothing("SageMaker Debugger's rule results hold no power, temperature, or clocks.")
+        return Empty("SageMaker Debugger's rule results hold no power, temperature, or clocks.")
     if not columns:
-        return place.nothing("GPU power, temperature, and clocks were not recorded.")
+        return Empty("GPU power, temperature, and clocks were not recorded.")
     several = len({state.node for state in states}) > 1
-    drawn = TimeLines.of(report, _drawn_keys(report))
-    blocks, figures = drawn.draw("live-power") if has_time_lines(report) else ([], {})
-    return place.section(
-        caption=_highest(states, several=several),
-        aid=AID,
-        sentences=_sentences(report, states),
-        blocks=blocks,
-        lines=drawn,
-        figures=figures,
-        table=_table(states, columns, several=several),
-        several=several,
-    )
+    lines = TimeLines.of(report, _drawn_keys(report))
+    return [
+        Sentences(_sentences(report, states)),
+        Figure(
+            name="power",
+            finding=_highest(states, several=several),
+            aid=AID,
+            key=lines.key,
+            drawings=[lines.side("power", named=several)],
+            zoom="Power, temperature, and clocks",
+            together="all lines together",
+            reading=lines.reading,
+            tables=[lines.table("power, temperature, and clocks")],
+        )
+        if has_time_lines(report) and lines.names
+        else None,
+        _table(states, columns, several=several),
+    ]
 
 
 def _drawn_keys(report: Report) -> set[str]:
@@ -223,11 +227,11 @@ def _table(states: Sequence[GPUState], columns: Sequence[tuple[str, str, int]], 
     unit, energy = _energy(states)
     heads = {"energy_wh": f"Energy ({energy})", "counted_wh": f"Counted by the driver ({energy})"}
     names = [heads.get(field, head) for field, head, _ in columns]
-    note = _note(columns, states)
     return Table(
         label="Power, temperature, and clocks per GPU",
         fold="power, temperature, and clocks per GPU" if len(states) > MAX_OPEN_ROWS else "",
-        caption=Markup('Sensors per GPU over the job. <span class="read">{}</span>').format(note),
+        caption="Sensors per GPU over the job.",
+        aid=_note(columns, states),
         style="heads",
         heads=[*node_heads(":GPU", several=several), *names],
         rows=[

@@ -8,15 +8,14 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import heading
-from jobreport.page.sections.parts.table import PERCENT_SCALE, Table, as_code, bar
+from jobreport.page.kit.table import PERCENT_SCALE, Table, as_code, bar
+from jobreport.page.sections.outline import heading, section
 from jobrules.model import SECOND_US
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.model import Function, Profile
 
 #: Functions of a profile, and profiles, that are not folded away.
@@ -34,7 +33,7 @@ class View(Struct, frozen=True, kw_only=True):
     more: Table | None
 
 
-@error_boundary
+@section
 def profiles(report: Report) -> Fragment:
     """A table of functions by self time for each profile, the first three open."""
     place = heading("profiles", report)

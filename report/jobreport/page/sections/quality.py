@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import covers_time, heading
+from jobreport.page.kit.table import Table
+from jobreport.page.sections.outline import covers_time, heading, section
 from jobreport.page.sections.parts.recordings import pause_reason, recorded
-from jobreport.page.sections.parts.table import Table
 
 if TYPE_CHECKING:
     from jobreport.document import Parameter, Report, RuleCard
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobreport.remarks import Remark
 
 #: Rows of the table of sampling pauses; a job that pauses all day does not make the page longer.
@@ -23,7 +22,7 @@ MAX_LOGS = 50
 MAX_REMARKS = 50
 
 
-@error_boundary
+@section
 def quality(report: Report) -> Fragment:
     """Input files and remarks, logs, recordings, sampling pauses, rule parameters, terms, and the command."""
     place = heading("quality", report)

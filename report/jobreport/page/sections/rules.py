@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import ANCHORS, has_edges, heading
+from jobreport.page.sections.outline import ANCHORS, has_edges, heading, section
 from jobreport.page.sections.verdict import SIGNS
 from jobrules.model import ReasonKind, Severity, Status
 from jobrules.rule import with_unit
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.model import Measure, Reason
 
 #: Reasons of devices that a card lists.
@@ -65,7 +64,7 @@ class NotEvaluated(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-@error_boundary
+@section
 def rules(report: Report) -> Fragment:
     """Cards by severity, then errors, then what passed; a line for each reason why rules were not evaluated."""
     judging = [card for card in report.rules if card.can_trigger]

@@ -3,67 +3,53 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.formats import NBSP
 from jobreport.page.figures import steps as figures
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import heading
+from jobreport.page.kit import Drawing, Empty, Figure, Note, Side, Table
+from jobreport.page.kit.table import node_cells, node_heads
+from jobreport.page.sections.outline import section, zone
 from jobreport.page.sections.parts.step_parts import (
-    Shown,
     contrast,
-    contrast_table,
     last_steps,
     marked,
     mode_name,
-    parts_of_last,
     rank_name,
     why_no_contrast,
 )
-from jobreport.page.sections.parts.table import Table, node_cells, node_heads
 from jobrules.analyses.steps import NATURAL_ROWS
 from jobrules.rules.step_outlier import PATIENCE, StepOutlier
 
 if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.page.figures.steps import Unit
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.steps import StepMode, StepRow, StepTimes
 
 #: Modes with a sentence of their own.
 MAX_MODES = 4
 
 
-@error_boundary
-def steps(report: Report) -> Fragment:
+@section
+def steps(report: Report) -> Content:
     """A table per rank and mode, and the durations as figures."""
-    times, place = report.steps, heading("steps", report)
+    times = report.steps
     if times is None:
-        return place.nothing(_why_none(report))
+        return Empty(_why_none(report))
     unit = figures.Unit.of(times)
     with_day = report.job.spans_days
-    found: dict[str, Any] = {
-        "histogram": _histogram(times, unit),
-        "last": last_steps(times, unit, with_day=with_day),
-        "time": _time(times, report, unit, with_day=with_day),
-        "contrast": contrast(times),
-    }
     sentences = [_lead(times, unit), _on_device(times, unit), _left_out(times), _unmarked(times, report)]
-    return place.section(
-        times=times,
-        lead=" ".join(filter(None, sentences)),
-        **found,
-        bins=_bins(times, unit),
-        parts_of_last=parts_of_last(times.last, unit),
-        peaks=_peaks(times, unit, place.zone, with_day=with_day),
-        contrast_table=contrast_table(times.contrast) if found["contrast"] and times.contrast else None,
-        why_no_contrast=why_no_contrast(times),
-        tables=_durations(times, unit),
-        figures={f"live-steps-{name}": one.figure.live for name, one in found.items() if one},
-    )
+    return [
+        " ".join(filter(None, sentences)),
+        Side(blocks=[_histogram(times, unit), last_steps(times, unit, with_day=with_day)]),
+        _time(times, report, unit, with_day=with_day),
+        contrast(times) or Note(why_no_contrast(times)),
+        *_durations(times, unit),
+    ]
 
 
 def _why_none(report: Report) -> str:
@@ -198,28 +184,31 @@ def _table_caption(times: StepTimes, unit: Unit) -> str:
 # --- figures
 
 
-def _histogram(times: StepTimes, unit: Unit) -> Shown:
+def _histogram(times: StepTimes, unit: Unit) -> Figure:
     histogram = times.histogram
     one = len(histogram.series) == 1
     width = _width(histogram.width_us)
     lines = "rank and mode" if histogram.series[0].rank else "mode"
     aid = f"{width} bins" if one else f"One line per {lines}, {width} bins"
-    fold = []
+    reading = []
     if histogram.beyond:
         aid += f"; beyond the break: up to {unit.short(histogram.longest_us)}"
     evaluated = [mode for mode in times.modes if mode.evaluated]
     if any(mode.ranks > 1 for mode in evaluated):
-        fold.append("Mean and σ are those of each rank and mode.")
+        reading.append("Mean and σ are those of each rank and mode.")
     if evaluated and not any(figures.limit_inside(histogram, mode) for mode in times.modes[:2]):
-        fold.append("The threshold is beyond the bars.")
+        reading.append("The threshold is beyond the bars.")
     names = _series_names(times)
     key = [(f"s{i}", name, f"s{i}") for i, name in enumerate(names, 1)]
-    return Shown(
-        figure=figures.histogram(times, unit, names),
+    return Figure(
+        name="steps-histogram",
+        title="Step durations",
         finding=_outliers(times, unit),
         aid=f"{aid}.",
-        fold=" ".join(fold),
-        key=() if one else tuple(key),
+        key=() if one else key,
+        drawings=[Drawing(figure=figures.histogram(times, unit, names))],
+        reading=" ".join(reading),
+        tables=[_bins(times, unit)],
     )
 
 
@@ -264,7 +253,7 @@ def _bins(times: StepTimes, unit: Unit) -> Table:
     )
 
 
-def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Shown:
+def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Figure:
     timeline = times.timeline
     longest = timeline.peaks[0]
     took = unit.short(longest.lasted_us)
@@ -276,35 +265,39 @@ def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Sh
         else f"The longest {name}step took {took} and started at about {at}."
     )
     aid = f"A bar spans the shortest to the longest step started within {_width(timeline.width_us)}"
-    fold = []
+    reading = []
     if times.marked:
         aid += "; orange: outliers"
         outliers = f"{formats.count(times.marks, 'step')} {'is' if times.marks == 1 else 'are'}"
-        fold.append(f"Orange marks a bar's longest outlier: {outliers} {marked(times)}.")
+        reading.append(f"Orange marks a bar's longest outlier: {outliers} {marked(times)}.")
     if figures.is_log(times):
         aid += "; logarithmic scale"
     if figures.phase_lines(times, report.phases):
-        fold.append("Dotted: start or end of the training loop.")
+        reading.append("Dotted: start or end of the training loop.")
     names = [formats.escape_name(one.mode, 24) or "other modes" for one in timeline.series]
     modes = tuple((figures.MODES[i], name, f"s{i + 1}") for i, name in enumerate(names))
     outlier = (("l", "outlier", ""),) if times.marked else ()
-    return Shown(
-        figure=figures.over_time(times, report.phases, unit, names),
+    return Figure(
+        name="steps-time",
+        title="Step durations over time",
         finding=finding,
         aid=f"{aid}.",
-        fold=" ".join(fold),
         key=(*(modes if len(modes) > 1 or outlier else ()), *outlier),
+        drawings=[Drawing(figure=figures.over_time(times, report.phases, unit, names))],
+        zoom="the steps",
+        reading=" ".join(reading),
+        tables=[_peaks(times, unit, zone(report), with_day=with_day)],
     )
 
 
-def _peaks(times: StepTimes, unit: Unit, zone: str, *, with_day: bool) -> Table:
+def _peaks(times: StepTimes, unit: Unit, time_zone: str, *, with_day: bool) -> Table:
     peaks = times.timeline.peaks
     bars = formats.number(times.timeline.count, 0)
     return Table(
         label="The bars with the longest steps",
         caption=f"Top {len(peaks)} of {bars} bars; all are in report.json.",
         fold="the bars with the longest steps",
-        heads=(f":From ({zone})", ":Mode", f"Longest step ({unit.name})"),
+        heads=(f":From ({time_zone})", ":Mode", f"Longest step ({unit.name})"),
         rows=[
             (
                 formats.column_time(peak.start_us, with_day=with_day),

@@ -10,8 +10,7 @@ from jobreport import formats
 from jobreport.page.figures.over_columns import merged
 from jobreport.page.figures.scales import time_ticks
 from jobreport.page.figures.summary import FILLS, Stretch, ring, stretch
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import covers_time, heading
+from jobreport.page.sections.outline import covers_time, heading, section
 from jobreport.page.sections.parts.recordings import interruptions
 from jobrules.model import SECOND_US, Severity
 from jobrules.text import capitalized
@@ -19,7 +18,7 @@ from jobrules.verdict.edges import START_UP
 
 if TYPE_CHECKING:
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.model import Finding
 
 #: Rows of the table of kinds of nodes.
@@ -50,7 +49,7 @@ class Lane(Struct, frozen=True, kw_only=True):
     gaps: tuple[Stretch, ...]
 
 
-@error_boundary
+@section
 def summary(report: Report) -> Fragment:
     """When the job ran, and in which phases."""
     job, phases = report.job, report.phases

@@ -10,9 +10,8 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.page.figures.box_plot import WHOLE
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.outline import has_edges, heading
-from jobreport.page.sections.parts.table import PERCENT_SCALE, Table, node_cells, node_heads, range_bar
+from jobreport.page.kit.table import PERCENT_SCALE, Table, node_cells, node_heads, range_bar
+from jobreport.page.sections.outline import has_edges, heading, section
 from jobrules.measures.work_span import GLANCE_PERCENT
 from jobrules.model import Metric
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import NodeFacts, Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
     from jobrules.analyses.gpu_utilization import Box
     from jobrules.analyses.utilization import UsageRow
 
@@ -36,7 +35,7 @@ MAX_FOLDED = 64
 NO_SCALE = Markup('<span class="m">no fixed scale</span>')
 
 
-@error_boundary
+@section
 def utilization(report: Report) -> Fragment:
     """A sentence per kind of node, then the tables: of nodes, processes, and file systems."""
     facts = {node.name: node for node in report.job.nodes}

@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.cost import words
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.outline import ANCHORS, has_edges
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.sections.outline import ANCHORS, has_edges, section
 from jobrules.model import Severity, Status, in_words
 from jobrules.verdict.not_evaluated import by_reason
 from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
@@ -79,7 +78,7 @@ class Segment(Struct, frozen=True, kw_only=True):
     link: str | None
 
 
-@error_boundary
+@section
 def verdict(report: Report) -> Fragment:
     """How much of the device time was used, why not more, what to try, what was not checked."""
     use = report.verdict.use
@@ -121,7 +120,7 @@ def verdict(report: Report) -> Fragment:
     return Fragment(name="verdict", html=html)
 
 
-@error_boundary
+@section
 def findings(report: Report) -> Fragment:
     """All findings, worst first, each with a link to its evidence."""
     verdict = report.verdict

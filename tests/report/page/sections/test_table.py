@@ -8,7 +8,7 @@ import re
 import pytest
 
 from jobreport.page import sections
-from jobreport.page.sections.parts.table import Table, as_code, bar, swatch
+from jobreport.page.kit.table import Table, as_code, bar, swatch
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import Page
 from tests.report.page.sections.test_sections import example, html_by_call
@@ -49,7 +49,7 @@ def test_heads_of_words_and_their_cells_stand_left() -> None:
     table = Table(label="all", heads=(":Node", "Mean", ":Word"), rows=[("n", "1.0", "low")])
 
     assert table.columns == [("Node", True), ("Mean", False), ("Word", True)]
-    assert table.body == [[("n", True), ("1.0", False), ("low", True)]]
+    assert table.body == [[("n", "tl"), ("1.0", ""), ("low", "tl")]]
 
 
 def test_names_in_markup_are_escaped() -> None:

@@ -8,24 +8,22 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.page.figures.captures.allocated_memory import allocated
+from jobreport.page.kit import Drawing, Figure, Table
 from jobreport.page.sections.captures.parts import (
-    CaptureFigure,
     CaptureRow,
-    Drawing,
     captures_of,
+    nothing,
     odd_first,
     omitted,
     percent_of,
-    section,
 )
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.parts.table import Table
+from jobreport.page.sections.outline import section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.model.captures import MemoryCurve
 
 #: Devices that are drawn.
@@ -40,8 +38,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     curve: MemoryCurve
 
 
-@error_boundary
-def allocated_memory(report: Report) -> Fragment:
+@section
+def allocated_memory(report: Report) -> Content:
     """Allocated and reserved memory over time, the fullest devices first, and a table of all."""
     found = [
         Memory(
@@ -54,11 +52,11 @@ def allocated_memory(report: Report) -> Fragment:
     ]
     if not found:
         why = "Memory was not recorded. Record it with profile_memory=True."
-        return section("allocated-memory", report, why_none=why)
-    return section("allocated-memory", report, figures=[_figure(found)])
+        return nothing(report, why)
+    return [_figure(found)]
 
 
-def _figure(found: Sequence[Memory]) -> CaptureFigure:
+def _figure(found: Sequence[Memory]) -> Figure:
     fullest = sorted(found, key=lambda one: -max(one.curve.allocated_peak, one.curve.reserved_peak or 0))
     drawn = [one for one in fullest if one.curve.allocated and one.curve.end_ns > one.curve.start_ns][
         :MAX_DRAWN
@@ -70,10 +68,10 @@ def _figure(found: Sequence[Memory]) -> CaptureFigure:
     reserved = any(one.curve.reserved for one in drawn)
     sized = any(one.curve.total for one in drawn)
     several = len(found) > 1
-    return CaptureFigure(
-        name="curve",
+    return Figure(
+        name="allocated-memory-curve",
         title="Allocated GPU memory",
-        caption=_caption(fullest[0], scale, several=several),
+        finding=_caption(fullest[0], scale, several=several),
         aid="Milliseconds from the first recorded allocation."
         + (" Black line: size of the memory." if sized else ""),
         drawings=tuple(
@@ -90,7 +88,7 @@ def _figure(found: Sequence[Memory]) -> CaptureFigure:
         ),
         zoom="memory" if drawn else "",
         reading="Band: lowest to highest in a column of time. Reserved memory includes what the allocator keeps for later.",
-        table=_table(found, scale),
+        tables=[_table(found, scale)],
     )
 
 

@@ -9,30 +9,28 @@ import numpy as np
 from jobreport import formats
 from jobreport.page.figures.captures import communication as drawings
 from jobreport.page.figures.names import rows_class
+from jobreport.page.kit import Drawing, Figure, Sentences, Table
 from jobreport.page.sections.captures.parts import (
     MAX_ODD,
     NO_DEVICE,
     NS,
-    CaptureFigure,
-    Drawing,
     devices_of,
+    nothing,
     ns_scale,
     ns_text,
     odd_first,
     omitted,
     percent_of,
-    section,
     without_empty,
 )
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.parts.table import Table
+from jobreport.page.sections.outline import section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
+    from jobreport.page.kit.section import Content
     from jobreport.page.sections.captures.parts import DeviceRow
-    from jobreport.page.sections.fragment import Fragment
     from jobrules.model.captures import AcrossRanks, CollectiveTable, RankWaiting, Skew
 
 #: Rows of the table of collectives.
@@ -44,21 +42,21 @@ _NOT_MATCHED = {
 }
 
 
-@error_boundary
-def communication(report: Report) -> Fragment:
+@section
+def communication(report: Report) -> Content:
     """How much of it computing hid, waiting between ranks, and all collectives by size."""
     rows = [row for row in devices_of(report) if row.device.communication_ns]
     if not rows:
         why = "No communication kernel was recorded." if devices_of(report) else NO_DEVICE
-        return section("communication", report, why_none=why)
+        return nothing(report, why)
     across = report.across_ranks or None
-    figures = [_waiting(across)] if across and any(one.suffered_ns for one in across.waiting) else []
-    if across and across.skew:
-        figures.append(_skew(across.skew))
-    tables = [_overlap(rows)]
-    if across and across.collectives:
-        tables.append(_collectives(across))
-    return section("communication", report, lead=_lead(rows, across), figures=figures, tables=tables)
+    return [
+        Sentences(_lead(rows, across)),
+        _waiting(across) if across and any(one.suffered_ns for one in across.waiting) else None,
+        _skew(across.skew) if across and across.skew else None,
+        _overlap(rows),
+        _collectives(across) if across else None,
+    ]
 
 
 def _lead(rows: Sequence[DeviceRow], across: AcrossRanks | None) -> list[str]:
@@ -89,7 +87,7 @@ def _lead(rows: Sequence[DeviceRow], across: AcrossRanks | None) -> list[str]:
     return found
 
 
-def _waiting(across: AcrossRanks) -> CaptureFigure:
+def _waiting(across: AcrossRanks) -> Figure:
     ranks = across.waiting
     caused = [percent_of(one.caused_ns, across.window_ns) for one in ranks]
     # On the scale of the first, which is of all ranks, this one would vanish in a large job.
@@ -98,10 +96,10 @@ def _waiting(across: AcrossRanks) -> CaptureFigure:
     if len(chosen) < len(ranks):
         chosen.sort(key=lambda i: -caused[i])
     names = [f"rank {ranks[i].rank}" for i in chosen]
-    return CaptureFigure(
-        name="waiting",
+    return Figure(
+        name="communication-waiting",
         title="Waiting between ranks",
-        caption=_waited(across),
+        finding=_waited(across),
         aid="Percent of the profiled time." + omitted(len(chosen), len(ranks), "rank"),
         drawings=(
             Drawing(
@@ -113,46 +111,48 @@ def _waiting(across: AcrossRanks) -> CaptureFigure:
         reading="A collective's shortest duration over the ranks is its transfer; the rest is waiting for the rank "
         "with the shortest duration, which arrived last. Percent of the time of all ranks where others waited for a rank, and "
         "of one rank where it waited.",
-        table=_waiting_table([ranks[i] for i in chosen], across),
+        tables=[_waiting_table([ranks[i] for i in chosen], across)],
     )
 
 
-def _skew(skew: Skew) -> CaptureFigure:
+def _skew(skew: Skew) -> Figure:
     columns = skew.columns
     scale = ns_scale([column.longest_ns for column in columns])
     most = max(columns, key=lambda column: column.longest_ns)
     calls = np.array([column.calls for column in columns])
     usual = float(np.median(np.repeat([column.median_ns for column in columns], calls)))
     group = f" of group {formats.escape_name(skew.group, 40)}" if skew.group else ""
-    return CaptureFigure(
-        name="skew",
+    return Figure(
+        name="communication-skew",
         title="Skew over the capture",
-        caption=f"Skew{group}: median {ns_text(usual)}, longest {ns_text(most.longest_ns)}, when "
+        finding=f"Skew{group}: median {ns_text(usual)}, longest {ns_text(most.longest_ns)}, when "
         f"rank{formats.NBSP}{most.last} arrived last at {formats.number(most.start_ns / 1e6, 1)}{formats.NBSP}ms.",
         aid="Skew: wait of a collective's first rank for its last. Milliseconds from the first recorded kernel.",
-        drawings=(Drawing(figure=drawings.skew(skew, scale)),),
+        drawings=[Drawing(figure=drawings.skew(skew, scale))],
         key=((*drawings.LONGEST, "longest"), (*drawings.MEDIAN, "median")),
         zoom="skew",
         reading=f"Collectives of {formats.count(skew.ranks, 'rank')} in columns of {ns_text(skew.column_ns)}. "
         "The group whose ranks waited most.",
-        table=Table(
-            label="Skew over the capture",
-            fold="skew over the capture",
-            heads=(
-                *("From (ms)", "Collectives", f"Median ({scale.unit})", f"Longest ({scale.unit})"),
-                ":Arrived last in it",
-            ),
-            rows=[
-                (
-                    formats.number(column.start_ns / 1e6, 2),
-                    formats.number(column.calls, 0),
-                    scale(column.median_ns * NS),
-                    scale(column.longest_ns * NS),
-                    f"rank {column.last}",
-                )
-                for column in columns
-            ],
-        ),
+        tables=[
+            Table(
+                label="Skew over the capture",
+                fold="skew over the capture",
+                heads=(
+                    *("From (ms)", "Collectives", f"Median ({scale.unit})", f"Longest ({scale.unit})"),
+                    ":Arrived last in it",
+                ),
+                rows=[
+                    (
+                        formats.number(column.start_ns / 1e6, 2),
+                        formats.number(column.calls, 0),
+                        scale(column.median_ns * NS),
+                        scale(column.longest_ns * NS),
+                        f"rank {column.last}",
+                    )
+                    for column in columns
+                ],
+            )
+        ],
     )
 
 

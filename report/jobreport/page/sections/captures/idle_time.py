@@ -11,22 +11,21 @@ from jobreport.page.figures.chart import upward
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.scales import ceiling
 from jobreport.page.figures.stacked import Part, stacked
+from jobreport.page.kit import Drawing, Figure, Sentences, Table
+from jobreport.page.kit.table import as_code
 from jobreport.page.sections.captures.parts import (
     NO_DEVICE,
     NS,
-    CaptureFigure,
-    Drawing,
     captures_of,
     devices_of,
+    nothing,
     ns_scale,
     ns_text,
     odd_first,
     omitted,
     percent_of,
-    section,
 )
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.parts.table import Table, as_code
+from jobreport.page.sections.outline import section
 from jobrules.model.captures import IDLE_CAUSES, IdleCause
 from jobrules.text import capitalized, some_of
 
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
+    from jobreport.page.kit.section import Content
     from jobreport.page.sections.captures.parts import DeviceRow
-    from jobreport.page.sections.fragment import Fragment
 
 #: Class and name of each cause.
 CAUSES: dict[IdleCause, tuple[str, str]] = {
@@ -55,30 +54,27 @@ MAX_ROWS = 15
 MAX_CALLS = 3
 
 
-@error_boundary
-def idle_time(report: Report) -> Fragment:
+@section
+def idle_time(report: Report) -> Content:
     """Idle time of each device by cause, and the operators in which the host spent it."""
     rows = [row for row in devices_of(report) if row.device.complete and row.device.window_ns]
     if not rows:
         why = "Events are missing from the traces: the causes of idle time are unknown."
-        return section("idle-time", report, why_none=why if devices_of(report) else NO_DEVICE)
+        return nothing(report, why if devices_of(report) else NO_DEVICE)
     if not any(row.device.idle_ns for row in rows):
-        return section("idle-time", report, why_none="No device was idle.")
-    did = _host(report)
-    return section(
-        "idle-time",
-        report,
-        lead=_calls(report),
-        figures=[_figure(rows, [row.name for row in devices_of(report) if not row.device.complete])],
-        tables=[did] if did.rows else [],
-    )
+        return nothing(report, "No device was idle.")
+    return [
+        Sentences(_calls(report)),
+        _figure(rows, [row.name for row in devices_of(report) if not row.device.complete]),
+        _host(report),
+    ]
 
 
 def _causes_in(rows: Sequence[DeviceRow]) -> list[IdleCause]:
     return [cause for cause in IDLE_CAUSES if any(row.device.idle_by_cause_ns[cause] for row in rows)]
 
 
-def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> CaptureFigure:
+def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> Figure:
     """``incomplete`` are devices whose traces lack events, so that no cause is known."""
     causes = _causes_in(rows)
     shares = [
@@ -98,10 +94,10 @@ def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> CaptureFigu
     ]
     top = min(100.0, ceiling(max(sum(shares[i]) for i in chosen)))
     several = len(rows) > 1
-    return CaptureFigure(
-        name="causes",
+    return Figure(
+        name="idle-time-causes",
         title="Idle time by cause",
-        caption=_caption(rows, len(rows) + len(incomplete)),
+        finding=_caption(rows, len(rows) + len(incomplete)),
         aid="Percent of the profiled time."
         + (
             f" Not counted: {formats.join_names(incomplete)}, whose events are incomplete."
@@ -123,7 +119,7 @@ def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> CaptureFigu
             if any(CAUSES[c][0] == UNKNOWN for c in causes)
             else ""
         ),
-        table=_table([rows[i] for i in chosen], causes),
+        tables=[_table([rows[i] for i in chosen], causes)],
     )
 
 

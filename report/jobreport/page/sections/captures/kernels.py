@@ -12,23 +12,22 @@ from jobreport import formats
 from jobreport.page.figures.captures.launches import lengths
 from jobreport.page.figures.framework import MAX_RANKED, Rank, other, ranked
 from jobreport.page.figures.names import rows_class
+from jobreport.page.kit import Drawing, Figure, Sentences, Subsection, Table
+from jobreport.page.kit.table import as_code
 from jobreport.page.sections.captures.kernel_names import short_name
 from jobreport.page.sections.captures.parts import (
     MAX_ALL,
     NS,
-    CaptureFigure,
-    Drawing,
     captures_of,
     devices_of,
+    nothing,
     ns_scale,
     ns_text,
     odd_first,
     omitted,
     percent_of,
-    section,
 )
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.parts.table import Table, as_code
+from jobreport.page.sections.outline import section
 from jobrules.model.captures import BIN_ENDS_NS, Operators
 from jobrules.text import capitalized
 
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
+    from jobreport.page.kit.section import Content
     from jobreport.page.sections.captures.parts import CaptureRow, DeviceRow
-    from jobreport.page.sections.fragment import Fragment
     from jobrules.model.captures import Kernels
 
 #: Rows of the table of kernels, and rows of operators that are not folded away.
@@ -60,24 +59,22 @@ class KernelSum(Struct, frozen=True, kw_only=True):
     blocks_per_sm: float | None
 
 
-@error_boundary
-def kernels(report: Report) -> Fragment:
+@section
+def kernels(report: Report) -> Content:
     """Kernels, their launches, and operators."""
     devices = [row for row in devices_of(report) if row.device.kernel_calls]
     of_device = [row for row in devices if row.device.kernels]
     captures = [row for row in captures_of(report) if row.capture.operators or row.capture.marks]
     if not of_device and not captures:
-        return section("kernels", report, why_none="The traces hold neither kernels nor operators.")
-    parts: list[tuple[str, Sequence[CaptureFigure | Table]]] = []
-    if of_device:
-        parts.append(("Kernels", [_figure(of_device), _fill(devices)]))
-    if launched := [row for row in devices if row.device.launches]:
-        parts.append(("Launches", [*_lengths(launched), _launches(launched)]))
-    if any(row.capture.operators for row in captures):
-        parts.append(("Operators", _operators(captures)))
-    if marks := _marks(captures):
-        parts.append(("Marks", marks))
-    return section("kernels", report, lead=[*_lead(devices), *_detailed(devices, of_device)], parts=parts)
+        return nothing(report, "The traces hold neither kernels nor operators.")
+    launched = [row for row in devices if row.device.launches]
+    return [
+        Sentences([*_lead(devices), *_detailed(devices, of_device)]),
+        Subsection(title="Kernels", blocks=[_figure(of_device), _fill(devices)] if of_device else []),
+        Subsection(title="Launches", blocks=[*_lengths(launched), _launches(launched)] if launched else []),
+        Subsection(title="Operators", blocks=_operators(captures)),
+        Subsection(title="Marks", blocks=_marks(captures)),
+    ]
 
 
 def _lead(rows: Sequence[DeviceRow]) -> list[str]:
@@ -123,7 +120,7 @@ def kernel_sums(rows: Sequence[DeviceRow]) -> list[KernelSum]:
     return sorted(sums, key=lambda one: (-one.total_ns, one.first.name))
 
 
-def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
+def _figure(rows: Sequence[DeviceRow]) -> Figure:
     found = kernel_sums(rows)
     whole = sum(row.device.kernel_total_ns for row in rows)
     drawn = found[:MAX_RANKED]
@@ -141,14 +138,14 @@ def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
         bars.append(other(left, percent_of(rest, whole)))
     first = drawn[0]
     share = formats.percent(percent_of(first.total_ns, whole))
-    return CaptureFigure(
-        name="kernels",
+    return Figure(
+        name="kernels-kernels",
         title="Kernels with most time",
-        caption=f"{formats.escape_name(short_name(first.first.name), 60)} took {share} of the time of all kernels, "
+        finding=f"{formats.escape_name(short_name(first.first.name), 60)} took {share} of the time of all kernels, "
         f"{ns_text(first.total_ns)}.",
         aid="Percent of the sum over all kernels; kernels on several streams can overlap.",
-        drawings=(Drawing(figure=ranked(bars), style=f"ranked {rows_class(len(bars))}"),),
-        table=_kernels(rows, found, whole),
+        drawings=[Drawing(figure=ranked(bars), style=f"ranked {rows_class(len(bars))}")],
+        tables=[_kernels(rows, found, whole)],
     )
 
 
@@ -231,7 +228,7 @@ def _filled(row: DeviceRow) -> tuple[str, ...]:
     )
 
 
-def _lengths(rows: Sequence[DeviceRow]) -> list[CaptureFigure]:
+def _lengths(rows: Sequence[DeviceRow]) -> list[Figure]:
     """Histograms of the lengths of kernels and of the calls that launched them."""
     found = [one for row in rows if (one := row.device.launches) and one.kernel_bins]
     kernel, call = (
@@ -258,35 +255,37 @@ def _lengths(rows: Sequence[DeviceRow]) -> list[CaptureFigure]:
     ]
     shares = [100 * one[bins] / whole for one in (kernel, call)]
     return [
-        CaptureFigure(
-            name="lengths",
+        Figure(
+            name="kernels-lengths",
             title="Lengths of kernels and of their launch calls",
-            caption=f"{formats.percent(percent_of(shorter, linked))} of {formats.count(linked, 'kernel')} lasted shorter "
+            finding=f"{formats.percent(percent_of(shorter, linked))} of {formats.count(linked, 'kernel')} lasted shorter "
             f"than the call that launched them, {formats.percent(percent_of(below, linked))} less than 10{formats.NBSP}µs.",
             aid=f"Percent of kernels by length; the line: by length of their calls.{drawn}",
-            drawings=(Drawing(figure=lengths(labels, [_short_bin(end) for end in ends], *shares)),),
+            drawings=[Drawing(figure=lengths(labels, [_short_bin(end) for end in ends], *shares))],
             key=(("u", "kernels", "kernels"), ("s2", "their launch calls", "calls")),
             reading="If most kernels are shorter than their calls, the host cannot keep the GPU busy. Each bin is about "
             "twice as long as the one before it.",
-            table=Table(
-                label="Lengths of kernels and of their launch calls",
-                fold="kernels and launch calls by length",
-                heads=(":Length", "Kernels", "Kernels (%)", "Launch calls", "Launch calls (%)"),
-                rows=[
-                    (
-                        label,
-                        *(
-                            cell
-                            for one in (kernel, call)
-                            for cell in (
-                                formats.number(int(one[bins][i]), 0),
-                                formats.number(percent_of(int(one[bins][i]), whole)),
-                            )
-                        ),
-                    )
-                    for i, label in enumerate(labels)
-                ],
-            ),
+            tables=[
+                Table(
+                    label="Lengths of kernels and of their launch calls",
+                    fold="kernels and launch calls by length",
+                    heads=(":Length", "Kernels", "Kernels (%)", "Launch calls", "Launch calls (%)"),
+                    rows=[
+                        (
+                            label,
+                            *(
+                                cell
+                                for one in (kernel, call)
+                                for cell in (
+                                    formats.number(int(one[bins][i]), 0),
+                                    formats.number(percent_of(int(one[bins][i]), whole)),
+                                )
+                            ),
+                        )
+                        for i, label in enumerate(labels)
+                    ],
+                )
+            ],
         )
     ]
 

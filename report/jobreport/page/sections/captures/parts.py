@@ -1,4 +1,4 @@
-"""What the sections on traces of PyTorch's profiler share: their rows, the order of these, and figures with tables."""
+"""What the sections on traces of PyTorch's profiler share: their rows, and the order of these."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ import numpy as np
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.names import cut_apart
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.outline import heading
-from jobreport.page.sections.parts.table import Table
+from jobreport.page.kit import Empty, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.figures.canvas import Figure
     from jobrules.model.captures import Capture, DeviceCapture
 
 #: Bars and rows that are shown at most; of more, these that differ most from the median.
@@ -41,30 +37,6 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     name: str
     capture: Capture
     device: DeviceCapture
-
-
-class Drawing(Struct, frozen=True, kw_only=True):
-    """One drawing of a figure; a title tells several apart."""
-
-    figure: Figure
-    #: Classes of its frame.
-    style: str = ""
-    title: str = ""
-
-
-class CaptureFigure(Struct, frozen=True, kw_only=True):
-    """A figure with its caption, key, and table."""
-
-    name: str
-    title: str
-    caption: str
-    aid: str
-    drawings: tuple[Drawing, ...]
-    key: tuple[tuple[str, str, str], ...] = ()
-    reading: str = ""
-    #: What a reader can zoom into; empty for figures without such an axis.
-    zoom: str = ""
-    table: Table | None = None
 
 
 def captures_of(report: Report) -> list[CaptureRow]:
@@ -140,33 +112,8 @@ def percent_of(part: float, whole: float) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-def section(
-    anchor: str,
-    report: Report,
-    *,
-    lead: Sequence[str] = (),
-    figures: Sequence[CaptureFigure] = (),
-    tables: Sequence[Table] = (),
-    parts: Sequence[tuple[str, Sequence[CaptureFigure | Table]]] = (),
-    why_none: str = "",
-) -> Fragment:
-    """A section on captures: sentences, figures, tables, and parts with titles of their own.
-
-    ``why_none`` is the reason for an empty section.
-    """
-    inner = [one for _, items in parts for one in items if isinstance(one, CaptureFigure)]
-    plots = {
-        f"live-{anchor}-{one.name}-{i}": drawing.figure.live
-        for one in (*figures, *inner)
-        for i, drawing in enumerate(one.drawings)
-    }
-    html = render(
-        "captures",
-        heading=heading(anchor, report),
-        has_captures=bool(report.captures),
-        why_none=why_none,
-        lead=lead,
-        sections=[("", (*figures, *tables)), *parts],
-        json=document_json(anchor, plots) if plots else "",
-    )
-    return Fragment(name=anchor, html=html)
+def nothing(report: Report, why: str) -> Empty:
+    """A section without content; a page without traces does not have it at all."""
+    if report.captures:
+        return Empty(why)
+    return Empty("No trace of PyTorch's profiler was found.", absent=True)

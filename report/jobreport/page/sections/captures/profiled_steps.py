@@ -10,26 +10,24 @@ from jobreport import formats
 from jobreport.page.figures.captures import profiled_steps as drawings
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part
+from jobreport.page.kit import Drawing, Figure, Sentences, Subsection, Table
 from jobreport.page.sections.captures.parts import (
     MAX_ALL,
     MAX_ODD,
     NS,
-    CaptureFigure,
     CaptureRow,
     DeviceRow,
-    Drawing,
     captures_of,
     devices_of,
+    nothing,
     ns_scale,
     ns_text,
     odd_first,
     omitted,
     percent_of,
-    section,
 )
 from jobreport.page.sections.captures.profiled_time import PARTS
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.parts.table import Table
+from jobreport.page.sections.outline import section
 from jobrules.captures.own_times import own_times
 from jobrules.model.captures import BAR_KINDS
 from jobrules.text import capitalized
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.captures.own_times import OwnTimes
     from jobrules.model import FloatArray
     from jobrules.model.captures import Capture, DeviceStep, StepLines, StepOfRanks
@@ -60,22 +58,18 @@ _NO_STEPS = {
 }
 
 
-@error_boundary
-def profiled_steps(report: Report) -> Fragment:
+@section
+def profiled_steps(report: Report) -> Content:
     """Steps in parts, the own time of each rank in each step, and the slowest step as bars."""
     rows = [row for row in captures_of(report) if row.capture.step_times]
     if not rows:
         reasons = (row.capture.no_steps for row in captures_of(report))
         why = next((_NO_STEPS[one] for one in reasons if one), "")
         none = "No steps were recorded. Call profiler.step() after each step."
-        return section("profiled-steps", report, why_none=why or none)
+        return nothing(report, why or none)
     own = own_times([row.capture for row in rows])
     over_ranks = report.across_ranks.steps if report.across_ranks else ()
-    figures = [_heat_map(rows, own, over_ranks)] if over_ranks else []
     stepped = [row for row in devices_of(report) if row.device.steps]
-    if stepped:
-        figures.append(_parts(_widest(stepped, rows, own), several=len(stepped) > 1))
-    tables = [_table(over_ranks, own=own.own)] if over_ranks else []
     # Of the rank that others waited for most, then of those with the longest steps.
     lines = [
         (row, row.capture.step_lines)
@@ -85,14 +79,13 @@ def profiled_steps(report: Report) -> Fragment:
     caused = {one.rank: one.caused_ns for one in report.across_ranks.waiting} if report.across_ranks else {}
     lines.sort(key=lambda one: (-caused.get(one[0].capture.rank or 0, 0), one[1].start_ns - one[1].end_ns))
     slowest = [_one_step(row, found, several=len(rows) > 1) for row, found in lines[:MAX_LINES]]
-    return section(
-        "profiled-steps",
-        report,
-        lead=_lead(rows, _captured(over_ranks) if over_ranks else len(rows)),
-        figures=figures,
-        tables=tables,
-        parts=[("Slowest step", slowest)] if slowest else [],
-    )
+    return [
+        Sentences(_lead(rows, _captured(over_ranks) if over_ranks else len(rows))),
+        _heat_map(rows, own, over_ranks) if over_ranks else None,
+        _parts(_widest(stepped, rows, own), several=len(stepped) > 1) if stepped else None,
+        _table(over_ranks, own=own.own),
+        Subsection(title="Slowest step", blocks=slowest),
+    ]
 
 
 def _complete(capture: Capture) -> list[int]:
@@ -127,7 +120,7 @@ def _lead(rows: Sequence[CaptureRow], captured: int) -> list[str]:
     return found
 
 
-def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[StepOfRanks]) -> CaptureFigure:
+def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[StepOfRanks]) -> Figure:
     steps = own.numbers[:MAX_STEPS]
     medians = own.medians_ns
     most = max(1, min(MAX_ALL if len(rows) == _captured(over_ranks) else MAX_ODD, MAX_CELLS // len(steps)))
@@ -148,10 +141,10 @@ def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[St
     )
     left = len(own.numbers) - len(steps)
     drawn = over_ranks[: len(steps)]
-    return CaptureFigure(
-        name="ranks",
+    return Figure(
+        name="profiled-steps-ranks",
         title=f"{capitalized(what)} of each rank in each step",
-        caption=caption,
+        finding=caption,
         aid=aid + omitted(len(chosen), _captured(over_ranks), "rank"),
         drawings=(
             Drawing(
@@ -176,7 +169,7 @@ def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[St
         reading=f"Ten shades from the {SCALE[0]}th to the {SCALE[1]}th percentile of the drawn times. "
         "Hatched: not recorded."
         + (f" The first {len(steps)} steps; {left} more in report.json." if left else ""),
-        table=_own_table(names, steps, times, what),
+        tables=[_own_table(names, steps, times, what)],
     )
 
 
@@ -241,7 +234,7 @@ def _step_parts(step: DeviceStep) -> dict[str, int]:
     }
 
 
-def _parts(row: DeviceRow, *, several: bool) -> CaptureFigure:
+def _parts(row: DeviceRow, *, several: bool) -> Figure:
     steps = row.device.steps[:MAX_STEPS]
     parts = [part for part in _STEP_PARTS if any(_step_parts(step)[part] for step in steps)]
     bars = [
@@ -254,10 +247,10 @@ def _parts(row: DeviceRow, *, several: bool) -> CaptureFigure:
         for part in parts
     ]
     left = len(row.device.steps) - len(steps)
-    return CaptureFigure(
-        name="parts",
+    return Figure(
+        name="profiled-steps-parts",
         title="Steps in parts",
-        caption=_parts_caption(row, steps, f" on {row.name}" if several else ""),
+        finding=_parts_caption(row, steps, f" on {row.name}" if several else ""),
         aid="One bar per step."
         + (f" The first {len(steps)} steps; {left} more in report.json." if left else ""),
         drawings=(
@@ -270,7 +263,7 @@ def _parts(row: DeviceRow, *, several: bool) -> CaptureFigure:
         key=tuple((part.style, part.label, f"kind-{i}") for i, part in enumerate(bars)),
         reading=(f"Device of {row.name}, which has the longest own time. " if several else "")
         + "A step on the device lasts from the end of the work of the step before it to the end of its own.",
-        table=_parts_table(row, parts),
+        tables=[_parts_table(row, parts)],
     )
 
 
@@ -317,7 +310,7 @@ def _parts_table(row: DeviceRow, parts: Sequence[str]) -> Table:
     )
 
 
-def _one_step(row: CaptureRow, lines: StepLines, *, several: bool) -> CaptureFigure:
+def _one_step(row: CaptureRow, lines: StepLines, *, several: bool) -> Figure:
     length = lines.end_ns - lines.start_ns
     host_ns = next(one.host_ns for one in row.capture.step_times if one.number == lines.number)
     names = drawings.lane_names(lines)
@@ -332,28 +325,30 @@ def _one_step(row: CaptureRow, lines: StepLines, *, several: bool) -> CaptureFig
         caption += f"; {formats.escape_name(name, 40)} was busy for {share} of this time"
     kinds = {BAR_KINDS[code] for code in np.frombuffer(lines.bars, "<i4").reshape(-1, 6)[:, 3].tolist()}
     scale = ns_scale([lane.covered_ns for lane in lines.lanes])
-    return CaptureFigure(
-        name=f"slowest-{row.capture.rank if row.capture.rank is not None else 'x'}",
+    return Figure(
+        name=f"profiled-steps-slowest-{row.capture.rank if row.capture.rank is not None else 'x'}",
         title=f"Slowest step{where}",
-        caption=f"{caption}.",
+        finding=f"{caption}.",
         aid="Milliseconds from the start of the step; host above, streams of the device below.",
-        drawings=(Drawing(figure=drawings.one_step(lines), style=f"ranked {rows_class(len(lines.lanes))}"),),
+        drawings=[Drawing(figure=drawings.one_step(lines), style=f"ranked {rows_class(len(lines.lanes))}")],
         key=tuple((*look, kind) for kind, look in drawings.KINDS.items() if kind in kinds),
         zoom="the step",
         reading=f"Events shorter than {ns_text(lines.cell_ns)} that begin close together share a bar. "
         "Launches: calls of the runtime on all threads; other rows of the host: the thread of the steps.",
-        table=Table(
-            label=f"Rows of the slowest step{where}",
-            fold="time per row",
-            heads=(":Row", "Events", f"Time ({scale.unit})", "Covers (%)"),
-            rows=[
-                (
-                    formats.escape_name(name, 60),
-                    formats.number(lane.events, 0),
-                    scale(lane.covered_ns * NS),
-                    formats.number(percent_of(lane.covered_ns, length)),
-                )
-                for lane, name in zip(lines.lanes, names, strict=True)
-            ],
-        ),
+        tables=[
+            Table(
+                label=f"Rows of the slowest step{where}",
+                fold="time per row",
+                heads=(":Row", "Events", f"Time ({scale.unit})", "Covers (%)"),
+                rows=[
+                    (
+                        formats.escape_name(name, 60),
+                        formats.number(lane.events, 0),
+                        scale(lane.covered_ns * NS),
+                        formats.number(percent_of(lane.covered_ns, length)),
+                    )
+                    for lane, name in zip(lines.lanes, names, strict=True)
+                ],
+            )
+        ],
     )

@@ -9,25 +9,24 @@ import numpy as np
 from jobreport import formats
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
+from jobreport.page.kit import Drawing, Figure, Sentences, Table
+from jobreport.page.kit.table import as_code
 from jobreport.page.sections.captures.parts import (
     MAX_ALL,
     NO_DEVICE,
     NS,
-    CaptureFigure,
     DeviceRow,
-    Drawing,
     captures_of,
     devices_of,
+    nothing,
     ns_scale,
     ns_text,
     odd_first,
     omitted,
     percent_of,
-    section,
     without_empty,
 )
-from jobreport.page.sections.error_boundary import error_boundary
-from jobreport.page.sections.parts.table import Table, as_code
+from jobreport.page.sections.outline import section
 from jobrules.rules.traces.shares import profiled_gpus
 from jobrules.text import capitalized
 from jobrules.verdict.profiled import MIN_LEAD_IN, ranks_of, world_sizes
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.model.captures import Capture, DeviceCapture
     from jobrules.verdict.sampled_gpus import SampledGPUs
 
@@ -70,21 +69,13 @@ _SWITCHES = {
 }
 
 
-@error_boundary
-def profiled_time(report: Report) -> Fragment:
+@section
+def profiled_time(report: Report) -> Content:
     """What was recorded, and the time of each device in parts."""
     rows = devices_of(report)
     if not rows:
-        tables = (_captures(report),) if report.captures else ()
-        why = "" if tables else NO_DEVICE
-        return section("profiled-time", report, lead=[NO_DEVICE], tables=tables, why_none=why)
-    return section(
-        "profiled-time",
-        report,
-        lead=_lead(report, rows),
-        figures=[_figure(rows)],
-        tables=[_captures(report)],
-    )
+        return [NO_DEVICE, _captures(report)] if report.captures else nothing(report, NO_DEVICE)
+    return [Sentences(_lead(report, rows)), _figure(rows), _captures(report)]
 
 
 def parts_of(device: DeviceCapture) -> dict[str, int]:
@@ -164,7 +155,7 @@ def _sampled(report: Report) -> SampledGPUs | None:
     return profiled.sampled if profiled else None
 
 
-def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
+def _figure(rows: Sequence[DeviceRow]) -> Figure:
     parts = parts_in(rows)
     shares = [
         [percent_of(parts_of(row.device)[part], row.device.window_ns) for part in parts] for row in rows
@@ -181,10 +172,10 @@ def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
         for j, part in enumerate(parts)
     ]
     names = [rows[i].name for i in chosen]
-    return CaptureFigure(
-        name="parts",
+    return Figure(
+        name="profiled-time-parts",
         title="Profiled time in parts",
-        caption=_caption(rows),
+        finding=_caption(rows),
         aid="Exposed: nothing was computed meanwhile." + omitted(len(chosen), len(rows), "device"),
         drawings=(
             Drawing(
@@ -196,7 +187,7 @@ def _figure(rows: Sequence[DeviceRow]) -> CaptureFigure:
         reading="Percent of the profiled time. Each moment counts once: as computing, else as communication, else as "
         "copies, else as idle."
         + (" Bars differ most at the top." if several and len(chosen) < len(rows) else ""),
-        table=_table([rows[i] for i in chosen], parts),
+        tables=[_table([rows[i] for i in chosen], parts)],
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import assets
 from jobreport.comparison import document
+from jobreport.page.kit.fragment import Fragment
 from jobreport.page.sections import jupyter
 from jobreport.page.sections.comparison.budgets import budgets
 from jobreport.page.sections.comparison.cost import cost
@@ -20,7 +21,6 @@ from jobreport.page.sections.comparison.steps import steps
 from jobreport.page.sections.comparison.time import time
 from jobreport.page.sections.comparison.use import use
 from jobreport.page.sections.comparison.verdict import verdict
-from jobreport.page.sections.fragment import Fragment
 from jobreport.page.sections.jupyter import live_figures
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE, MET
+from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.comparison.outline import section
-from jobreport.page.sections.fragment import Fragment, render
 from jobrules.text import capitalized, count
 
 if TYPE_CHECKING:

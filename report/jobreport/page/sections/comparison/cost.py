@@ -10,9 +10,9 @@ from markupsafe import Markup
 from jobreport import formats
 from jobreport.comparison import words
 from jobreport.cost.words import money, origin, price
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.table import Table
 from jobreport.page.sections.comparison.outline import heading, section
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.parts.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
 from jobreport.formats import NBSP
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.table import Table
 from jobreport.page.sections.comparison.outline import heading, headings_of, section
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.parts.table import Table
 from jobrules.text import capitalized, join_names
 
 if TYPE_CHECKING:

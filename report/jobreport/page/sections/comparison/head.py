@@ -8,8 +8,8 @@ from jobreport import formats
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN
 from jobreport.comparison.document import LOST_DATA
+from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.comparison.outline import SECTIONS
-from jobreport.page.sections.fragment import Fragment, render
 from jobrules.text import count, join_names
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from jobreport.comparison import words
 from jobreport.comparison.document import Word
 from jobreport.comparison.markdown import SHOWN
 from jobreport.comparison.measures import BY_KEY
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.table import Table
 from jobreport.page.sections.comparison import marks
 from jobreport.page.sections.comparison.outline import heading, headings_of, section
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.parts.table import Table
 from jobrules.text import capitalized, count
 
 if TYPE_CHECKING:

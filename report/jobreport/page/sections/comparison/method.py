@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport.comparison.document import LOST_DATA, NO_COST
+from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.comparison.outline import heading, section
-from jobreport.page.sections.fragment import Fragment, render
 
 if TYPE_CHECKING:
     from jobreport.comparison.document import Comparison

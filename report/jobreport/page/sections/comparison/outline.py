@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobreport.page.sections.error_boundary import guarded_by
-from jobreport.page.sections.outline import Heading
+from jobreport.page.kit.section import Heading, sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobreport.comparison.document import Comparison
-    from jobreport.page.sections.fragment import Fragment
+    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
 
 SECTIONS = (
     ("facts", "What differs"),
@@ -26,15 +26,13 @@ SECTIONS = (
 )
 
 
+#: Decorates the sections of a comparison.
+section: Callable[[Callable[[Comparison], Content]], Callable[[Comparison], Fragment]] = sections_of(SECTIONS)
+
+
 def heading(anchor: str) -> Heading:
     """The heading of the section with an anchor."""
-    number, title = next((i, title) for i, (name, title) in enumerate(SECTIONS, start=1) if name == anchor)
-    return Heading(anchor=anchor, number=number, title=title)
-
-
-def section(function: Callable[[Comparison], Fragment]) -> Callable[[Comparison], Fragment]:
-    """The section; if it raises, its heading and the error."""
-    return guarded_by(SECTIONS, function)
+    return Heading.of(anchor, SECTIONS)
 
 
 def headings_of(labels: list[str]) -> list[str]:

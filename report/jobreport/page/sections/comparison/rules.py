@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jobreport import formats
+from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.comparison.outline import heading, headings_of, section
-from jobreport.page.sections.fragment import Fragment, render
 from jobreport.page.sections.verdict import SIGNS
 from jobrules.model import Status
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.comparison.outline import heading, section
-from jobreport.page.sections.fragment import Fragment, render
 from jobreport.page.sections.parts.sizes_table import sizes as shown
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from jobreport.page.figures import comparison as figures
 from jobreport.page.figures.comparison import Blocks, Line
 from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.names import rows_class
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.table import Table
 from jobreport.page.sections.comparison.outline import heading, section
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.parts.table import Table
 from jobrules.text import join_names
 
 if TYPE_CHECKING:

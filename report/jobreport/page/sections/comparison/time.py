@@ -17,9 +17,9 @@ from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.goodput import FILLS
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.table import Table, as_code, swatch
 from jobreport.page.sections.comparison.outline import heading, headings_of, section
-from jobreport.page.sections.fragment import Fragment, render
-from jobreport.page.sections.parts.table import Table, as_code, swatch
 from jobreport.page.sections.verdict import gpu_fill
 from jobrules.text import join_names
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.document import Comparison, Profiled, TimePart, WorkTime
     from jobreport.formats import TimeScale
-    from jobreport.page.sections.outline import Heading
+    from jobreport.page.kit.section import Heading
 
 #: Class of each part of the profiled time: blue works, orange waits.
 PROFILED_FILLS = {

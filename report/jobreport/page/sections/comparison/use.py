@@ -9,10 +9,10 @@ from jobreport.page.figures import comparison as figures
 from jobreport.page.figures.comparison import Line
 from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.scales import ceiling
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.table import Table
 from jobreport.page.sections.comparison.outline import heading, section
-from jobreport.page.sections.fragment import Fragment, render
 from jobreport.page.sections.parts.panel import Panel
-from jobreport.page.sections.parts.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

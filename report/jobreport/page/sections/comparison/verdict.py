@@ -14,9 +14,9 @@ from jobreport.comparison.document import Word
 from jobreport.cost.billing import main_factor
 from jobreport.cost.words import money
 from jobreport.formats import NBSP
+from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.comparison import marks
 from jobreport.page.sections.comparison.outline import section
-from jobreport.page.sections.fragment import Fragment, render
 
 if TYPE_CHECKING:
     from jobreport.comparison.document import Comparison, Measure

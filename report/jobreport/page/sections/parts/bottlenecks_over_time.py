@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.page.figures.bottlenecks import shares_over_time
+from jobreport.page.kit.table import Table
 from jobreport.page.sections.outline import heading
 from jobreport.page.sections.parts.bottlenecks_tables import time_of
 from jobreport.page.sections.parts.panel import Panel
-from jobreport.page.sections.parts.table import Table
 from jobreport.page.sections.parts.time_lines import profiled_mark
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.page.sections.parts.table import PERCENT_SCALE, Table, bar, node_heads, swatch
+from jobreport.page.kit.table import PERCENT_SCALE, Table, bar, node_heads, swatch
 from jobrules.rules.overall_framework_metrics import STEP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.outline import Heading
+    from jobreport.page.sections.outline import Place
     from jobrules.analyses.bottlenecks import (
         BottleneckRun,
         Bottlenecks,
@@ -35,7 +35,7 @@ def time_of(us: int, with_day: bool) -> str:
     return formats.column_time(us, with_day=with_day).replace(" ", formats.NBSP)
 
 
-def longest_runs(found: Bottlenecks, report: Report, place: Heading, *, several: bool) -> Table:
+def longest_runs(found: Bottlenecks, report: Report, place: Place, *, several: bool) -> Table:
     """The longest bottlenecks."""
     with_day = report.job.spans_days
     node = [":Node"] if several else []
@@ -89,7 +89,7 @@ def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool
     return f"The longest bottleneck lasted {lasted[0]}, from {time_of(runs[0].start_us, with_day)}{where}."
 
 
-def cores_of(found: Bottlenecks, did: tuple[str, str], place: Heading) -> Table:
+def cores_of(found: Bottlenecks, did: tuple[str, str], place: Place) -> Table:
     """The cores of each node, those with the same share in one row, and how many are left out."""
     several = len(found.cores) > 1
     rows: list[list[str]] = []
@@ -154,7 +154,7 @@ def _event_type(name: str) -> str:
     return f"{name.removeprefix(STEP)} steps" if name.startswith(STEP) else name
 
 
-def event_types(found: Bottlenecks, place: Heading) -> Table:
+def event_types(found: Bottlenecks, place: Place) -> Table:
     """Event types during bottlenecks and in other time."""
     left = f" Not shown: {formats.count(found.more_ran, 'more event type')}." if found.more_ran else ""
     return Table(

@@ -11,7 +11,7 @@ from jobreport import formats
 from jobreport.formats import seconds, time_scale
 from jobreport.page.figures.framework import MAX_RANKED, Rank, other, ranked
 from jobreport.page.figures.names import rows_class
-from jobreport.page.sections.parts.table import Table, as_code
+from jobreport.page.kit.table import Table, as_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.sections.parts.table import Table
+from jobreport.page.kit.table import Table
 from jobreport.sentences import end_of, recordings_of
 from jobrules.model import SECOND_US
 from jobrules.text import capitalized, clock

@@ -9,7 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.cost import words
 from jobreport.cost.billing import ABOUT_SAME
-from jobreport.page.sections.parts.table import Table
+from jobreport.page.kit.table import Table
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:

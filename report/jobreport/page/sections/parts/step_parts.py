@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.page.figures import step_parts as parts
-from jobreport.page.sections.parts.table import Table
+from jobreport.page.kit import Drawing, Figure, Table
 from jobrules.analyses.step_parts import BETWEEN, IN_STEP, LOADING, MIN_OUTLIERS, UNACCOUNTED
 
 if TYPE_CHECKING:
-    from jobreport.page.figures.canvas import Figure
     from jobreport.page.figures.steps import Unit
     from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
     from jobrules.analyses.steps import StepTimes
@@ -25,16 +22,6 @@ ALIKE_POINTS, MIN_POINTS = 5.0, 1.0
 #: Bars need a reason if they differ by more than this share of their mean. A part of the time is the reason
 #: if more than this share of their variance goes with it.
 WORTH_A_REASON, MOST_OF_VARIANCE = 0.2, 0.6
-
-
-class Shown(Struct, frozen=True, kw_only=True):
-    """A figure, the finding and the reading aid of its caption, what is folded, and its key."""
-
-    figure: Figure
-    finding: str
-    aid: str
-    fold: str = ""
-    key: tuple[tuple[str, str, str], ...] = ()
 
 
 def mode_name(mode: str) -> str:
@@ -60,7 +47,7 @@ def marked(times: StepTimes) -> str:
     }.get(times.marked, "")
 
 
-def contrast(times: StepTimes) -> Shown | None:
+def contrast(times: StepTimes) -> Figure | None:
     """What outliers spent their time on; None if they do not differ from the other steps at all."""
     contrast = times.contrast
     if not contrast or abs(contrast.classes[0].points) < MIN_POINTS:
@@ -77,16 +64,20 @@ def contrast(times: StepTimes) -> Shown | None:
         finding = (
             f"{name} ran for {outliers} of the time of outliers and {normal} of the time of normal steps."
         )
-    return Shown(
-        figure=parts.contrast(contrast),
+    low = len(contrast.classes) <= 3
+    return Figure(
+        name="steps-contrast",
+        title="Normal steps and outliers by event type",
         finding=finding,
         aid="Percent of step time; event types can overlap.",
-        fold=f"The largest difference comes first. An outlier is {marked(times)}.",
         key=((parts.NORMAL, "normal steps", "normal"), (parts.OUTLIER, "outliers", "outlier")),
+        drawings=[Drawing(figure=parts.contrast(contrast), style="names low" if low else "names")],
+        reading=f"The largest difference comes first. An outlier is {marked(times)}.",
+        tables=[_contrast_table(contrast)],
     )
 
 
-def contrast_table(contrast: StepContrast) -> Table:
+def _contrast_table(contrast: StepContrast) -> Table:
     """All numbers of the comparison."""
     left = f" {formats.count(contrast.left, 'event type')} with smaller differences omitted."
     return Table(
@@ -124,7 +115,7 @@ def why_no_contrast(times: StepTimes) -> str:
     return f"No event type was recorded in {MIN_OUTLIERS} outliers and in normal steps of the same ranks."
 
 
-def last_steps(times: StepTimes, unit: Unit, *, with_day: bool) -> Shown:
+def last_steps(times: StepTimes, unit: Unit, *, with_day: bool) -> Figure:
     """The last steps in parts, and what covers most of their time."""
     last = times.last
     n = len(last.numbers)
@@ -134,21 +125,24 @@ def last_steps(times: StepTimes, unit: Unit, *, with_day: bool) -> Shown:
         f"Last {n} {mode_name(last.mode)}steps{of}" if n > 1 else f"The only {mode_name(last.mode)}step{of}"
     )
     found = _largest_part(last, with_day=with_day)
-    fold = [*_bars(last, unit)]
+    reading = [*_bars(last, unit)]
     if n > 1:
-        fold.append("The last bar ends with its step.")
-    fold.append(
+        reading.append("The last bar ends with its step.")
+    reading.append(
         "Each moment counts once; hatched: no event."
         if last.by_event
         else "No events were recorded for these steps: only the step and the time to the next are known."
     )
     key = [(parts.fill(part, last.parts), _part_name(part), "") for part in reversed(last.parts)]
-    return Shown(
-        figure=parts.last_steps(last, unit),
+    return Figure(
+        name="steps-last",
+        title="Last steps in parts",
         finding=f"{which}{f': {found}' if found else ''}.",
         aid="A bar runs from one step's start to the next.",
-        fold=" ".join(fold),
-        key=tuple(key),
+        key=key,
+        drawings=[Drawing(figure=parts.last_steps(last, unit))],
+        reading=" ".join(reading),
+        tables=[_parts_of_last(last, unit)],
     )
 
 
@@ -219,7 +213,7 @@ def _part_name(part: StepPart) -> str:
     return formats.escape_name(part.name, 40)
 
 
-def parts_of_last(last: LastSteps, unit: Unit) -> Table:
+def _parts_of_last(last: LastSteps, unit: Unit) -> Table:
     """The parts of each of the last steps."""
     columns = (*(part.time_us for part in last.parts), last.total_us)
     return Table(

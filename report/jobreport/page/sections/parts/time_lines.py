@@ -9,8 +9,8 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.page.figures.over_time import SharedTime
 from jobreport.page.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of, unmeasured
+from jobreport.page.kit import Column, Drawing, Side, Table
 from jobreport.page.sections.parts.panel import Panel
-from jobreport.page.sections.parts.table import Table
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -161,32 +161,54 @@ class TimeLines(Struct, frozen=True, kw_only=True):
             rows=rows,
         )
 
+    def side(self, prefix: str, *, named: bool) -> Side:
+        """The drawings of each node below one another, nodes side by side; ids of live plots begin with the prefix."""
+        time = SharedTime(self.report.columns, size_of(self.report.columns, self.most))
+        return Side(
+            style="blocks",
+            blocks=[
+                Column(
+                    title=formats.escape_name(name, 60) if named else "",
+                    blocks=self._drawings(name, time, f"{prefix}{i}"),
+                )
+                for i, name in enumerate(self.names)
+            ],
+        )
+
     def draw(self, prefix: str) -> tuple[list[Block], dict[str, Plot]]:
         """A block for each node, and the live plots by their ids, which begin with the prefix."""
-        report = self.report
-        time = SharedTime(report.columns, size_of(report.columns, self.most))
-        blocks, figures = [], {}
+        time = SharedTime(self.report.columns, size_of(self.report.columns, self.most))
+        blocks: list[Block] = []
+        figures: dict[str, Plot] = {}
         for i, name in enumerate(self.names):
-            plots = self.plots(name)
-            panels = []
-            for lines in plots:
-                keys = {line.key for line in lines}
-                same = [other for n in self.names for other in self.of_node(n) if other.key in keys]
-                scale = formats.rate_scale((v for o in same for v in o.high if v is not None), lines[0].unit)
-                top, last = top_of(same, scale), lines is plots[-1]
-                element = f"{prefix}{i}-{lines[0].key.replace('_', '-')}"
-                drawn = time_line(lines, time, report.phases, scale, top, labels=last)
-                figures[element] = drawn.live
-                panels.append(
-                    Panel(
-                        id=element,
-                        title=_title(lines, scale.unit),
-                        label="; ".join(_label(line, scale) for line in lines),
-                        drawing=drawn.drawing,
-                    )
-                )
+            drawings = self._drawings(name, time, f"{prefix.removeprefix('live-')}{i}")
+            figures |= {f"live-{one.name}": one.figure.live for one in drawings}
+            panels = [
+                Panel(id=f"live-{one.name}", title=one.title, label=one.label, drawing=one.figure.drawing)
+                for one in drawings
+            ]
             blocks.append(Block(name=formats.escape_name(name, 60), panels=tuple(panels)))
         return blocks, figures
+
+    def _drawings(self, node: str, time: SharedTime, prefix: str) -> list[Drawing]:
+        report, plots, drawings = self.report, self.plots(node), []
+        for lines in plots:
+            keys = {line.key for line in lines}
+            same = [other for name in self.names for other in self.of_node(name) if other.key in keys]
+            scale = formats.rate_scale((v for o in same for v in o.high if v is not None), lines[0].unit)
+            figure = time_line(
+                lines, time, report.phases, scale, top_of(same, scale), labels=lines is plots[-1]
+            )
+            drawings.append(
+                Drawing(
+                    name=f"{prefix}-{lines[0].key.replace('_', '-')}",
+                    figure=figure,
+                    title=_title(lines, scale.unit),
+                    label="; ".join(_label(line, scale) for line in lines),
+                    style="time",
+                )
+            )
+        return drawings
 
 
 def _title(lines: Sequence[TimeLine], unit: str) -> str:

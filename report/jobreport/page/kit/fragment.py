@@ -38,7 +38,7 @@ class Fragment(Struct, frozen=True, kw_only=True):
 
 def render(template: str, **context: Any) -> str:
     """Fill a template of ``templates/sections``; all values are escaped."""
-    return _environment().get_template(f"sections/{template}.html.j2").render(context)
+    return _environment().get_template(f"sections/{template}.html.j2").render(context).strip()
 
 
 def compile_templates() -> None:
@@ -72,6 +72,6 @@ def _environment() -> Environment:
         *("join_names", "moment", "number", "percent", "plain_number"),
     )
     environment.filters |= {name: getattr(formats, name) for name in names}
-    environment.filters |= {"code": code, "place": place}
+    environment.filters |= {"code": code, "kind": lambda block: type(block).__name__, "place": place}
     environment.globals |= {"nbsp": formats.NBSP, "root": _ROOT}
     return environment

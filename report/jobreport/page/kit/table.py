@@ -23,6 +23,8 @@ class Table(Struct, frozen=True, kw_only=True):
     #: Cells; a text alone is the title of the rows that follow.
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    #: A second sentence of the caption that helps to read the table.
+    aid: str = ""
     #: Summary of the fold that closes the table; a closed table has no number.
     fold: str = ""
     #: Classes of the table.
@@ -34,10 +36,14 @@ class Table(Struct, frozen=True, kw_only=True):
         return [(head.removeprefix(":"), head.startswith(":")) for head in self.heads]
 
     @property
-    def body(self) -> list[str | list[tuple[str, bool]]]:
-        """Cells of each row, and whether they are words; titles as they are."""
-        words = [left for _, left in self.columns]
-        return [row if isinstance(row, str) else list(zip(row, words, strict=True)) for row in self.rows]
+    def body(self) -> list[str | list[tuple[str, str]]]:
+        """Cells of each row, each with its classes; titles as they are."""
+        styles = ["tl" if words else "" for _, words in self.columns]
+        return [row if isinstance(row, str) else list(zip(row, styles, strict=True)) for row in self.rows]
+
+    def __bool__(self) -> bool:
+        """A table without rows is not shown."""
+        return bool(self.rows)
 
 
 def node_heads(*heads: str, several: bool) -> list[str]:
