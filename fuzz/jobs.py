@@ -1,8 +1,8 @@
 """Damaged jobs through reading and rules, and some through the page: ``python -m fuzz.jobs --help``.
 
 A job has one of two outcomes: a report without a failure, or the refusal of a directory that holds nothing readable.
-Every row is in use or counted as left out, and none is lost that a careful reader would have kept:
-``fuzz.sample_rows_reference`` and ``fuzz.trace_rows_reference`` count them.
+Every sample is in use or counted as left out, and none is lost that a careful reader would have kept:
+``fuzz.sample_rows_reference`` counts them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import tempfile
 import time
 import traceback
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from fuzz import sample_rows_reference, trace_rows_reference
+from fuzz import sample_rows_reference
 from fuzz.bases import base
 from fuzz.mutations import applied, steps
 from jobreport import pipeline
@@ -38,10 +38,9 @@ from jobreport.readers.registry import READERS
 from jobreport.readers.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from fuzz.mutations import Job
-    from fuzz.sample_rows_reference import Rows
     from jobreport.remarks import Quality
 
 ALLOWED = {"report", "page", "refused"}
@@ -54,11 +53,6 @@ _JOBS_OF_PROCESS = 500
 #: Seconds between lines of progress.
 _PROGRESS_S = 10.0
 
-#: Of the sources whose rows are checked: what a row is called in remarks, and who counts them again.
-_REFERENCES: dict[str, tuple[set[str], Callable[[Mapping[str, bytes]], Rows]]] = {
-    "system samples": ({"lines", "samples"}, sample_rows_reference.rows),
-    "traces": ({"rows", "lines", "events"}, trace_rows_reference.rows),
-}
 #: Files of samples may be called anything that ends so.
 _MAY_BE_SAMPLES = re.compile(r"^(?!.*\.pt\.trace\.json).*\.jsonl?(\.gz)?$", re.DOTALL)
 
@@ -130,59 +124,38 @@ def _place(error: Exception) -> str:
 
 
 def _miscounted(job: Mapping[str, bytes], job_dir: Path, quality: Quality | None) -> Outcome | None:
-    """Rows that are neither in use nor counted, and rows that should be in use; without a report all are lost."""
+    """Samples that are neither in use nor counted, and samples that should be in use; without a report all are lost."""
+    files = _files_of_samples(job, job_dir)
+    if not files:
+        return None
+    rows, kept = sample_rows_reference.rows(files)
     sources = {one.source: one for one in quality.sources} if quality else {}
-    for name, files in _by_reader(job, job_dir).items():
-        if name not in _REFERENCES:
-            continue
-        units, count = _REFERENCES[name]
-        rows, kept = count(files)
-        source = sources.get(name)
-        used = source.rows if source else 0
-        remarks = source.remarks if source else ()
-        lost = [one for one in remarks if one.unit in units and one.action != "corrected"]
-        out = sum(one.count for one in lost)
-        # Which events lie too far from the samples is not to be seen in the traces alone.
-        far = sum(one.count for one in lost if one.unit == "events" and one.code == "times.implausible")
-        counts = f"{name}: {rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(
-            map(str, remarks)
-        )
-        if quality and used + out != rows:
-            return Outcome(f"rows of {name} that are not accounted for", counts)
-        if not used <= kept <= used + far:
-            return Outcome(f"other {name} in use than a careful reader keeps", counts)
+    source = sources.get("system samples")
+    used = source.rows if source else 0
+    remarks = source.remarks if source else ()
+    out = sum(one.count for one in remarks if one.unit in ("lines", "samples") and one.action != "corrected")
+    counts = f"{rows} rows, {kept} to keep; {used} in use, {out} left out\n" + "\n".join(map(str, remarks))
+    if quality and used + out != rows:
+        return Outcome("samples that are not accounted for", counts)
+    if used != kept:
+        return Outcome("other samples in use than a careful reader keeps", counts)
     return None
 
 
-def _by_reader(job: Mapping[str, bytes], job_dir: Path) -> dict[str, Job]:
-    """The files of each source.
-
-    If its name says nothing, a file is of the source that would keep half of its rows or more; only of those
-    of which none would, the readers are asked.
-    """
-    found: defaultdict[str, Job] = defaultdict(dict)
+def _files_of_samples(job: Mapping[str, bytes], job_dir: Path) -> Job:
+    """Those of system samples. If its name says nothing, it is one of which half of the rows or more would be kept."""
+    found: Job = {}
     for file in listing(job_dir, Tally()):
         if is_end_marker(file) or matches_content(file):
             continue
         source = next((one.source for one in READERS if one.matches_name(file)), None)
-        source = source or _by_rows(file.name, job[file.name])
+        if source is None and _MAY_BE_SAMPLES.search(file.name):
+            rows = sample_rows_reference.rows({file.name: job[file.name]})
+            source = "system samples" if rows.rows and 2 * rows.kept >= rows.rows else None
         source = source or next((one.source for one in READERS if one.matches_content(file)), None)
-        if source:
-            found[source][file.name] = job[file.name]
+        if source == "system samples":
+            found[file.name] = job[file.name]
     return found
-
-
-def _by_rows(name: str, content: bytes) -> str | None:
-    """The source whose careful reader would keep half of the rows or more."""
-    for source, (_, count) in _REFERENCES.items():
-        found = count({name: content})
-        if (
-            found.rows
-            and 2 * found.kept >= found.rows
-            and (source == "traces" or _MAY_BE_SAMPLES.search(name))
-        ):
-            return source
-    return None
 
 
 # Many jobs

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import captures, document, false_alarms
 from benchmarks.jobs import JOBS, counted
-from benchmarks.recording import Monitor, Quantity, Recording, lateness_ms
+from benchmarks.recording import Quantity, Recording, lateness_ms
 from benchmarks.results import Facts, LeftOut, Results, Run, Session
 from benchmarks.stages import STAGES
 from jobreport.comparison.build import Settings, compare
@@ -22,11 +22,6 @@ from jobreport.readers.kineto.reader import Kineto
 from jobreport.readers.listing import listing
 from jobreport.readers.tally import Tally
 from tests.paths import ROOT
-
-
-def facts(job: str, **held: int) -> Facts:
-    empty = {"files": 1, "samples": 0, "sample_bytes": 0, "events": 0, "trace_bytes": 0}
-    return Facts(job=job, options="", generator="", **{**empty, **held})
 
 
 def run(job: str, stage: str, cpu_s: float, **columns: Any) -> Run:
@@ -65,14 +60,6 @@ def test_the_fitted_exponent_is_the_power_of_the_growth(power: float) -> None:
     assert document.exponent((1, 4, 12, 24), [3 * n**power for n in (1, 4, 12, 24)]) == pytest.approx(power)
 
 
-def test_the_fit_is_of_medians_and_needs_every_length() -> None:
-    every = [run(f"hours-{n}", "json", 2.0 * n) for n in (1, 4, 12, 24)]
-    odd = [run("hours-24", "json", s) for s in (47.0, 500.0)]
-
-    assert document.growth(results(*every, *odd), "json") == pytest.approx(1.0)
-    assert document.growth(results(*every[1:]), "json") is None
-
-
 @pytest.mark.parametrize(
     ("ours", "theirs", "outcome"),
     [(3.0, 2.0, "met"), (3.3, 2.0, "missed by 10.0%")],
@@ -82,22 +69,6 @@ def test_a_goal_is_met_up_to_its_bound(ours: float, theirs: float, outcome: str)
 
     assert found["samples → `report.json`, 1 h: CPU time over DuckDB's"] == outcome
     assert found["samples → `report.json`, 4 h: CPU time over DuckDB's"] == "not measured"
-
-
-def test_goals_of_pytorch_traces() -> None:
-    ours, theirs = (
-        run("capture-200", "json", 2.5, peak_bytes=1.2e8),
-        run("capture-200", "hta", 10.0, peak_bytes=1.2e9),
-    )
-    ranks = run("ranks-64", "json", 30.0, wall_s=20.0)
-
-    found = outcomes(results(ours, theirs, ranks, jobs=(facts("capture-200", trace_bytes=200_000_000),)))
-
-    words = "PyTorch trace of 200 MB"
-    assert found[f"{words} → `report.json`: CPU time for 100 MB"] == "missed by 25.0%"
-    assert found[f"{words}: CPU time over HolisticTraceAnalysis'"] == "missed by 25.0%"
-    assert found[f"{words}: peak memory over HolisticTraceAnalysis'"] == "met"
-    assert found["PyTorch traces of 64 ranks: share of the cores that is in use"] == "missed by 6.2%"
 
 
 def test_pytorch_traces_that_are_measured_are_read_whole(tmp_path: Path) -> None:
@@ -117,107 +88,12 @@ def test_pytorch_traces_that_are_measured_are_read_whole(tmp_path: Path) -> None
     )
 
 
-@pytest.mark.parametrize(("cpu_s", "outcome"), [(6.0, "met"), (7.5, "missed by 20.0%")])
-def test_a_goal_can_be_a_least(cpu_s: float, outcome: str) -> None:
-    found = outcomes(
-        results(run("traces", "json", cpu_s), jobs=(facts("traces", events=1, trace_bytes=600_000_000),))
-    )
-
-    assert found["traces → `report.json`: trace JSON in a second of CPU"] == outcome
-
-
-def test_the_largest_job_has_no_peak_while_a_form_of_the_report_failed() -> None:
-    forms = [
-        run("nodes-16", stage, 1.0, files={"report.html": 400_000}) for stage in ("json", "all", "static")
-    ]
-
-    assert outcomes(results(*forms))["largest job: peak memory"] == "met"
-    assert outcomes(results(*forms[:2]))["largest job: peak memory"] == "not measured"
-    assert outcomes(results(*forms))["largest job: `report.html` with `--static`"] == "met"
-
-
-def test_the_document_shows_medians_beside_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    goal = "samples → `report.json`, 1 h: CPU time over DuckDB's"
-    monkeypatch.setitem(document.NOTES, goal, "Two things were tried.")
-    text = document.render(
-        results(
-            *(run("hours-1", "duckdb", s, wall_s=1.0) for s in (2.0, 1.0, 9.0)),
-            run("hours-1", "json", 5.0, wall_s=3.0, read_bytes=12e6, written_bytes=2e5),
-            jobs=(facts("hours-1", samples=1000, sample_bytes=70_000_000),),
-            left_out=(LeftOut(job="hours-1", stage="polars", reason="polars is not installed"),),
-        ),
-        recording(),
-    )
-
-    assert "Made by `make bench`" in text
-    assert "Measured on 2026-01-02: 2 cores, 8 GB of memory, Python 3.11." in text
-    assert "1,000 samples in 70 MB; 1 files." in text
-    assert "| *DuckDB, bare aggregate* | 1.00 | 1.00 | 2.00 | 1.00 | 500 | 0.0 | 0.0 | 3 |" in text
-    assert "| make-report, report.json only | 2.50 | 3.00 | 5.00 | 3.00 | 500 | 12 | 0.2 | 1 |" in text
-    assert f"| {goal} | ≤ 1.5 | 2.50 | missed by 66.7% |" in text
-    assert f"**{goal}.** Two things were tried." in text
-    assert (
-        "* 1 h × 8 GPUs × 32 cores at 500 ms, polars, bare aggregate of the samples: polars is not installed"
-        in text
-    )
-
-
-def test_jobs_that_are_not_measured_again_keep_their_rows_and_their_date() -> None:
-    older = results(
-        run("hours-1", "json", 5.0),
-        run("log", "json", 7.0),
-        jobs=(facts("hours-1"), facts("log")),
-        left_out=(LeftOut(job="log", stage="pandas", reason="pandas is not installed"),),
-    )
-    newer = results(run("log", "json", 6.0), jobs=(facts("log"),), date="2026-01-05")
-
-    found = newer.with_older(older, list(JOBS))
-
-    assert [(one.date, one.jobs) for one in found.sessions] == [
-        ("2026-01-02", ["hours-1"]),
-        ("2026-01-05", ["log"]),
-    ]
-    assert [(one.job, one.cpu_s) for one in found.runs] == [("hours-1", 5.0), ("log", 6.0)]
-    assert ([one.job for one in found.jobs], found.left_out) == (["hours-1", "log"], [])
-    text = document.render(found, recording())
-    assert (
-        "measured on 2026-01-05: 2 cores, 8 GB of memory, Python 3.11. Jobs: GPU log: 2 GB, 8 GPUs at 1 s."
-        in text
-    )
-    assert newer.with_older(found, ["log"]) == newer
-
-
 def test_the_stored_document_is_made_of_the_stored_results() -> None:
     found = (ROOT / "docs" / "performance.md").read_text("utf-8")
 
     assert found == document.render(Results.load(), Recording.load()), (
         "stale: run python -m benchmarks --render --store"
     )
-
-
-def test_the_document_shows_what_recording_costs() -> None:
-    def quantity(measured: float | None, note: str = "") -> Quantity:
-        return Quantity(text="tick", unit=" ms", limit=2, measured=measured, note=note)
-
-    monitor = Monitor(
-        title="W&B",
-        version="1.2",
-        interval_s=0.5,
-        cpu_percent=1.234,
-        memory_mb=99.6,
-        snapshots_per_minute=119.8,
-        values=["cpu", "disk"],
-    )
-    quantities = quantity(1.5), quantity(3), quantity(None, "no GPU")
-    found = recording(*quantities, monitors=[monitor], left_out=["MLflow: not installed"])
-    text = "\n".join(document.recording(found))
-
-    assert "| tick | ≤ 2 ms | 1.50 ms | met |" in text
-    assert "| tick | ≤ 2 ms | 3.00 ms | missed by 50% |" in text
-    assert "| tick | ≤ 2 ms | – | not measured: no GPU |" in text
-    assert "| W&B 1.2 | 0.5 | 1.23 | 100 | 120 | 2 |" in text
-    assert "* W&B: cpu, disk" in text
-    assert "* MLflow: not installed" in text
 
 
 def test_lateness_is_that_of_the_grid_of_ticks() -> None:

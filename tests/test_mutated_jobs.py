@@ -74,7 +74,7 @@ def test_rows_that_are_not_counted_are_found(monkeypatch: pytest.MonkeyPatch, sa
 
     read = lines.rows
     monkeypatch.setattr(lines, "rows", lambda number, *others: read(number, *others) if number else [])
-    assert jobs.outcome(job).what == "rows of system samples that are not accounted for"
+    assert jobs.outcome(job).what == "samples that are not accounted for"
 
 
 def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch, samples: Job) -> None:
@@ -90,29 +90,22 @@ def test_a_lost_sample_is_found(monkeypatch: pytest.MonkeyPatch, samples: Job) -
     monkeypatch.setattr(lines, "_usual", lambda line: None)
     found = jobs.outcome(job)
 
-    assert found.what == "other system samples in use than a careful reader keeps"
+    assert found.what == "other samples in use than a careful reader keeps"
     assert "samples.long" in found.fault
 
 
 def test_a_refused_job_with_a_sample_is_found(monkeypatch: pytest.MonkeyPatch, samples: Job) -> None:
     monkeypatch.setattr("jobreport.readers.system_samples.reader.sensor", lambda *_: None)
 
-    assert jobs.outcome(samples).what == "other system samples in use than a careful reader keeps"
+    assert jobs.outcome(samples).what == "other samples in use than a careful reader keeps"
 
 
-@pytest.mark.parametrize(
-    ("source", "look"),
-    [
-        ("system samples", "system_samples.reader._begins_with_samples"),
-        ("traces", "traces.files._begins_with_row"),
-    ],
-)
-def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch, source: str, look: str) -> None:
+def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     job = {name: b"?" + content for name, content in bases()["nameless"]["step-outliers"].items()}
     assert jobs.outcome(job).what == "report"
 
-    monkeypatch.setattr(f"jobreport.readers.{look}", lambda _: False)
-    assert jobs.outcome(job).what == f"rows of {source} that are not accounted for"
+    monkeypatch.setattr("jobreport.readers.system_samples.reader._begins_with_samples", lambda _: False)
+    assert jobs.outcome(job).what == "samples that are not accounted for"
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,6 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.no_value": "no value that is read",
         "nvidia_smi.no_name": "no {what} named, as in other rows",
         "nvidia_smi.no_number": "no number of a GPU, as in other rows",
-        "nvidia_smi.many_nodes": "more than {nodes} nodes, or {gpus} GPUs, in one file",
         "nvidia_smi.other_query": "not samples of GPUs but what --query-{query} lists: processes or memory pages",
         "nvidia_smi.incomplete": "no GPU named, in a moment that does not have the usual {usual} rows: which GPU is missing is unknown",
         "nvidia_smi.lost_gpu": "no GPU named, and not the usual {usual} rows in any moment from {since} to the end: which GPU is missing is unknown; record index or uuid",
@@ -269,7 +268,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("skipped", "events"): {
         "kineto.no_type": "has no type (ph)",
-        "kineto.unreadable": "not a complete JSON object, or a value of an unexpected type",
+        "kineto.unreadable": "not a complete JSON object",
         "kineto.category": "unknown category “{name}”",
         "kineto.categories": "other unknown categories",
         "kineto.other_type": "type (ph) is not read",
@@ -288,7 +287,12 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "kineto.dropped": "lost by the profiler, as it logged in the trace",
     },
     ("corrected", "events"): {
-        "kineto.value": "values that JSON does not have: NaN, inf, and N/A are read as missing, characters replaced",
+        "kineto.in_part": "not JSON, perhaps for quotes in a name: read in part",
+        "kineto.utf8": "bytes that are not UTF-8, replaced",
+        "kineto.control": "line breaks or other control characters in text, replaced",
+        "kineto.escape": "backslashes that escape nothing, read as they are",
+        "kineto.bare_word": "NaN, inf, or N/A as a value, read as missing",
+        "kineto.comma": "a comma without a value behind it",
         "kineto.shortened": "duration is impossible: it covers whole later events of the same stream; cut by {ms} ms together",
     },
     ("dropped", "events"): {
@@ -337,8 +341,7 @@ LOST = frozenset(
         *("traces.unreadable", "traces.damaged_gzip", "traces.not_json", "traces.rest", "traces.odd_row"),
         *("traces.no_name", "traces.no_start", "traces.bad_time"),
         *("nvidia_smi.other_fields", "nvidia_smi.part_of_row", "nvidia_smi.no_time", "nvidia_smi.no_writer"),
-        *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.many_nodes"),
-        *("nvidia_smi.damaged_document",),
+        *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.damaged_document"),
         *("kineto.cut", "kineto.unreadable", "kineto.dropped", "debugger.value"),
     }
 )

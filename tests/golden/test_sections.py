@@ -33,8 +33,8 @@ def sections_of(job: str, folder: Path) -> dict[str, Fragment]:
     """The sections of a job by their names."""
     if job.startswith("comparison-"):
         found = test_comparison.EXAMPLES[job.removeprefix("comparison-")]()
-        calls: dict[str, Callable[[Any], Fragment]] = dict(test_comparison.CALLS)
-        return {name: call(found) for name, call in calls.items() if name not in LEFT_OUT}
+        of_pair: dict[str, Callable[[Any], Fragment]] = dict(test_comparison.CALLS)
+        return {name: call(found) for name, call in of_pair.items() if name not in LEFT_OUT}
     report = report_of(job, folder)
     of_report = [call for call in test_sections.CALLS if call.__name__ not in LEFT_OUT]
     if job == "recorder":

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fuzz.trace_rows_reference import Event
 from jobreport.readers.base import Found
 from jobreport.readers.listing import listing
 from jobreport.readers.tally import Tally
@@ -20,6 +19,8 @@ DAY_US = 86400 * 1_000_000
 HOUR = "framework/pevents/2023111422"
 FILE = f"{HOUR}/1700000060000000_33-algo-1_pythontimeline.json"
 Row = dict[str, Any]
+#: Node, rank, event type, source, name, start, end, step, process and thread.
+Event = tuple[str, str, str, str, str, int, int, int, int, int]
 
 
 def base(us: object = BASE_US) -> Row:

@@ -223,14 +223,6 @@ def test_too_many_and_adequate() -> None:
     )
 
 
-def test_loaders_of_several_training_processes_add_up() -> None:
-    rows = [fetch(i, i + 0.1) for i in range(20)]
-    loaders = [loader(2), loader(2, process="34")]
-    events = Events.joined([events_of(rows, loaders), events_of(rows, process="34")])
-
-    assert Dataloader().check(job_of(events)).details["dataloaders"] == 4
-
-
 def test_ten_seconds_are_too_few_and_eleven_enough() -> None:
     def check(seconds: int) -> tuple[Status, str]:
         rows = [fetch(i, i + 0.1) for i in range(seconds)]
@@ -240,12 +232,6 @@ def test_ten_seconds_are_too_few_and_eleven_enough() -> None:
 
     assert check(10) == (Status.NOT_EVALUATED, "11\u00a0s of data loading needed, 10\u00a0s recorded")
     assert check(11) == (Status.TRIGGERED, "")
-
-
-def test_an_event_that_ends_on_a_full_second_does_not_touch_the_next() -> None:
-    events = events_of([worker(0, 11, 101)])
-
-    assert Dataloader().check(job_of(events)).details["seconds"] == 11
 
 
 def test_without_events_or_cores_nothing_is_judged() -> None:

@@ -95,19 +95,6 @@ def test_a_kind_that_was_not_counted_is_said_to_be() -> None:
     )
 
 
-def test_counters_of_some_gpus_say_nothing_of_the_others() -> None:
-    job = make_job(
-        extra=[
-            make_panel(Metric.GPU_ECC_UNCORRECTED, [0] * 10, interval_s=60.0),
-            make_panel(Metric.GPU_UTILIZATION, [[95] * 4] * 10, interval_s=60.0),
-        ]
-    )
-
-    assert checked(job).headline == (
-        "No memory errors on 1\u00a0GPU during the job, recorded for 1 of 4\u00a0GPUs; corrected errors not recorded"
-    )
-
-
 @pytest.mark.parametrize(
     ("uncorrected", "clause"),
     [

@@ -129,7 +129,3 @@ def test_a_gpu_that_was_measured_for_half_of_the_job_counts_for_half() -> None:
     assert found.details["kWh"] == pytest.approx(1.5, abs=1e-3)
     assert found.details["covered_percent"] == pytest.approx(75.0, abs=0.05)
     assert found.status is Status.PASSED
-
-
-def test_energy_never_triggers() -> None:
-    assert not Energy.can_trigger

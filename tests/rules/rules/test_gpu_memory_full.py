@@ -100,10 +100,3 @@ def test_each_gpu_has_its_own_total_whenever_that_was_sampled() -> None:
 
     assert [one.status for one in result.devices] == [Status.TRIGGERED, Status.PASSED, Status.NOT_EVALUATED]
     assert str(result.devices[2].reason) == "GPU memory size not recorded"
-
-
-def test_how_often_memory_is_read_says_nothing() -> None:
-    job = make_job(gpu=[90.0] * 200, memory=[99.0] * 200)
-
-    assert not job.has(Metric.GPU_MEMORY_USED)
-    assert Metric.GPU_MEMORY_ACTIVITY not in GPUMemoryFull.requires

@@ -9,14 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.registry import read_job
 from jobrules.measures import histograms
 from jobrules.measures.histograms import distance, growing, normalized
-from jobrules.model import SECOND_US, FloatArray, Job, JobInMemory, Metric, Status
+from jobrules.model import SECOND_US, FloatArray, JobInMemory, Metric, Status
 from jobrules.rules import load_balancing
 from jobrules.rules.load_balancing import LoadBalancing
-from tests import scenario_d1
-from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 SMALL = LoadBalancing(patience=3)
@@ -170,12 +167,6 @@ def test_distance_is_zero_for_equal_ones_and_root_of_ln_2_for_separate_ones() ->
     assert distance(uneven, uneven) == 0
 
 
-def test_lengths_do_not_matter() -> None:
-    short, long = normalized(np.array([1, 1, 0])), normalized(np.array([500, 500, 0]))
-
-    assert distance(short, long) == 0
-
-
 def test_one_idle_gpu_is_reported() -> None:
     result = SMALL.check(make_job(gpu=[[95.0, 10.0]] * 20, interval_s=30))
 
@@ -307,14 +298,6 @@ def test_a_loop_without_samples_leaves_nothing_to_compare() -> None:
     )
 
 
-def test_a_sample_at_the_end_of_the_loop_is_outside() -> None:
-    steps = make_steps([(30, 300)])
-
-    result = SMALL.check(make_job(gpu=[[90.0, 10.0]] * 20, interval_s=30, steps=steps))
-
-    assert sum(result.details["algo-1"]["workloads"]["gpu0"]) == 9
-
-
 def test_each_node_has_its_own_loop() -> None:
     table = [[0.0, 0.0]] * 10 + [[90.0, 10.0]] * 10
     other = make_panel(Metric.GPU_UTILIZATION, table, node="algo-2", interval_s=30)
@@ -333,33 +316,6 @@ def test_patience_may_be_a_time() -> None:
 
     # More than ten samples are seen first at the end of the sixth minute.
     assert result.evaluated == 5
-
-
-@pytest.fixture(scope="module")
-def scenario(tmp_path_factory: pytest.TempPathFactory) -> Job:
-    root = tmp_path_factory.mktemp("d1")
-    scenario_d1.write_samples(root)
-    return read_job(root)[0]
-
-
-def test_reference_scenario_in_the_training_loop(scenario: Job) -> None:
-    result = LoadBalancing().check(replace(scenario, steps=scenario_d1.steps()))
-
-    assert (result.triggered, result.violations, result.evaluated) == (13, 13, 13)
-    node = result.details["algo-1"]
-    assert node["distances"]["gpu0"]["gpu1"] == pytest.approx(0.8326, abs=5e-5)
-    # Readers draw 49 bins; the last one has what is above 96%, and all_workloads what is above 98%.
-    for key, bins in (("workloads", 49), ("all_workloads", 50)):
-        assert len(node[key]["gpu0"]) == bins
-        assert (node[key]["gpu0"][0], node[key]["gpu0"][-1]) == (820, 820)
-    assert (node["workloads"]["gpu1"][25], sum(node["workloads"]["gpu1"])) == (1640, 1640)
-    assert result.datapoints == 2446
-
-
-def test_reference_scenario_on_all_samples(scenario: Job) -> None:
-    result = LoadBalancing().check(scenario)
-
-    assert result.details["algo-1"]["distances"]["gpu0"]["gpu1"] == pytest.approx(0.6630, abs=5e-5)
 
 
 def test_the_first_moments_of_a_late_loop_are_too_few_to_compare() -> None:

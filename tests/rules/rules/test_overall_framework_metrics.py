@@ -8,51 +8,11 @@ from hypothesis import strategies as st
 
 from jobrules.model import SECOND_US, Events, EventSource, RuleResult, Status
 from jobrules.rules.overall_framework_metrics import OverallFrameworkMetrics
-from tests import scenario_d1
 from tests.jobs import joined_steps, make_events, make_job, make_steps
 
 
 def checked(steps: object = None, events: Events | None = None) -> RuleResult:
     return OverallFrameworkMetrics().check(make_job(steps=steps, events=events))  # type: ignore[arg-type]
-
-
-def test_the_reference_scenario() -> None:
-    result = checked(scenario_d1.steps())
-
-    phase = {name: round(part, 2) for name, part in result.details["phase"].items()}
-    assert phase == {"Step:ModeKeys.TRAIN": 55.17, "others": 41.17, "Step:ModeKeys.EVAL": 3.66}
-    assert result.details["phase_time"] == {
-        "Step:ModeKeys.TRAIN": 452_250_000,
-        "others": 337_550_000,
-        "Step:ModeKeys.EVAL": 30_000_000,
-    }
-    assert result.status is Status.PASSED
-    assert (result.triggered, result.violations, result.datapoints) == (0, 0, 1650)
-
-
-def test_time_between_steps_does_not_feed_back_into_itself() -> None:
-    result = checked(make_steps([(i, i + 0.4) for i in range(16)]))
-
-    assert result.details["phase_time"] == {"others": 9_000_000, "Step:ModeKeys.TRAIN": 6_400_000}
-    assert result.details["phase"]["others"] == pytest.approx(9 / 15.4 * 100)
-
-
-def test_each_rank_has_its_own_beginning_and_end() -> None:
-    first = make_steps([(0, 1), (2, 3)])
-    second = make_steps([(100, 101), (105, 106)], rank="34")
-    other_node = make_steps([(200, 201), (201, 202)], node="algo-2")
-
-    assert checked(joined_steps(first, second, other_node)).details["phase_time"] == {
-        "Step:ModeKeys.TRAIN": 6_000_000,
-        "others": 5_000_000,
-    }
-
-
-def test_steps_within_steps_are_no_time_outside_of_steps() -> None:
-    train = make_steps([(0, 10), (12, 20)])
-    inside = make_steps([(5, 13)], phase="EVAL")
-
-    assert checked(joined_steps(train, inside)).details["phase_time"]["others"] == 0
 
 
 STEPS = st.lists(

@@ -89,12 +89,6 @@ def test_ties_are_rounded_to_even() -> None:
     assert (found["max"], found["p50"], found["min"]) == (12.36, 12.34, 0.12)
 
 
-def test_a_missing_core_sample_does_not_lower_the_mean() -> None:
-    result = OverallSystemUsage().check(make_job(cpu=[[50.0, 50.0], [50.0, np.nan], [np.nan, 50.0]]))
-
-    assert result.details["CPU"]["algo-1"]["min"] == 50.0
-
-
 def test_what_was_not_sampled_is_empty_and_not_zero() -> None:
     result = OverallSystemUsage().check(make_job(cpu=[10.0, 20.0]))
 
@@ -122,15 +116,6 @@ def test_nodes_differ_and_the_longer_one_counts() -> None:
     assert result.details["CPU"]["algo-1"]["max"] == 10.0
     assert result.details["CPU"]["algo-2"]["max"] == 90.0
     assert (result.datapoints, result.datapoints_per_series["algo-1/CPU"]) == (5, 3)
-
-
-def test_the_training_loop_has_figures_of_its_own() -> None:
-    job = make_job(gpu=[0.0] * 10 + [80.0] * 10, interval_s=1, steps=make_steps([(10, 20)]))
-
-    result = OverallSystemUsage().check(job)
-
-    assert result.details["GPU"]["algo-1"]["min"] == 0.0
-    assert result.more["TrainingLoop"]["GPU"]["algo-1"]["min"] == 80.0
 
 
 def test_steps_alone_give_no_figures() -> None:

@@ -79,19 +79,6 @@ def test_clocks_are_those_of_work_only_where_use_is_known() -> None:
     assert "in other work" not in in_words(finding.evidence)
 
 
-def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
-    table = np.zeros((N, 2))
-    table[1:, 1] = np.nan
-    table[0, 1] = 100.0
-
-    found = checked(logged(gpu_power_cap=table))
-
-    assert found.headline == "No GPU was at its power limit, recorded for 1 of 2\u00a0GPUs"
-    assert [str(one.reason or "") for one in found.devices] == ["", "10 samples needed, 1 recorded"]
-    alone = checked(logged(gpu_power_cap=[100.0] * 9))
-    assert (alone.status, str(alone.reason)) == (Status.NOT_EVALUATED, "10 samples needed, 9 recorded")
-
-
 def test_a_second_of_eleven_hours_is_not_rounded_to_never() -> None:
     found = checked(logged(gpu_power_cap=[0.0] * 500 + [100.0] + [0.0] * 39_499))
 

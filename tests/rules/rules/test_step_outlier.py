@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.model import SECOND_US, Events, Job, Metric, Severity, Status, Steps, in_words
+from jobrules.model import SECOND_US, Events, Job, Severity, Status, Steps, in_words
 from jobrules.rules import step_outlier
 from jobrules.rules.step_outlier import MAX_NUMBERS, StepOutlier, above
 from tests import scenario_d1
 from tests.copies import replace
-from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
+from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
 
 DAY_S = 24 * 3600
 
@@ -61,22 +61,6 @@ def events_of(steps: Steps) -> Events:
     return Events.joined(tables)
 
 
-def test_the_reference_scenario() -> None:
-    result = StepOutlier().check(d1())
-
-    # Windows 13 to 20: the job goes on for three minutes after the last training step.
-    assert (result.triggered, result.violations, result.datapoints) == (8, 15, 1650)
-    assert (result.evaluated, result.violating) == (16 + 3, 8)
-    train = result.details["step_details"]["algo-1-33"]
-    assert train["phase"] == "Step:ModeKeys.TRAIN"
-    assert train["threshold_s"] == pytest.approx(0.34627, abs=5e-6)
-    assert train["number_of_outliers"] == 15
-    assert train["step_numbers"] == [str(50 + 100 * i) for i in range(15)]
-    assert train["phases"]["Step:ModeKeys.EVAL"]["number_of_outliers"] == 0
-    assert result.first_us == (scenario_d1.BASE_S + 13 * 60) * SECOND_US
-    assert result.last_us == d1().span_us[1]
-
-
 def test_events_of_the_reference_scenario_are_all_training() -> None:
     job = d1()
 
@@ -84,17 +68,6 @@ def test_events_of_the_reference_scenario_are_all_training() -> None:
 
     assert details["phase"] == {"Step:ModeKeys.TRAIN": 100.0}
     assert details["phase_time"] == {"Step:ModeKeys.TRAIN": 15 * 450_000}
-
-
-def test_one_long_step_among_a_hundred() -> None:
-    found = block(make_job(steps=lasting(*[0.1] * 100, 1.0)))
-
-    assert found["step_stats"]["mean"] == pytest.approx(0.108911, abs=5e-7)
-    assert found["std_s"] == pytest.approx(0.089108, abs=1e-6)
-    assert found["threshold_s"] == pytest.approx(0.376235, abs=5e-6)
-    assert found["number_of_outliers"] == 1
-    assert found["step_numbers"] == ["100"]
-    assert found["stddev"] == 0.09
 
 
 def test_a_hundred_steps_are_not_judged() -> None:
@@ -161,25 +134,6 @@ def test_more_deviations_than_numbers_hold_find_nothing() -> None:
     result = StepOutlier(stddev=1e30).check(make_job(steps=lasting(*[0.1] * 200, *[1.0] * 11)))
 
     assert (result.status, result.violations) == (Status.PASSED, 0)
-
-
-def test_outliers_count_once_a_minute_to_the_end_of_the_job() -> None:
-    steps = lasting(*[0.1] * 200, *[1.0] * 11)
-    gpu = make_panel(Metric.GPU_UTILIZATION, [50.0] * 1200, interval_s=1)
-
-    result = StepOutlier().check(make_job(steps=steps, extra=[gpu]))
-
-    assert (result.evaluated, result.triggered) == (20, 20)
-
-
-def test_a_step_counts_in_the_minute_of_its_end() -> None:
-    steps = lasting(*[0.1] * 101, distance=0.5)
-    late = lasting(*[2.0] * 11, start=59.5, distance=2)
-
-    result = StepOutlier().check(make_job(steps=joined_steps(steps, late)))
-
-    assert (result.evaluated, result.triggered) == (2, 1)
-    assert result.first_us == START_US + 60 * SECOND_US
 
 
 def test_a_rank_keeps_the_figures_of_all_its_phases() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,65 @@ def report_of(found: Balance | None, **facts: Any) -> Report:
 
 def text_of(found: Balance | None, **facts: Any) -> str:
     return page_of(found, **facts).text.replace(NBSP, " ")
+
+
+def shown(found: Balance | None, **facts: Any) -> sections.Fragment:
+    return sections.balance(report_of(found, **facts))
+
+
+def nodes(*levels: list[float]) -> Balance:
+    """A node for each list of mean uses of its GPUs."""
+    return of_panels(*(panel(f"n{i}", own) for i, own in enumerate(levels)))
+
+
+def in_turn() -> Balance:
+    """Two GPUs with one mean, of which one swings."""
+    swinging = panel("n", [50, 50])
+    swinging.values[:, 1] = np.where(np.arange(len(swinging.values)) % 2, 10.0, 90.0)
+    return of_panels(swinging)
+
+
+def unsampled() -> Balance:
+    """A GPU without a sample in the training loop."""
+    found = of_panels(panel("n", [50]))
+    gone = replace(found.nodes[0].gpus[0], samples=0, mean=None, tenths=(), histogram=())
+    return replace(found, nodes=(replace(found.nodes[0], gpus=(gone,)),))
+
+
+def short() -> Balance:
+    few = panel("n", [90, 40, 90])
+    return of_panels(replace(few, values=few.values[:9], time_us=few.time_us[:9]))
+
+
+OPEN: dict[str, Any] = {"status": Status.NOT_EVALUATED, "reason": "only 600 of 1001 samples", "evaluated": 0}
+EARLY: dict[str, Any] = {
+    "status": Status.TRIGGERED,
+    "violating": 9,
+    "severity": 0.1,
+    "last_us": examples.START_US,
+}
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "a pair that differs": lambda: shown(nodes([90, 90, 40])),
+    "one mean at different times": lambda: shown(in_turn()),
+    "similar": lambda: shown(nodes([90, 90])),
+    "too few samples of some": lambda: shown(balance("gpu"), **OPEN),
+    "too few samples of all": lambda: shown(short(), **OPEN),
+    "one GPU": lambda: shown(nodes([50])),
+    "one GPU on each node": lambda: shown(nodes([50], [50], [50])),
+    "one node of one GPU": lambda: shown(nodes([50], [50, 60])),
+    "triggered and apart at the end": lambda: shown(nodes([90, 40]), **EARLY),
+    "triggered and alike at the end": lambda: shown(nodes([90, 90]), **EARLY),
+    "not selected": lambda: sections.balance(replace(report_of(balance("gpu")), rules=())),
+    "many nodes that differ": lambda: shown(nodes(*([90.0, 90.0, 90.0, 90.0 - 8 * i] for i in range(6)))),
+    "many GPUs": lambda: shown(nodes([90.0] * 19 + [40.0])),
+    "six GPUs": lambda: shown(nodes([90.0] * 5 + [40.0])),
+    "not recorded": lambda: shown(None),
+    "results": lambda: sections.balance(replace(report_of(None), origin=Origin.DEBUGGER_RESULTS)),
+    "not sampled in the loop": lambda: shown(unsampled()),
+    "nodes alike": lambda: shown(nodes(*([90 + i / 4, 90, 90] for i in range(4)))),
+    "nodes of two GPUs": lambda: shown(nodes([90, 90], [90, 40], [70, 70])),
+    "many nodes of two GPUs": lambda: shown(nodes(*([90.0, 90.0 - 8 * i] for i in range(6)))),
+}
 
 
 def points(path: str) -> tuple[list[float], list[float]]:
@@ -129,41 +189,6 @@ def test_few_gpus_share_a_plot_with_a_switch_each() -> None:
     assert styles == ["s1", "s2", "s3", "s4", "s1", "s2"]
 
 
-def test_more_gpus_have_a_plot_each_before_the_mean_of_their_node() -> None:
-    page = page_of(of_panels(panel("n", [90] * 5 + [40])))
-
-    assert len([i for i in page.ids if i.startswith("live-balance-")]) == 6
-    assert "mean of its node" in page.text
-    assert [a for _, a in page.elements if a.get("class") == "multiples"]
-
-
-def test_the_finding_names_the_pair_its_distance_the_threshold_and_the_means() -> None:
-    text = text_of(of_panels(panel("n", [90, 90, 40])))
-
-    assert "GPU utilization differs: largest distance 0.83 (gpu0 and gpu2, threshold 0.2)" in text
-    assert "means 90.0% and 40.0%" in text
-    assert "2 of 3 pairs are above the threshold at the end of the job." in text
-
-
-def test_different_histograms_of_one_mean_are_active_at_different_times() -> None:
-    swinging = panel("n", [50, 50])
-    swinging.values[:, 1] = np.where(np.arange(len(swinging.values)) % 2, 10.0, 90.0)
-
-    text = text_of(of_panels(swinging))
-
-    assert "Both means 50.0%: the GPUs are active at different times." in text
-
-
-def test_similar_gpus_have_no_table() -> None:
-    text = text_of(of_panels(panel("n", [90, 90])))
-
-    assert (
-        "GPU utilization is similar: largest distance 0.00 (gpu0 and gpu1, threshold 0.2). Share of samples"
-        in text
-    )
-    assert "Table" not in text
-
-
 def shades(page: Page) -> list[str]:
     """Classes of the cells of the matrices, row by row."""
     styles = [str(a.get("class") or "") for tag, a in page.elements if tag == "td"]
@@ -194,103 +219,6 @@ def test_a_limit_of_0_shades_nothing() -> None:
     assert shades(page) == ["m", "h0", "h0", "h0", "m", "h0", "h0", "h0", "m"]
 
 
-def test_gpus_with_too_few_samples_are_not_judged() -> None:
-    text = text_of(
-        balance("gpu"), status=Status.NOT_EVALUATED, reason="only 600 of 1001 samples", evaluated=0
-    )
-
-    assert "LoadBalancing was not evaluated: only 600 of 1001 samples." in text
-    # The first node has 5 GPUs with enough samples, the second 2.
-    assert "of 10 pairs on" in text
-    assert "not evaluated; means" in text
-    assert "similar" not in text
-    assert text.count("too few samples") == 1
-
-
-def test_nothing_is_judged_where_all_have_too_few() -> None:
-    short = panel("n", [90, 40, 90])
-    found = of_panels(replace(short, values=short.values[:9], time_us=short.time_us[:9]))
-
-    page = page_of(found, status=Status.NOT_EVALUATED, reason="only 9 of 1001 samples")
-
-    assert "No GPU has enough samples to be compared." in page.text
-    assert set(shades(page)) == {"m"}
-    assert "0.83" in page.text
-
-
-@pytest.mark.parametrize(
-    ("nodes", "told"), [(1, "The node has 1 GPU, so"), (3, "Every node has 1 GPU. GPUs of")]
-)
-def test_one_gpu_has_nothing_to_balance(nodes: int, told: str) -> None:
-    page = page_of(of_panels(*(panel(f"n{i}", [50]) for i in range(nodes))))
-
-    assert told in page.text
-    assert "The fullest bin holds" in page.text
-    assert "fig-distances" not in page.ids
-
-
-def test_a_node_of_one_gpu_beside_others_is_named() -> None:
-    text = text_of(of_panels(panel("single", [50]), panel("n", [50, 60])))
-
-    assert "single has 1 GPU: nothing to compare." in text
-    assert "LoadBalancing: 0 of 90 comparisons exceeded the threshold." in text
-
-
-def test_what_the_rule_counted_is_told_with_the_end_of_the_job() -> None:
-    facts = {
-        "status": Status.TRIGGERED,
-        "evaluated": 90,
-        "violating": 9,
-        "severity": 0.1,
-        "last_us": examples.START_US,
-    }
-    apart, alike = (text_of(of_panels(panel("n", levels)), **facts) for levels in ([90, 40], [90, 90]))
-
-    for text in (apart, alike):
-        assert "LoadBalancing: 9 of 90 comparisons (10.0%) exceeded the threshold" in text
-    assert ["; none at the end of the job." in text for text in (apart, alike)] == [False, True]
-
-
-def test_a_rule_that_was_not_selected_is_told() -> None:
-    report = replace(report_of(balance("gpu")), rules=())
-
-    assert "LoadBalancing was not selected" in Page.of(sections.balance(report).html).text
-
-
-def test_what_is_left_out_is_counted() -> None:
-    page = page_of(of_panels(*(panel(f"n{i}", [90, 90, 90, 90 - 8 * i]) for i in range(6))))
-
-    text = page.text.replace(NBSP, " ")
-    assert "Drawn: the 8 of 24 GPUs that differ most from the others of their node." in text
-    assert len([i for i in page.ids if i.startswith("live-balance-")]) == 8
-    assert "on the 4 of 6 nodes that differ most" in text
-    assert "Data: the largest distance on 2 other nodes" in text
-    matrices = [a for _, a in page.elements if a.get("class") == "matrix"]
-    assert len(matrices) == 4
-    # Heads, 24 GPUs; then 4 matrices of a head and 4 rows; then a head and 2 nodes.
-    assert len(page.all("tr")) == 25 + 4 * 5 + 3
-
-
-def test_a_large_node_lists_the_odd_ones() -> None:
-    text = text_of(of_panels(panel("n", [90] * 19 + [40])))
-
-    assert "The 16 GPUs that differ most; 4 more are in the data above." in text
-
-
-def test_nothing_to_show_is_said_with_the_reason() -> None:
-    vendor = replace(report_of(None), origin=Origin.DEBUGGER_RESULTS)
-    found = of_panels(panel("n", [50]))
-    (node,) = found.nodes
-    gone = replace(node, gpus=(replace(node.gpus[0], samples=0, mean=None, tenths=(), histogram=()),))
-
-    assert "GPU utilization was not recorded." in page_of(None).text
-    assert (
-        "SageMaker Debugger's results hold no samples to compare"
-        in Page.of(sections.balance(vendor).html).text
-    )
-    assert "not in the training loop" in page_of(replace(found, nodes=(gone,))).text
-
-
 def test_hostile_names_stay_text() -> None:
     page = page_of(balance(examples.HOSTILE))
 
@@ -303,32 +231,3 @@ def test_the_limit_is_that_of_the_rule() -> None:
     job = JobInMemory(name="job", panels=(panel("n", [90, 40]),))
     assert "distance 0.83" in LoadBalancing().check(job).headline
     assert "largest distance 0.83 (gpu0 and gpu1, threshold 0.2)" in text_of(of_panels(*job.panels))
-
-
-def test_alike_nodes_are_drawn_once_and_told_together() -> None:
-    found = of_panels(*(panel(f"n{i}", [90 + i / 4, 90, 90]) for i in range(4)))
-
-    page = page_of(found)
-
-    assert len([i for i in page.ids if i.startswith("live-balance-")]) == 1
-    assert re.search(r"All 4 nodes are similar \(means 90.0 to 90.[78]%\); drawn: n3, with", page.text)
-    assert len([a for _, a in page.elements if a.get("class") == "matrix"]) == 1
-    assert "Data: the largest distance on 3 other nodes" in page.text
-    # Not where one of them differs.
-    other = page_of(of_panels(panel("a", [90, 90, 90]), panel("b", [60, 60, 60])))
-    assert len([i for i in other.ids if i.startswith("live-balance-")]) == 2
-
-
-def test_nodes_of_two_gpus_are_a_sentence() -> None:
-    found = of_panels(panel("a", [90, 90]), panel("b", [90, 40]), panel("c", [70, 70]))
-
-    text = text_of(found)
-
-    assert "Distances on 3 nodes with 2 GPUs: 0.00 to 0.83, above the threshold on b." in text
-    assert "pair" not in text
-
-
-def test_the_order_of_many_nodes_is_told() -> None:
-    text = text_of(of_panels(*(panel(f"n{i}", [90, 90 - 8 * i]) for i in range(6))))
-
-    assert "Nodes with the largest distance come first." in text

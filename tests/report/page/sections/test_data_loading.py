@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,6 @@ from jobreport.document import Origin, Report
 from jobreport.page import sections
 from jobreport.page.figures import data_loading as figures
 from jobrules.analyses.data_loading import DataLoading, FetchTimes, LoaderSetup, StepTime
-from jobrules.model import Finding, Severity
 from tests.copies import replace
 from tests.report.page.sections import example_data_loading, examples
 from tests.report.page.sections.example_data_loading import node_loading
@@ -39,92 +41,79 @@ def page_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> Page:
     return Page.of(sections.data_loading(report).html)
 
 
-def text_of(found: DataLoading | None, origin: Origin = Origin.SAMPLES) -> str:
-    return page_of(found, origin).text
+def shown(found: DataLoading | None, **changes: Any) -> sections.Fragment:
+    return sections.data_loading(replace(examples.gpu_job(), data_loading=found, **changes))
 
 
-@pytest.mark.parametrize(
-    ("facts", "sentence"),
-    [
-        (
-            {},
-            "1 loader process for 8 cores (12.5%) is below Dataloader's range of 70 to 200%. Raise num_workers.",
-        ),
-        (
-            {"loaders": 20, "of_cores_percent": 250.0, "answer": "too many"},
-            "20 loader processes for 8 cores (250%) are above Dataloader's range of 70 to 200%. Lower num_workers.",
-        ),
-        (
-            {"loaders": 8, "of_cores_percent": 100.0, "answer": "adequate", "violating": 0},
-            "8 loader processes for 8 cores (100%) are within Dataloader's range of 70 to 200%.",
-        ),
-        (
-            {"loaders": 8, "answer": "adequate", "violating": 1, "evaluated": 4},
-            "within Dataloader's range of 70 to 200%, but not in 1 of 4 checks.",
-        ),
-        (
-            {"answer": "", "evaluated": 0, "reason": "only 4 of 11 seconds with data loading"},
-            "(12.5%). Dataloader was not evaluated: only 4 of 11 seconds",
-        ),
-        (
-            {"answer": "", "cores": 0, "reason": "CPU was not sampled"},
-            "1 loader process (median). Dataloader was not evaluated: CPU was not recorded.",
-        ),
-        (
-            {"answer": "", "loaders": None, "mean": None, "reason": "no number of loader processes"},
-            "The number of active loader processes is unknown: no number of loader processes.",
-        ),
-        ({"pipeline": True, "prefetch": True}, "1 loader thread for 8 cores"),
-    ],
-)
-def test_loader_processes_are_compared_with_the_range_of_the_rule(
-    facts: dict[str, object], sentence: str
-) -> None:
-    found = replace(EXAMPLE, nodes=(node_loading("algo-1", **facts),))
-
-    assert sentence in text_of(found)
+def changed(**changes: Any) -> sections.Fragment:
+    return shown(replace(EXAMPLE, **changes))
 
 
-def test_without_workers_there_is_no_loader_process_to_count() -> None:
-    text = text_of(replace(EXAMPLE, setups=(replace(EXAMPLE.setups[0], num_workers=0),)))
+def on_node(**facts: Any) -> sections.Fragment:
+    return changed(nodes=(node_loading("algo-1", **facts),))
 
-    assert (
-        "No loader process: the training processes load their batches themselves. Raise num_workers." in text
+
+def with_setup(**facts: Any) -> sections.Fragment:
+    return changed(setups=(replace(EXAMPLE.setups[0], **facts),))
+
+
+def with_waits(fetch_s: float, *titles: str) -> sections.Fragment:
+    """Fetches of this length before steps of 0.69 s, and findings on data loading."""
+    found = replace(
+        EXAMPLE,
+        fetches=replace(fetches(), p50_s=fetch_s),
+        step=StepTime(mode="TRAIN", count=120, p50_s=0.69),
     )
-    assert "1 loader process for" not in text
+    verdict = examples.gpu_job().verdict
+    waits = tuple(replace(examples.LOW, key="data-loading", title=title) for title in titles)
+    return shown(found, verdict=replace(verdict, findings=(*waits, *verdict.findings)))
 
 
-def test_pinned_memory_is_advised_only_where_there_are_gpus() -> None:
-    without = replace(EXAMPLE, nodes=(node_loading("algo-1", gpus=0),))
-    pinned = replace(EXAMPLE, setups=(replace(EXAMPLE.setups[0], pin_memory=True),))
-    unknown = replace(EXAMPLE, setups=(replace(EXAMPLE.setups[0], pin_memory=None),))
-
-    told = ["pin_memory=True" in text_of(one) for one in (EXAMPLE, without, pinned, unknown)]
-
-    assert told == [True, False, False, False]
-
-
-def test_fetching_ahead_is_advised_only_where_a_pipeline_does_not() -> None:
-    ahead, not_ahead = (node_loading("n", pipeline=True, prefetch=one) for one in (True, False))
-
-    told = [
-        "prefetch(AUTOTUNE)" in text_of(replace(EXAMPLE, nodes=(one,)))
-        for one in (node_loading("n"), ahead, not_ahead)
-    ]
-
-    assert told == [False, False, True]
-
-
-def test_the_fold_says_what_bars_count() -> None:
-    text, log = text_of(EXAMPLE), text_of(replace(EXAMPLE, fetches=LOG))
-
-    assert "Batch fetches took 46.0 ms (median) and 62.0 ms (p95)" in text
-    assert "120 fetches." in text
-    assert "Bins of 10 ms. Height: fetches. Last bar, after a gap: 2 longer fetches, up to 1.25 s." in text
-    assert "40.0 to 50.0 ms 50" in text
-    assert "70.0 ms or more 2" in text
-    assert "Logarithmic time axis: each bin ends at 10 times its start." in log
-    assert "Last bar" not in log
+(WORK,) = EXAMPLE.at_work
+EQUAL = tuple(node_loading(f"n{i}") for i in range(6))
+SETUPS = tuple(replace(EXAMPLE.setups[0], node=f"n{i}") for i in range(6))
+ODD = node_loading("n5", loaders=6, of_cores_percent=75.0, answer="adequate", violating=0)
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "too few": on_node,
+    "too many": lambda: on_node(loaders=20, of_cores_percent=250.0, answer="too many"),
+    "enough": lambda: on_node(loaders=8, of_cores_percent=100.0, answer="adequate", violating=0),
+    "enough but for a time": lambda: on_node(loaders=8, answer="adequate", violating=1, evaluated=4),
+    "too short": lambda: on_node(answer="", evaluated=0, reason="only 4 of 11 seconds with data loading"),
+    "no CPU": lambda: on_node(answer="", cores=0, reason="CPU was not sampled"),
+    "no number": lambda: on_node(answer="", loaders=None, mean=None, reason="no number of loader processes"),
+    "threads that fetch ahead": lambda: on_node(pipeline=True, prefetch=True),
+    "threads that do not": lambda: on_node(pipeline=True, prefetch=False),
+    "no GPU": lambda: on_node(gpus=0),
+    "no loader process": lambda: with_setup(num_workers=0),
+    "pinned": lambda: with_setup(pin_memory=True),
+    "perhaps pinned": lambda: with_setup(pin_memory=None),
+    "times on a log axis": lambda: changed(fetches=LOG),
+    "long waits": lambda: with_waits(1.47),
+    "short waits": lambda: with_waits(0.1),
+    "no waits": lambda: with_waits(0.01),
+    "waits that the verdict knows of": lambda: with_waits(
+        0.01, "Training waits for data on rank 1: a batch fetch takes 0.2 s (medians)"
+    ),
+    "a steady number": lambda: changed(at_work=(replace(WORK, high=WORK.low),)),
+    "a steady number of several nodes": lambda: changed(
+        nodes=EQUAL[:5], at_work=(replace(WORK, node="", high=WORK.low),)
+    ),
+    "several nodes": lambda: changed(nodes=EQUAL[:5], at_work=(replace(WORK, node="", cores=40),)),
+    "equal nodes": lambda: changed(nodes=EQUAL, setups=SETUPS),
+    "one odd node": lambda: changed(nodes=(*EQUAL[:5], ODD), setups=SETUPS),
+    "rows left out": lambda: changed(nodes_left_out=6, setups_left_out=1),
+    "settings not recorded": lambda: changed(
+        setups=(
+            LoaderSetup(node="algo-1", iterator="Iter", num_workers=None, pin_memory=None, fetches=3),
+            LoaderSetup(node="algo-1", iterator="Single", num_workers=0, pin_memory=False, fetches=3),
+        )
+    ),
+    "not recorded": lambda: shown(None),
+    "results": lambda: shown(None, origin=Origin.DEBUGGER_RESULTS),
+    "results with the rule": lambda: shown(
+        None, origin=Origin.DEBUGGER_RESULTS, rules=(replace(examples.gpu_job().rules[0], name="Dataloader"),)
+    ),
+}
 
 
 @pytest.mark.parametrize(
@@ -182,73 +171,6 @@ def test_ticks_have_equal_decimals() -> None:
     assert len(set(labels)) == len(labels) > 3
 
 
-@pytest.mark.parametrize(
-    ("fetch_s", "sentence", "advised"),
-    [
-        (1.47, "Training waits for data: a batch fetch takes 1.47 s, a TRAIN step 0.69 s (medians).", True),
-        (0.1, "Training waits briefly for data: a batch fetch takes 100 ms, a TRAIN step 690 ms", True),
-        (0.01, "Training does not wait for data: a batch fetch takes 10.0 ms, a TRAIN step 690 ms", False),
-    ],
-)
-def test_the_wait_for_data_leads(fetch_s: float, sentence: str, advised: bool) -> None:
-    step = StepTime(mode="TRAIN", count=120, p50_s=0.69)
-    text = text_of(replace(EXAMPLE, fetches=replace(fetches(), p50_s=fetch_s), step=step))
-
-    assert 0 < text.index(sentence) < text.index("1 loader process for 8 cores")
-    assert ("Raise num_workers" in text) == advised
-    assert "(medians)" not in text_of(EXAMPLE)
-
-
-def test_the_section_agrees_with_the_verdict_on_waits() -> None:
-    step = StepTime(mode="TRAIN", count=120, p50_s=0.69)
-    found = replace(EXAMPLE, fetches=replace(fetches(), p50_s=0.01), step=step)
-    report = replace(examples.gpu_job(), data_loading=found)
-    waits = Finding(
-        key="data-loading",
-        severity=Severity.CRITICAL,
-        title="Training waits for data on rank 1: a batch fetch takes 0.2 s (medians)",
-        evidence=(),
-        advice=(),
-        rules=(),
-        section="data-loading",
-    )
-
-    page = sections.data_loading(replace(report, verdict=replace(report.verdict, findings=(waits,))))
-
-    text = Page.of(page.html).text
-    assert "Training waits for data on rank 1: a batch fetch takes 0.2 s (medians). 1 loader process" in text
-    assert "Raise" not in text
-
-
-def test_a_number_of_loader_processes_that_never_changes_is_a_sentence() -> None:
-    (line,) = EXAMPLE.at_work
-
-    page = page_of(replace(EXAMPLE, at_work=(replace(line, high=line.low),)))
-
-    assert "1 loader process was active in every second with data loading." in page.text
-    together = replace(EXAMPLE, nodes=tuple(node_loading(f"n{i}") for i in range(5)))
-    text = text_of(replace(together, at_work=(replace(line, node="", high=line.low),)))
-    assert "1 loader process on 5 nodes together was active in every second" in text
-    assert "fig-data-loading-work" not in page.ids
-    assert "live-data-loading-0" not in page.scripts[0][1]
-
-
-def test_nodes_that_print_the_same_are_one_row() -> None:
-    nodes = tuple(node_loading(f"n{i}") for i in range(6))
-    setups = tuple(replace(EXAMPLE.setups[0], node=f"n{i}") for i in range(6))
-    odd = (*nodes[:5], node_loading("n5", loaders=6, of_cores_percent=75.0, answer="adequate", violating=0))
-
-    text = text_of(replace(EXAMPLE, nodes=nodes, setups=setups))
-    other = text_of(replace(EXAMPLE, nodes=odd, setups=setups))
-
-    assert "6 nodes: 1 loader process for 8 cores" in text
-    assert text.count("6 nodes (equal)") == 2
-    assert "n0, n1, and 3 more (equal) processes 1" in other
-    assert "n5 processes 6" in other
-    assert "n0, n1, and 3 more: 1 loader process" in other
-    assert "n5: 6 loader processes for 8 cores" in other
-
-
 def test_active_loader_processes_are_drawn_with_the_cores_and_never_joined() -> None:
     (line,) = EXAMPLE.at_work
     assert EXAMPLE.columns
@@ -261,50 +183,6 @@ def test_active_loader_processes_are_drawn_with_the_cores_and_never_joined() -> 
     assert drawing.shapes[1].path.count("M") == 2
     (hole,) = drawing.areas
     assert (hole.x, hole.width) == pytest.approx((100 * 20 / 70, 100 * 10 / 70))
-
-
-def test_nodes_together_are_named_so() -> None:
-    line = replace(EXAMPLE.at_work[0], node="", cores=40)
-    nodes = tuple(node_loading(f"n{i}") for i in range(5))
-
-    text = text_of(replace(EXAMPLE, nodes=nodes, at_work=(line,)))
-
-    assert "1 to 3 loader processes were active on 5 nodes together, with 40 cores (dashed)." in text
-
-
-def test_what_is_left_out_is_counted() -> None:
-    text = text_of(replace(EXAMPLE, nodes_left_out=6, setups_left_out=1))
-
-    assert "Not shown: 6 more nodes." in text
-    assert "Not shown: 1 more row." in text
-
-
-def test_settings_that_were_not_recorded_are_said_so() -> None:
-    unknown = LoaderSetup(node="algo-1", iterator="Iter", num_workers=None, pin_memory=None, fetches=3)
-    alone = LoaderSetup(node="algo-1", iterator="Single", num_workers=0, pin_memory=False, fetches=3)
-
-    text = text_of(replace(EXAMPLE, setups=(unknown, alone)))
-
-    assert "Iter not recorded not recorded 3" in text
-    assert "Single 0, in the training process no 3" in text
-
-
-def test_times_stand_in_one_table() -> None:
-    text = text_of(EXAMPLE)
-
-    assert "Median (ms) p95 (ms) Longest (ms) Total (s) Over 2 × median" in text
-    assert "Batch fetch 120 46.0 62.0 1,250 7.90 2" in text
-    assert "Between fetches of a process 119 500.0 520.0 4,100 61.00 1" in text
-    # Processes run too long for this table.
-    assert "1 loader process ran for 1 min." in text
-
-
-def test_nothing_recorded_is_said_with_the_reason() -> None:
-    assert "No trace of the data loader was recorded" in text_of(None)
-    assert "rule results hold no data-loading events" in text_of(None, Origin.DEBUGGER_RESULTS)
-    card = replace(examples.gpu_job().rules[0], name="Dataloader")
-    report = replace(examples.gpu_job(), data_loading=None, origin=Origin.DEBUGGER_RESULTS, rules=(card,))
-    assert "#r-Dataloader" in Page.of(sections.data_loading(report).html).links
 
 
 def test_hostile_names_stay_text() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,92 +36,53 @@ def with_gpus(*gpus: GPUMemory) -> MemoryUse:
     return replace(EXAMPLE, gpus=gpus, rises=())
 
 
-def test_a_jump_has_its_time_and_means() -> None:
-    text = page_of(EXAMPLE).text
-
-    assert "GPU memory activity jumped by 14.0 points, from 58.0% to 72.0% on gpu0 at 08:10:00." in text
-    assert "gpu0 08:10:00 08:10:05 58.0 72.0 14.0" in text
-    assert (
-        "Jump: the mean of 10 samples is more than 5 points above the mean of the 10 samples before." in text
-    )
-    changed = page_of(replace(EXAMPLE, window="10s", limit=7.0)).text
-    assert "is more than 7 points above the mean of the 10s of samples before." in changed
+def shown(found: MemoryUse | None, **changes: Any) -> sections.Fragment:
+    return sections.gpu_memory(replace(examples.gpu_job(), gpu_memory=found, **changes))
 
 
-def test_growth_leads_where_nothing_jumped() -> None:
-    text = page_of(with_gpus(gpu_memory("n", "a", trend=GROWS), gpu_memory("n", "b", trend=FASTER))).text
-
-    assert "grows steadily on 2 GPUs, most on b: by 12.0 points per hour in the training loop." in text
-    assert "+0.5 grows steadily" in text
-    assert "+12.0 grows steadily" in text
+def changed(**changes: Any) -> sections.Fragment:
+    return shown(replace(EXAMPLE, **changes))
 
 
-def test_activity_is_not_taken_for_memory_in_use() -> None:
-    growing = gpu_memory("algo-1", "gpu0", trend=FASTER, p95=97.0, loop_p95=20.0, loop_p5=1.0)
-
-    texts = [page_of(found).text for found in (EXAMPLE, with_gpus(growing))]
-
-    for text in texts:
-        assert "the share of time memory was read or written, not memory in use." in text
-        for wrong in ("leak", "full", "room", "empty", "larger batch", "memory use "):
-            assert wrong not in text.lower()
+def without_jump(**facts: Any) -> sections.Fragment:
+    """GPUs by a fact of each."""
+    rows = [dict(zip(facts, values, strict=True)) for values in zip(*facts.values(), strict=True)]
+    return shown(with_gpus(*(gpu_memory("algo-1", f"gpu{i}", **one) for i, one in enumerate(rows))))
 
 
-def test_trends_are_signed_and_none_is_a_dash() -> None:
-    flat = Trend(points_per_hour=-0.04, agreement=0.0, steady=False)
-
-    text = page_of(
-        with_gpus(gpu_memory("n", "a"), gpu_memory("n", "b", trend=flat), gpu_memory("n", "c", trend=None))
-    ).text
-
-    assert "1 −0.4 no steady growth" in text
-    assert "1 0.0 no steady growth" in text
-    assert "1 – –" in text
-
-
-@pytest.mark.parametrize(
-    ("gpus", "sentence"),
-    [
-        (
-            [{"rise": 1.0, "events": 0}],
-            "GPU memory activity has no jump above 5 points; highest p95: 73.0% (gpu0).",
-        ),
-        (
-            [{"rise": 1.0}, {"rise": 0.0, "p95": 80.0}],
-            "GPU memory activity has no jump above 5 points; highest p95: 80.0% (gpu1).",
-        ),
-        (
-            [{"rise": 1.0}, {"rise": None}],
-            "GPU memory activity has no jump above 5 points on 1 of 2 GPUs;",
-        ),
-        (
-            [{"rise": None}],
-            "GPU memory activity has too few samples to detect jumps; highest p95: 73.0% (gpu0).",
-        ),
-    ],
-)
-def test_without_a_jump_the_caption_says_what_was_compared(
-    gpus: list[dict[str, object]], sentence: str
-) -> None:
-    rows = [gpu_memory("algo-1", f"gpu{i}", **facts) for i, facts in enumerate(gpus)]
-
-    assert sentence in page_of(with_gpus(*rows)).text
-
-
-def test_quantiles_of_the_loop_are_read() -> None:
-    gpus = (
-        gpu_memory("n", "low", loop_p5=20.0, loop_p95=28.0),
-        gpu_memory("n", "idle", loop_p5=1.0, loop_p95=50.0),
-        gpu_memory("n", "swings", loop_p5=5.0, loop_p95=55.5),
-        gpu_memory("n", "busy", loop_p5=90.0, loop_p95=95.0),
+def alike() -> sections.Fragment:
+    return changed(
+        gpus=tuple(gpu_memory(f"n{i}", "gpu0", mean=60.0 + i, p95=70.0) for i in range(3)),
+        bands=(replace(EXAMPLE.bands[0], node="n2", devices=1),),
+        lines=(MemoryLine(node="n2", device="gpu0", mean=EXAMPLE.lines[0].mean),),
+        rises=(),
+        alike=True,
     )
 
-    text = page_of(with_gpus(*gpus)).text
 
-    assert "low: p95 of 28.0% in the training loop, so memory traffic is probably not the limit." in text
-    assert "idle: below 5% in at least 5% of samples in the training loop." in text
-    assert "swings: 50.5 points between p5 and p95 in the training loop." in text
-    assert "busy:" not in text
+FLAT = Trend(points_per_hour=-0.04, agreement=0.0, steady=False)
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "jumps": lambda: shown(EXAMPLE),
+    "another window": lambda: changed(window="10s", limit=7.0),
+    "growth": lambda: shown(with_gpus(gpu_memory("n", "a", trend=GROWS), gpu_memory("n", "b", trend=FASTER))),
+    "growth of activity": lambda: shown(
+        with_gpus(gpu_memory("algo-1", "gpu0", trend=FASTER, p95=97.0, loop_p95=20.0, loop_p5=1.0))
+    ),
+    "no growth": lambda: shown(
+        with_gpus(gpu_memory("n", "a"), gpu_memory("n", "b", trend=FLAT), gpu_memory("n", "c", trend=None))
+    ),
+    "no jump": lambda: without_jump(rise=(1.0,), events=(0,)),
+    "no jump of two": lambda: without_jump(rise=(1.0, 0.0), p95=(73.0, 80.0)),
+    "no jump of one": lambda: without_jump(rise=(1.0, None)),
+    "too few samples": lambda: without_jump(rise=(None,)),
+    "quantiles of the loop": lambda: without_jump(
+        loop_p5=(20.0, 1.0, 5.0, 90.0), loop_p95=(28.0, 50.0, 55.5, 95.0)
+    ),
+    "alike": alike,
+    "left out": lambda: changed(rises_left_out=1, gpus_left_out=12),
+    "not recorded": lambda: shown(None),
+    "results": lambda: shown(None, origin=Origin.DEBUGGER_RESULTS),
+}
 
 
 def node(**facts: object) -> figures.NodeMemory:
@@ -200,25 +162,6 @@ def test_nodes_with_other_gpus_have_a_key_each() -> None:
     assert series == ["n0-s1", "n0-band", "n1-s1", "n1-band"]
 
 
-def test_similar_gpus_share_a_sentence() -> None:
-    gpus = tuple(gpu_memory(f"n{i}", "gpu0", mean=60.0 + i, p95=70.0) for i in range(3))
-    bands = (replace(EXAMPLE.bands[0], node="n2", devices=1),)
-    lines = (MemoryLine(node="n2", device="gpu0", mean=EXAMPLE.lines[0].mean),)
-
-    text = page_of(replace(EXAMPLE, gpus=gpus, bands=bands, lines=lines, rises=(), alike=True)).text
-
-    assert "All 3 GPUs are similar: mean 60.0 to 62.0%, p95 70.0%." in text
-    assert "The figure shows the GPUs of n2." in text
-
-
-def test_what_is_left_out_is_counted() -> None:
-    text = page_of(replace(EXAMPLE, rises_left_out=1, gpus_left_out=12)).text
-
-    assert "GPU memory activity jumped 2 times, at most by 14.0 points" in text
-    assert "Not shown: 1 smaller jump." in text
-    assert "Not shown: 12 more GPUs." in text
-
-
 def test_every_switch_of_the_key_has_a_series_in_the_figure() -> None:
     page = page_of(EXAMPLE)
 
@@ -236,11 +179,6 @@ def test_a_job_that_covers_no_time_has_a_table_and_no_figure() -> None:
     assert page.all("figure") == []
     assert page.scripts == []
     assert len(page.all("table")) == 1
-
-
-def test_nothing_sampled_is_said_with_the_reason() -> None:
-    assert "GPU memory was not recorded." in page_of(None).text
-    assert "rule results hold no samples" in page_of(None, origin=Origin.DEBUGGER_RESULTS).text
 
 
 @pytest.mark.parametrize("name", [examples.HOSTILE, "$$x$$", "@v1{0}", "$index"])

@@ -1,0 +1,40 @@
+"""What a section says in the variants that its tests make, each as its difference from the first. See README.md."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.golden.visible import Visible
+
+TEXTS = Path(__file__).parent / "variants"
+SECTIONS = Path(__file__).parents[1] / "report" / "page" / "sections"
+MODULES = sorted(path.stem for path in SECTIONS.glob("test_*.py") if "\nVARIANTS" in path.read_text("utf-8"))
+
+
+def differences(texts: dict[str, str]) -> str:
+    """The first text whole, and of each other one the lines that differ."""
+    (first, base), *others = ((name, text.splitlines()) for name, text in texts.items())
+    lines = [f"== {first}", *base]
+    for name, text in others:
+        lines += ["", f"== {name}"]
+        lines += [one for one in difflib.ndiff(base, text) if one[0] in "+-"]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_variants_say_what_they_said(module: str, request: pytest.FixtureRequest) -> None:
+    variants = import_module(f"tests.report.page.sections.{module}").VARIANTS
+    made = differences({name: Visible.of(make().html) for name, make in variants.items()})
+    path = TEXTS / f"{module.removeprefix('test_')}.txt"
+    if request.config.getoption("--accept-golden"):
+        TEXTS.mkdir(exist_ok=True)
+        path.write_text(made, "utf-8")
+    golden = path.read_text("utf-8") if path.exists() else ""
+    diff = list(
+        difflib.unified_diff(golden.splitlines(), made.splitlines(), path.name, "made now", lineterm="", n=2)
+    )
+    assert not diff, "\n".join([*diff[:80], f"{len(diff)} lines differ; accept them with: make golden"])
