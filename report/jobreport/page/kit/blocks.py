@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 from msgspec import Struct
+
+from jobreport.page.kit.fragment import render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +20,11 @@ class Html(Struct, frozen=True):
     """Elements that no other block makes, as they are."""
 
     markup: Markup
+
+    @classmethod
+    def of(cls, template: str, **context: Any) -> Html:
+        """From a template of ``templates/sections``."""
+        return cls(Markup(render(template, **context)))  # noqa: S704 - escaped by the template
 
 
 class Sentences(Struct, frozen=True):

@@ -18,7 +18,7 @@ class Table(Struct, frozen=True, kw_only=True):
 
     #: Name of the scrolling region, and the caption where there is no other.
     label: str
-    #: A head that begins with ``:`` is one of words.
+    #: A head that begins with ``:`` is one of words, with ``::`` of words that may take several lines.
     heads: Sequence[str]
     #: Cells; a text alone is the title of the rows that follow.
     rows: Sequence[Sequence[str]]
@@ -33,12 +33,12 @@ class Table(Struct, frozen=True, kw_only=True):
     @property
     def columns(self) -> list[tuple[str, bool]]:
         """Head of each column, and whether it holds words."""
-        return [(head.removeprefix(":"), head.startswith(":")) for head in self.heads]
+        return [(head.lstrip(":"), head.startswith(":")) for head in self.heads]
 
     @property
     def body(self) -> list[str | list[tuple[str, str]]]:
         """Cells of each row, each with its classes; titles as they are."""
-        styles = ["tl" if words else "" for _, words in self.columns]
+        styles = ["tl wrap" if head.startswith("::") else "tl" * head.startswith(":") for head in self.heads]
         return [row if isinstance(row, str) else list(zip(row, styles, strict=True)) for row in self.rows]
 
     def __bool__(self) -> bool:

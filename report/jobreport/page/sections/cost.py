@@ -8,41 +8,51 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.cost import words
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.table import Table, swatch
-from jobreport.page.sections.outline import heading, section
-from jobreport.page.sections.parts.sizes_table import sizes
+from jobreport.page.kit import Empty, Note, Table
+from jobreport.page.kit.marks import status
+from jobreport.page.kit.table import swatch
+from jobreport.page.sections.outline import section
+from jobreport.page.sections.parts.sizes_table import NOT_HELD, sizes
 from jobreport.page.sections.verdict import gpu_fill
 
 if TYPE_CHECKING:
     from jobreport.cost.document import JobCost, RunCost
     from jobreport.document import Report
+    from jobreport.page.kit.section import Content
     from jobrules.verdict.phases import JobPhases
     from jobrules.verdict.time_use import TimeUse
 
 #: Cost outside of all parts that has a row, as a share of the cost.
 MIN_REST = 0.005
+NO_SIZES = "Other machines are compared if the list of --prices has the GPUs and cores of each, and utilization was recorded."
 
 
 @section
-def cost(report: Report) -> Fragment:
+def cost(report: Report) -> Content:
     """Tables of the cost, of the GPU time in money, and of machines."""
-    found, use = report.cost or None, report.verdict.use
-    html = render(
-        "cost",
-        heading=heading("cost", report),
-        found=found,
-        no_cost=words.no_cost(found) if found else "",
-        bill=_bill(found, found.run) if found and found.run else None,
-        parts_table=_parts(found, found.run, use, report.phases)
-        if found and found.run and found.parts and use
+    found = report.cost or None
+    if found is None:
+        return Empty(
+            "No price was given. Use --prices FILE with --set instance_type=TYPE, or --set price_per_node_hour=PRICE."
+        )
+    if found.run is None:
+        return [words.no_cost(found)]
+    parts = _parts(found, found.run, report.verdict.use, report.phases)
+    return [
+        Markup("{} {}").format(status("warn", "Warning"), found.wrong_machine)
+        if found.wrong_machine
         else None,
-        origin=words.origin(found) if found else "",
-        gpu_hour=words.price(found.per_gpu_hour, found.currency) if found and found.per_gpu_hour else "",
-        check=found.wrong_machine if found else "",
-        sizes=sizes(found.sizing, found.currency, "the job") if found and found.sizing else None,
-    )
-    return Fragment(name="cost", html=html)
+        _bill(found, found.run),
+        Note(f"{words.origin(found)} {NOT_HELD}"),
+        parts,
+        Note(
+            f"A GPU-hour costs {words.price(found.per_gpu_hour, found.currency)}: the price of a node-hour over the GPUs "
+            "of a node."
+        )
+        if parts and found.per_gpu_hour
+        else None,
+        *(sizes(found.sizing, found.currency, "the job") if found.sizing else [Note(NO_SIZES)]),
+    ]
 
 
 def _bill(cost: JobCost, run: RunCost) -> Table:
@@ -65,8 +75,10 @@ def _bill(cost: JobCost, run: RunCost) -> Table:
     )
 
 
-def _parts(cost: JobCost, run: RunCost, use: TimeUse, phases: JobPhases) -> Table:
-    """The parts of the verdict's bar in money."""
+def _parts(cost: JobCost, run: RunCost, use: TimeUse | None, phases: JobPhases) -> Table | None:
+    """The parts of the verdict's bar in money; None without GPUs."""
+    if not (cost.parts and use):
+        return None
     rows = [
         (
             swatch(gpu_fill(part.key, part.role), part.label),

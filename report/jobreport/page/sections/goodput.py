@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.page.figures import goodput as figures
-from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.names import rows_class
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.table import Table, swatch
-from jobreport.page.sections.outline import heading, section
+from jobreport.page.kit import Drawing, Empty, Figure, Table, code
+from jobreport.page.kit.table import swatch
+from jobreport.page.sections.outline import section
 from jobreport.page.sections.parts.recordings import interruptions
 from jobreport.sentences import goodput_sentence
 from jobrules.text import capitalized
 
 if TYPE_CHECKING:
     from jobreport.document import Report
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.goodput import Goodput
 
 #: What to record so that a part is measured.
@@ -27,30 +27,38 @@ TO_RECORD = {
     "data_wait": "load batches with `jobrecord.data(loader)`",
 }
 
+READING = (
+    "Each moment counts once, for the first part that holds. Interruption: more than 60 s and 10 sampling intervals "
+    "without samples, steps, or events of any node; a shorter one is time to the first step. Lost work: steps that ran "
+    "again after a restart. Time to the first step: from the start of the job, an interruption, or a restart. Start-up "
+    "and wind-down, the phases of the job, leave out GPU work before and after the steps. First step: what exceeds the "
+    "median step. Stall: what exceeds the median step by half, and by five standard deviations. Other: time between "
+    "steps."
+)
+
 
 @section
-def goodput(report: Report) -> Fragment:
+def goodput(report: Report) -> Content:
     """A bar of the job's time, and a table of its parts."""
-    place = heading("goodput", report)
     found = report.goodput or None
+    if found is None and report.has_debugger:
+        return Empty("SageMaker Debugger's results do not contain single steps.")
     if found is None:
-        debugger = report.has_debugger
-        return Fragment(name="goodput", html=render("goodput", heading=place, found=None, debugger=debugger))
-    figure = figures.goodput(found)
-    html = render(
-        "goodput",
-        heading=place,
-        found=found,
-        lead=interruptions(report),
-        finding=goodput_sentence(found),
-        drawing=figure.drawing,
-        style=rows_class(1),
-        table=_table(found),
-        not_measured=_not_measured(found),
-        used=_used(report),
-        figures=document_json("goodput", {"live-goodput": figure.live}),
-    )
-    return Fragment(name="goodput", html=html)
+        return Empty("No training steps were recorded.")
+    return [
+        interruptions(report),
+        Figure(
+            name="goodput",
+            title="Parts of the job's time",
+            finding=goodput_sentence(found),
+            aid="Blue: training. Orange: lost time of training. Gray: outside of training.",
+            drawings=[Drawing(figure=figures.goodput(found), style=rows_class(1))],
+            reading=READING,
+            tables=[_table(found)],
+        ),
+        code(_not_measured(found)),
+        _used(report),
+    ]
 
 
 def _table(found: Goodput) -> Table:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.kit.table import PERCENT_SCALE, Table, as_code, bar
-from jobreport.page.sections.outline import heading, section
+from jobreport.page.kit import Empty, Fold, Subsection, Table
+from jobreport.page.kit.table import PERCENT_SCALE, as_code, bar
+from jobreport.page.sections.outline import section
 from jobrules.model import SECOND_US
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
     from jobreport.document import Report
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.blocks import Block
+    from jobreport.page.kit.section import Content
     from jobrules.model import Function, Profile
 
 #: Functions of a profile, and profiles, that are not folded away.
@@ -24,32 +25,44 @@ MAX_OPEN, MAX_OPEN_PROFILES = 10, 3
 _START_UP = "before step 0"
 
 
-class View(Struct, frozen=True, kw_only=True):
-    """A profile as printed."""
-
-    title: str
-    table: Table
-    #: The functions that are folded away; None if there are none.
-    more: Table | None
-
-
 @section
-def profiles(report: Report) -> Fragment:
+def profiles(report: Report) -> Content:
     """A table of functions by self time for each profile, the first three open."""
-    place = heading("profiles", report)
     if not report.profiles and report.of_debugger:
-        return place.nothing("SageMaker Debugger's rule results hold no Python profiles.")
+        return Empty("SageMaker Debugger's rule results hold no Python profiles.")
     if not report.profiles:
-        return place.nothing("No Python profile was recorded.")
+        return Empty("No Python profile was recorded.")
     several = len({one.node for one in report.profiles}) > 1
-    return place.section(
-        views=[_view(one, several=several) for one in report.profiles],
-        left=report.profiles_left,
-        most_profiles=MAX_OPEN_PROFILES,
+    found = [(_title(one, several=several), one) for one in report.profiles]
+    return [
+        _lead(report.profiles_left),
+        *(
+            Subsection(title=title, blocks=_tables(profile, title))
+            for title, profile in found[:MAX_OPEN_PROFILES]
+        ),
+        *(
+            Fold(summary=f"Profile: {title}", blocks=_tables(profile, title))
+            for title, profile in found[MAX_OPEN_PROFILES:]
+        ),
+    ]
+
+
+def _lead(left: int) -> str:
+    more = f"{formats.count(left, 'more profile')} with less self time {'is' if left == 1 else 'are'} not shown. "
+    return (
+        f"{more if left else ''}Self time excludes called functions, total time includes them. Shares are of the "
+        "profile's self time."
     )
 
 
-def _view(profile: Profile, *, several: bool) -> View:
+def _title(profile: Profile, *, several: bool) -> str:
+    rank = f"Rank {formats.escape_name(profile.rank, 24)}" if profile.rank else "Training process"
+    where = f" on {formats.escape_name(profile.node, 40)}" if several else ""
+    return f"{rank}{where}, {_stretch(profile)}"
+
+
+def _tables(profile: Profile, title: str) -> list[Block]:
+    """The functions with most self time, and the others in a fold."""
     scale = formats.time_scale(function.total_s for function in profile.functions)
     own = [max(0.0, function.self_s) for function in profile.functions]
     rest_s = max(0.0, profile.self_s - sum(own))
@@ -61,11 +74,6 @@ def _view(profile: Profile, *, several: bool) -> View:
     if left := profile.count - len(profile.functions):
         name = formats.count(left, "other function")
         rows.append([name, "–", scale(rest_s), "–", *_share(percents[-1])])
-    folded = len(profile.functions) > MAX_OPEN
-    more = f"{formats.count(len(profile.functions) - MAX_OPEN, 'more function')}"
-    rank = f"Rank {formats.escape_name(profile.rank, 24)}" if profile.rank else "Training process"
-    where = f" on {formats.escape_name(profile.node, 40)}" if several else ""
-    title = f"{rank}{where}, {_stretch(profile)}"
     heads = (
         ":Function",
         "Calls",
@@ -74,25 +82,27 @@ def _view(profile: Profile, *, several: bool) -> View:
         "Share (%)",
         PERCENT_SCALE,
     )
-    return View(
-        title=title,
-        table=Table(
+    caption = f"{_caption(profile, percents)} {_about(profile)}"
+    if not rows:
+        return [caption]
+    opened = MAX_OPEN if len(profile.functions) > MAX_OPEN else len(rows)
+    more = formats.count(len(profile.functions) - MAX_OPEN, "more function")
+    return [
+        Table(
             label=f"Functions: {title}",
-            caption=f"{_caption(profile, percents)} {_about(profile)}",
+            caption=caption,
             style="wide words",
             heads=heads,
-            rows=rows[:MAX_OPEN] if folded else rows,
+            rows=rows[:opened],
         ),
-        more=Table(
+        Table(
             label=f"More functions: {title}",
             fold=f"{more}{' and the sum of the rest' if left else ''}",
             style="wide words",
             heads=heads,
-            rows=rows[MAX_OPEN:],
-        )
-        if folded
-        else None,
-    )
+            rows=rows[opened:],
+        ),
+    ]
 
 
 def _about(profile: Profile) -> str:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+from msgspec.structs import replace
+
 from jobreport import formats
-from jobreport.page.kit.table import Table
-from jobreport.page.sections.outline import covers_time, heading, section
+from jobreport.page.kit import Note, Sentences, Subsection, Table, code
+from jobreport.page.kit.marks import unbroken
+from jobreport.page.kit.table import as_code
+from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import pause_reason, recorded
 
 if TYPE_CHECKING:
-    from jobreport.document import Parameter, Report, RuleCard
-    from jobreport.page.kit.fragment import Fragment
+    from collections.abc import Sequence
+
+    from jobreport.document import Report
+    from jobreport.page.kit.section import Content
     from jobreport.remarks import Remark
 
 #: Rows of the table of sampling pauses; a job that pauses all day does not make the page longer.
@@ -20,29 +27,66 @@ MAX_PAUSES = 50
 MAX_LOGS = 50
 #: Lines of remarks in a row of the table.
 MAX_REMARKS = 50
+NO_PAUSE = f"No sampling pause (over 60{formats.NBSP}s and over 10 sampling intervals)."
+PROFILED_STEPS = (
+    "Operators, data loading, and Python code that were recorded for some steps describe only these steps."
+)
 
 
 @section
-def quality(report: Report) -> Fragment:
+def quality(report: Report) -> Content:
     """Input files and remarks, logs, recordings, sampling pauses, rule parameters, terms, and the command."""
-    place = heading("quality", report)
-    return place.section(
-        covers=covers_time(report) and not report.of_debugger,
-        report=report,
-        remarks=_worded,
-        max_remarks=MAX_REMARKS,
-        logs=_logs(report, place.zone),
-        recorded=recorded(report),
-        pauses=_pauses(report, place.zone),
-        changed=_parameters(report, changed=True),
-        default=_parameters(report, changed=False),
-        terms=Table(
+    time_zone, is_sampled = zone(report), covers_time(report) and not report.of_debugger
+    changed, default = (_parameters(report, changed=changed) for changed in (True, False))
+    return [
+        _input_files(report),
+        _logs(report, time_zone),
+        _pauses(report, time_zone) or (Note(NO_PAUSE) if is_sampled else None),
+        changed or ("All rule parameters have their default values." if default else None),
+        replace(default, fold=f"{'other' if changed else 'all'} rule parameters", caption=""),
+        recorded(report),
+        Subsection(title="Profiler settings", blocks=[Sentences(report.job.recorded), Note(PROFILED_STEPS)])
+        if report.job.recorded
+        else None,
+        Table(
             label="Terms", caption="Terms.", style="words", heads=(":Term", ":Meaning"), rows=_terms(report)
         ),
+        Subsection(
+            title="Reproduce this report",
+            blocks=[
+                Markup("<code>{}</code>").format(unbroken(formats.escape_name(report.command, 1000))),
+                Note(f"jobreport {report.version}, report.json schema {report.schema_version}."),
+            ],
+        ),
+    ]
+
+
+def _input_files(report: Report) -> Table:
+    """What was read of each source, and what was not."""
+    quality = report.quality
+    rows = [
+        (one.source, formats.number(one.files, 0), formats.number(one.rows, 0), _lines(one.remarks))
+        for one in quality.sources
+    ]
+    if quality.remarks:
+        rows.append(("Other files", "–", "–", _lines(quality.remarks)))
+    return Table(
+        label="Input files",
+        caption="Input files.",
+        heads=(":Source", "Files", "Rows used", "::Skipped, dropped, or corrected"),
+        rows=rows or [("None", "0", "0", "no file was read")],
     )
 
 
-def _logs(report: Report, zone: str) -> Table:
+def _lines(remarks: Sequence[Remark]) -> Markup:
+    """A line for each remark."""
+    lines = [_worded(remark) for remark in remarks[:MAX_REMARKS]] or ["none"]
+    if left := len(remarks[MAX_REMARKS:]):
+        lines.append(f"{formats.count(left, 'more remark')} in report.json")
+    return Markup("<br>").join(lines)
+
+
+def _logs(report: Report, time_zone: str) -> Table:
     """Which log is of which machine; empty for a single one."""
     logs = [log for source in report.quality.sources for log in source.logs]
     shown = logs[:MAX_LOGS] if len(logs) > 1 else []
@@ -50,7 +94,7 @@ def _logs(report: Report, zone: str) -> Table:
     return Table(
         label="Logs",
         caption=f"Logs and their nodes{f': the first {MAX_LOGS}, {left} more in report.json' if shown and left else ''}.",
-        heads=(":File", ":Node", "GPUs", f"First row ({zone})", f"Last row ({zone})", "Rows"),
+        heads=(":File", ":Node", "GPUs", f"First row ({time_zone})", f"Last row ({time_zone})", "Rows"),
         rows=[
             (
                 formats.escape_name(log.file, 80),
@@ -65,7 +109,7 @@ def _logs(report: Report, zone: str) -> Table:
     )
 
 
-def _pauses(report: Report, zone: str) -> Table:
+def _pauses(report: Report, time_zone: str) -> Table:
     """The longest sampling pauses, in order of time."""
     with_day = report.job.spans_days
     longest = sorted(report.phases.gaps, key=lambda gap: gap.start_us - gap.end_us)[:MAX_PAUSES]
@@ -75,7 +119,7 @@ def _pauses(report: Report, zone: str) -> Table:
     return Table(
         label="Sampling pauses",
         caption=f"Sampling pauses{f': the {MAX_PAUSES} longest, {left} more in report.json' if left else ''}.",
-        heads=(":Node", f"From ({zone})", f"To ({zone})", "Length", *[":Reason"] * is_known),
+        heads=(":Node", f"From ({time_zone})", f"To ({time_zone})", "Length", *[":Reason"] * is_known),
         rows=[
             (
                 formats.escape_name(gap.node, 40),
@@ -89,12 +133,28 @@ def _pauses(report: Report, zone: str) -> Table:
     )
 
 
-def _parameters(report: Report, *, changed: bool) -> list[tuple[RuleCard, list[Parameter]]]:
+def _parameters(report: Report, *, changed: bool) -> Table:
     """The parameters of each rule that are, or are not, at their defaults."""
-    found = [
-        (card, [p for p in card.parameters if (p.value != p.default) is changed]) for card in report.rules
-    ]
-    return [(card, held) for card, held in found if held]
+    rows: list[str | tuple[str, ...]] = []
+    for card in report.rules:
+        held = [one for one in card.parameters if (one.value != one.default) is changed]
+        rows += [as_code(card.name)] if held else []
+        rows += [
+            (
+                as_code(one.name),
+                formats.plain_number(one.value),
+                one.unit or "–",
+                *([formats.plain_number(one.default)] if changed else []),
+                code(one.help),
+            )
+            for one in held
+        ]
+    return Table(
+        label="Changed rule parameters" if changed else "Rule parameters with their default values",
+        caption="Changed rule parameters.",
+        heads=(":Parameter", "Value", ":Unit", *(["Default"] if changed else []), "::Meaning"),
+        rows=rows,
+    )
 
 
 def _worded(remark: Remark) -> str:

@@ -10,8 +10,9 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.page.figures.box_plot import WHOLE
-from jobreport.page.kit.table import PERCENT_SCALE, Table, node_cells, node_heads, range_bar
-from jobreport.page.sections.outline import has_edges, heading, section
+from jobreport.page.kit import Empty, Sentences, Table
+from jobreport.page.kit.table import PERCENT_SCALE, node_cells, node_heads, range_bar
+from jobreport.page.sections.outline import has_edges, section
 from jobrules.measures.work_span import GLANCE_PERCENT
 from jobrules.model import Metric
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import NodeFacts, Report
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.gpu_utilization import Box
     from jobrules.analyses.utilization import UsageRow
 
@@ -36,7 +37,7 @@ NO_SCALE = Markup('<span class="m">no fixed scale</span>')
 
 
 @section
-def utilization(report: Report) -> Fragment:
+def utilization(report: Report) -> Content:
     """A sentence per kind of node, then the tables: of nodes, processes, and file systems."""
     facts = {node.name: node for node in report.job.nodes}
     by_node: dict[str, list[UsageRow]] = {}
@@ -56,16 +57,14 @@ def utilization(report: Report) -> Fragment:
         _others(
             [(titles[name], by_node[name]) for name in folded[:MAX_FOLDED]], left, the_other=bool(opened)
         ),
+        _processes(report),
+        _file_systems(report),
     ]
-    tables += [_processes(report), _file_systems(report)]
-    shown, place = [table for table in tables if table and table.rows], heading("utilization", report)
-    if not shown and report.of_debugger:
-        return place.nothing("SageMaker Debugger's results hold no OverallSystemUsage.")
-    if not shown:
-        return place.nothing("No metric was recorded.")
-    return place.section(
-        sentences=sentences + _covered(measured, by_node) if many else sentences, tables=shown
-    )
+    if any(tables):
+        return [Sentences(sentences + _covered(measured, by_node) if many else sentences), *tables]
+    if report.of_debugger:
+        return Empty("SageMaker Debugger's results hold no OverallSystemUsage.")
+    return Empty("No metric was recorded.")
 
 
 def _caption(report: Report, *, many: bool) -> str:

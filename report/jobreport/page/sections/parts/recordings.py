@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.kit.table import Table
+from jobreport.page.kit import Sentences, Subsection, Table, code
+from jobreport.page.kit.marks import status
 from jobreport.sentences import end_of, recordings_of
 from jobrules.model import SECOND_US
 from jobrules.text import capitalized, clock
@@ -29,27 +29,19 @@ MAX_ROWS, MAX_OPEN_ROWS = 50, 8
 MAX_LABELS, MAX_CHANGES = 20, 4
 
 
-class Recorded(Struct, frozen=True, kw_only=True):
-    """What the page shows of recordings."""
-
-    warnings: Sequence[str]
-    notes: Sequence[str]
-    nodes: Table
-    runs: Table
-    left_out: Table
-
-
-def recorded(report: Report) -> Recorded | None:
+def recorded(report: Report) -> Subsection | None:
     """None for a job that record-job did not record."""
     found = recordings_of(report)
     if not found:
         return None
-    return Recorded(
-        warnings=_sentences(found, lambda one: _warnings(one, report)),
-        notes=[*_sentences(found, _notes), *_labels(found)],
-        nodes=_nodes(found, report),
-        runs=_runs(found),
-        left_out=_left_out(found),
+    warnings = [
+        Markup("{} {}").format(status("warn", "Warning"), code(warning))
+        for warning in _sentences(found, lambda one: _warnings(one, report))
+    ]
+    notes = map(code, [*_sentences(found, _notes), *_labels(found)])
+    return Subsection(
+        title="Recording",
+        blocks=[Sentences([*warnings, *notes]), _nodes(found, report), _runs(found), _left_out(found)],
     )
 
 
@@ -256,12 +248,9 @@ def _nodes(found: Sequence[Recording], report: Report) -> Table:
     more = f" Not shown: {formats.count(left, 'more node')}." if left > 0 else ""
     return Table(
         label="Recording of each node",
-        caption=Markup('Recording by {}.{} <span class="read">{}</span>').format(
-            formats.escape_name(found[0].recorder, 40),
-            more,
-            "Sampler: of one core. Hooks: of the time of the training processes. "
-            "Tick: reading of all sensors, 99th percentile.",
-        ),
+        caption=f"Recording by {formats.escape_name(found[0].recorder, 40)}.{more}",
+        aid="Sampler: of one core. Hooks: of the time of the training processes. "
+        "Tick: reading of all sensors, 99th percentile.",
         heads=(
             *(":Node", ":End of the job", "Interval (s)", "Cores", "Memory", ":GPUs", "Sampler (%)"),
             *("Hooks (%)", "Tick (ms)", "Late ticks"),

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.cost import words
 from jobreport.cost.billing import ABOUT_SAME
-from jobreport.page.kit.table import Table
+from jobreport.page.kit import Html, Table
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jobreport.cost.document import Candidate, Sizing
 
 _HEADS = (
@@ -30,16 +28,11 @@ _HEADS = (
 )
 
 
-class Sizes(Struct, frozen=True, kw_only=True):
-    """What ``sizes.html.j2`` shows."""
-
-    lead: str
-    guards: Sequence[str]
-    table: Table
+NOT_HELD = "Storage, network, and licenses are not in the cost."
 
 
-def sizes(found: Sizing, currency: str, job: str) -> Sizes:
-    """``job`` is the name of the job in sentences."""
+def sizes(found: Sizing, currency: str, job: str) -> tuple[Html, Table]:
+    """What may be tested, and the table of machines; ``job`` is the name of the job in sentences."""
     estimate = ["The demand is an upper estimate from percentiles of each node."]
     # Host memory is that of the processes of a GPU.
     per_gpu = (
@@ -51,10 +44,10 @@ def sizes(found: Sizing, currency: str, job: str) -> Sizes:
         _row(found.now, currency, f"{_name(found.now)}, today", "keeps less than 20% free: "),
         *(_row(one, currency, _name(one)) for one in found.candidates),
     ]
-    return Sizes(
-        lead=_lead(found, job),
-        guards=[*found.guards, *(estimate if found.upper_estimate else [])],
-        table=Table(
+    guards = " ".join([*found.guards, *(estimate if found.upper_estimate else [])])
+    return (
+        Html(Markup('<p class="note"><b>{}</b> {}</p>').format(_lead(found, job), guards)),
+        Table(
             label=f"Machines for {job}",
             heads=_HEADS,
             rows=rows,
