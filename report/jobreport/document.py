@@ -36,7 +36,7 @@ from jobrules.analyses.power import GPUState
 from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import DeviceStatus, Measure, Profile, Reason, RuleResult, Status
+from jobrules.model import Amount, Count, DeviceStatus, Measure, Profile, Reason, RuleResult, Status
 from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.model.names import Name, NodeName, OwnText
 from jobrules.rule import parameter_fields, samples_in, written
@@ -63,10 +63,10 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
 
     name: NodeName
     #: GPUs with samples of any metric.
-    gpus: int
-    cores: int
+    gpus: Count
+    cores: Count
     #: Sampling interval in seconds (median distance of snapshots); None with fewer than two snapshots.
-    interval_s: float | None
+    interval_s: Amount | None
     first_us: int
     last_us: int
 
@@ -81,7 +81,7 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     #: Kinds of input: ``system samples``.
     sources: tuple[OwnText, ...]
     #: Recorded steps of all ranks.
-    steps: int
+    steps: Count
     #: Whether the end of the job was recorded; None if its sources cannot record it.
     finished: bool | None
     #: Settings of the profiler, a sentence each; empty if no file has them.

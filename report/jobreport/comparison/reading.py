@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import asdict, astuple
 
 from jobreport import document
 from jobreport.cost.facts import LABELS, NUMBERS
@@ -17,7 +16,6 @@ from jobreport.cost.given import as_fact
 from jobreport.errors import NothingReadableError, UsageError
 from jobreport.files import COMPARISON, FILES
 from jobreport.readers.bounds import LATEST_S
-from jobrules.analyses.blocks import BINS, BLOCKS
 from jobrules.analyses.goodput import PARTS
 from jobrules.model import SECOND_US
 from jobrules.text import escape_name
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from jobreport.document import Report
-    from jobrules.model.captures import Capture
+    from jobrules.model.captures import DeviceCapture
 
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,40}")
 _FACT = re.compile(rf"(?:({_LABEL.pattern})\.)?([a-z][a-z0-9_]{{0,39}})=(.+)", re.DOTALL)
@@ -37,10 +35,10 @@ _NEAR = 0.85
 MAX_LABELS, MAX_RUNS = 12, 64
 MAX_BYTES = 64 << 20
 LATEST_US = LATEST_S * SECOND_US
-#: Larger than any count, time, or number of bytes of a job.
-MAX_NUMBER = 1e18
-#: Rounding errors of sums.
-TOLERANCE_S, TOLERANCE_PERCENT = 1e-3, 0.05
+#: Of amounts and of shares.
+MAX_NUMBER, MAX_PERCENT = 1e18, 100.05
+#: Rounding errors of sums: of seconds, and of devices.
+TOLERANCE_S, TOLERANCE = 1e-3, 0.05
 
 
 class Argument(Struct, frozen=True, kw_only=True):
@@ -138,124 +136,58 @@ def load(path: Path) -> Report:
     if path.stat().st_size > MAX_BYTES:
         raise NothingReadableError(f"{path} is larger than 64 MB.")
     report = document.load(path)
-    if fault := next(_faults(report), ""):
+    if fault := next((place for place, holds in _checks(report) if not holds), ""):
         raise NothingReadableError(f"{path} is no report that can be compared: {fault}.")
     return report
 
 
-def _faults(report: Report) -> Iterator[str]:
-    """What is impossible in the fields that are compared, by their names; make-report writes none of it."""
-    job, use = report.job, report.verdict.use
-    spans = {"job": (job.start_us, job.end_us)}
-    spans |= {f"phase {phase.key}": (phase.start_us, phase.end_us) for phase in report.phases.phases}
-    yield from (f"the end of {name} is before its start" for name, (a, b) in spans.items() if b < a)
-    yield from (
-        f"{name} is at an impossible time"
-        for name, span in spans.items()
-        if not 0 <= min(span) <= max(span) <= LATEST_US
-    )
-    rows: dict[str, list[Sequence[float]]] = {
-        "utilization": [(row.p50, row.p95, row.n or 0) for row in report.utilization]
-    }
-    rows["job"] = [(job.steps,)]
-    rows["job.nodes"] = [(node.gpus, node.cores, node.interval_s or 0) for node in job.nodes]
-    rows["power"] = [(row.energy_wh or 0,) for row in report.power or ()]
-    rows["verdict.use"] = [(use.count,), *((part.hours, part.percent) for part in use.parts)] if use else []
-    rows["phases"] = [(phase.percent,) for phase in report.phases.phases]
-    blocks, goodput, demand = report.blocks or None, report.goodput or None, report.demand or None
-    if blocks:
-        lengths = {len(blocks.n), len(blocks.sum_s), len(blocks.fetch_s) or len(blocks.n)}
-        if len(lengths) > 1 or not all(blocks.n) or len(blocks.quantiles_s) != 101:
-            yield "blocks do not fit together"
-        times = (blocks.sum_s, blocks.fetch_s, blocks.quantiles_s, blocks.p50_s, blocks.p95_s)
-        rows["blocks"] = [*times, blocks.n, (blocks.steps, blocks.loop_s, blocks.outside_s)]
-    for one in report.time_blocks or ():
-        if (len(one.covered_s), len(one.mean), len(one.histogram)) != (
-            BLOCKS,
-            BLOCKS,
-            BINS,
-        ) or not one.devices:
-            yield "time_blocks do not fit together"
-        if any(
-            (mean is None) != (not covered) for mean, covered in zip(one.mean, one.covered_s, strict=False)
-        ):
-            yield "time_blocks have means without samples"
-        rows[one.metric] = [one.covered_s, [mean or 0 for mean in one.mean], one.histogram, (one.devices,)]
-    if goodput:
-        if [part.key for part in goodput.parts] != list(PARTS):
-            yield "goodput lacks a part"
-        if goodput.lost_steps > max(0, blocks.steps if blocks else 0):
-            yield "goodput has more lost steps than there were"
-        rows["goodput"] = [(part.seconds + 1e-6, part.percent + 1e-6) for part in goodput.parts]
-        rows["goodput"] += [(goodput.lost_steps,)]
-    if demand:
-        rows["demand"] = [[number or 0 for number in astuple(demand)]]
-    for capture in report.captures or ():
-        yield from _faults_of_capture(capture, rows.setdefault("captures", []))
-    rows["across_ranks"] = (
-        [[one.caused_ns for one in report.across_ranks.waiting]] if report.across_ranks else []
-    )
-    for name, found in rows.items():
-        if not all(0 <= number < MAX_NUMBER for row in found for number in row):
-            yield f"{name} has a number that is below 0 or too large"
-    yield from _faults_of_shares(report)
-    yield from _faults_of_sums(report)
-
-
-def _faults_of_shares(report: Report) -> Iterator[str]:
-    """Shares of more than all, by the names of their fields."""
-    demand, use = report.demand or None, report.verdict.use
-    blocks = report.time_blocks or ()
-    shares = {
-        "utilization": [n for row in report.utilization if row.unit == "%" for n in (row.p50, row.p95)],
-        "verdict.use": [part.percent for part in use.parts] if use else [],
-        "phases": [phase.percent for phase in report.phases.phases],
-        "goodput": [part.percent for part in report.goodput.parts] if report.goodput else [],
-        "time_blocks.mean": [n or 0 for one in blocks if one.metric.unit == "%" for n in one.mean],
-        "time_blocks.histogram": [math.fsum(one.histogram) for one in blocks],
-        "demand": [n or 0 for key, n in asdict(demand).items() if key.endswith("_percent")] if demand else [],
-    }
-    for name, found in shares.items():
-        if max(found, default=0.0) > 100 + TOLERANCE_PERCENT:
-            yield f"{name} has a percentage above 100"
-
-
-def _faults_of_sums(report: Report) -> Iterator[str]:
-    """Parts that are more than their whole, by the names of their fields."""
+def _checks(report: Report) -> Iterator[tuple[str, bool]]:
+    """What has to hold between the fields that are compared, with what it is otherwise; make-report writes none of that."""
+    job = report.job
+    spans = {"job": job} | {f"phase {phase.key}": phase for phase in report.phases.phases}
+    for name, span in spans.items():
+        yield f"the end of {name} is before its start", span.start_us <= span.end_us
+        yield f"{name} is at an impossible time", span.start_us >= 0 and span.end_us <= LATEST_US
+    for row in report.utilization:
+        most = MAX_PERCENT if row.unit == "%" else MAX_NUMBER
+        yield f"utilization is below 0 or above {most:g}", min(row.p50, row.p95, row.n or 0) >= 0
+        yield f"utilization is below 0 or above {most:g}", max(row.p50, row.p95) <= most
     if blocks := report.blocks or None:
-        if not math.fsum(blocks.sum_s):
-            yield "blocks.sum_s holds no time"
-        if sum(blocks.n) > blocks.steps:
-            yield "blocks.n has more steps than blocks.steps"
-        if blocks.outside_s > blocks.loop_s + TOLERANCE_S:
-            yield "blocks.outside_s is longer than blocks.loop_s"
-    goodput = report.goodput or None
-    if goodput and abs(math.fsum(part.seconds for part in goodput.parts) - goodput.seconds) > TOLERANCE_S:
-        yield "goodput.parts do not add up to goodput.seconds"
+        lengths = {len(blocks.n), len(blocks.sum_s), len(blocks.fetch_s) or len(blocks.n)}
+        yield "blocks.n, blocks.sum_s, and blocks.fetch_s are not of one length", len(lengths) == 1
+        yield "blocks.sum_s holds no time", math.fsum(blocks.sum_s) > 0
+        yield "blocks.n has more steps than blocks.steps", sum(blocks.n) <= blocks.steps
+        yield "blocks.outside_s is longer than blocks.loop_s", blocks.outside_s <= blocks.loop_s + TOLERANCE_S
+    for one in report.time_blocks or ():
+        of_samples = all((m is not None) == bool(s) for m, s in zip(one.mean, one.covered_s, strict=True))
+        yield "time_blocks.mean is not that of time_blocks.covered_s", of_samples
+        most = max((mean or 0 for mean in one.mean), default=0) if one.metric.unit == "%" else 0
+        yield "time_blocks.mean has a percentage above 100", most <= MAX_PERCENT
+        yield "time_blocks.histogram has a percentage above 100", math.fsum(one.histogram) <= MAX_PERCENT
+    if goodput := report.goodput or None:
+        whole = math.fsum(part.seconds for part in goodput.parts)
+        yield "goodput.parts lacks a part", [part.key for part in goodput.parts] == list(PARTS)
+        yield "goodput.parts do not add up to goodput.seconds", abs(whole - goodput.seconds) <= TOLERANCE_S
+        steps = report.blocks.steps if report.blocks else 0
+        yield "goodput.lost_steps is more steps than there were", goodput.lost_steps <= steps
     if demand := report.demand or None:
-        nodes = report.job.nodes
-        for name, used, there in (
-            ("used_gpus", demand.used_gpus, demand.all_gpus),
-            ("gpus", demand.gpus, sum(node.gpus for node in nodes)),
-            ("cores", demand.cores, sum(node.cores for node in nodes)),
-        ):
-            if (used or 0) > there + TOLERANCE_PERCENT:
-                yield f"demand.{name} is more than the job has"
+        gpus, cores = (sum(getattr(node, key) for node in job.nodes) for key in ("gpus", "cores"))
+        yield "demand.used_gpus is more than the job has", demand.used_gpus <= demand.all_gpus
+        yield "demand.gpus is more than the job has", (demand.gpus or 0) <= gpus + TOLERANCE
+        yield "demand.cores is more than the job has", (demand.cores or 0) <= cores + TOLERANCE
+    for capture in report.captures or ():
+        yield (
+            "captures have a step of impossible length",
+            all(0 <= s.host_ns < MAX_NUMBER for s in capture.step_times),
+        )
+        yield "captures have a device whose time does not add up", all(map(_adds_up, capture.devices))
 
 
-def _faults_of_capture(capture: Capture, rows: list[Sequence[float]]) -> Iterator[str]:
-    """What does not fit together in a capture; its numbers are added to ``rows``."""
-    for device in capture.devices:
-        parts = (device.compute_ns, device.exposed_communication_ns, device.exposed_copies_ns, device.idle_ns)
-        waiting = device.exposed_waiting_ns or 0
-        causes = device.idle_by_cause_ns.values()
-        rows += [parts, (waiting, *causes), [step.events for step in device.steps]]
-        rows += [(one.calls, one.total_ns) for one in device.kernels]
-        fit = sum(parts) == device.window_ns and waiting <= device.exposed_communication_ns
-        if not fit or (device.complete and sum(causes) != device.idle_ns):
-            yield "captures have a device whose time does not add up"
-    rows += [[capture.steps, *(step.host_ns for step in capture.step_times)]]
-    rows += [(one.calls, one.self_ns, one.total_ns) for one in (*capture.operators, *capture.marks)]
+def _adds_up(device: DeviceCapture) -> bool:
+    parts = (device.compute_ns, device.exposed_communication_ns, device.exposed_copies_ns, device.idle_ns)
+    causes = sum(device.idle_by_cause_ns.values())
+    waits = (device.exposed_waiting_ns or 0) <= device.exposed_communication_ns
+    return waits and sum(parts) == device.window_ns and (not device.complete or causes == device.idle_ns)
 
 
 def facts(texts: Sequence[str]) -> dict[str, dict[str, str | float]]:

@@ -7,9 +7,10 @@ blocks of neighbors are nearly independent; ``jobreport.comparison.real_differen
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from jobrules.analyses.job_steps import JobSteps
 from jobrules.measures.clock_offsets import Clocks
@@ -19,7 +20,7 @@ from jobrules.measures.intervals import union
 from jobrules.measures.rows import TRAIN, rows_by_lane
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.model import SECOND_US, Amount, Count, FloatArray, IntArray, Job, Metric
 from jobrules.model.names import OwnText
 from jobrules.model.steps import WARM_UP_STEPS
 
@@ -38,6 +39,9 @@ DEVIATION_OF_MAD = 1.4826
 #: Fetches that were recorded during less of the steps say nothing about all of them.
 RECORDED_PART = 0.8
 
+#: More steps than none.
+_Steps = Annotated[int, Meta(gt=0, lt=10**18)]
+_OF_BLOCKS = Meta(min_length=BLOCKS, max_length=BLOCKS)
 _METRICS = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION, Metric.IO_WAIT)
 
 
@@ -51,25 +55,25 @@ class StepBlocks(Struct, frozen=True, kw_only=True):
     #: ``TRAIN``.
     phase: OwnText
     #: Training steps of the job, with those that are left out; steps that are not.
-    steps: int
-    timed: int
+    steps: Count
+    timed: _Steps
     #: The 0th to the 100th percentile.
-    quantiles_s: tuple[float, ...]
+    quantiles_s: Annotated[tuple[Amount, ...], Meta(min_length=101, max_length=101)]
     #: Of 20 blocks of neighboring steps: steps, their time, and the batch fetches in it (of each step, those of the
     #: process that fetched longest); below 100 steps of 1 block.
-    n: tuple[int, ...]
-    sum_s: tuple[float, ...]
+    n: Annotated[tuple[_Steps, ...], Meta(min_length=1)]
+    sum_s: tuple[Amount, ...]
     #: Empty if no fetch was recorded.
-    fetch_s: tuple[float, ...]
+    fetch_s: tuple[Amount, ...]
     #: Median and 95th percentile of each of 20 blocks, of 10 below 400 steps; empty below 200.
-    p50_s: tuple[float, ...]
-    p95_s: tuple[float, ...]
+    p50_s: tuple[Amount, ...]
+    p95_s: tuple[Amount, ...]
     #: From the first start to the last end, and how much of that is in no step of any process and mode.
-    loop_s: float
-    outside_s: float
+    loop_s: Amount
+    outside_s: Amount
     #: Steps that stalled, and how much longer than the median they took in all; None in reports of older versions.
-    stalls: int | None = None
-    stalled_s: float = 0.0
+    stalls: Count | None = None
+    stalled_s: Amount = 0.0
 
 
 class TimeBlocks(Struct, frozen=True, kw_only=True):
@@ -77,12 +81,12 @@ class TimeBlocks(Struct, frozen=True, kw_only=True):
 
     metric: Metric
     #: Devices over all nodes.
-    devices: int
+    devices: Annotated[int, Meta(gt=0, lt=10**18)]
     #: Of each stretch: time that the samples of all devices stand for, and their mean; None without any.
-    covered_s: tuple[float, ...]
-    mean: tuple[float | None, ...]
+    covered_s: Annotated[tuple[Amount, ...], _OF_BLOCKS]
+    mean: Annotated[tuple[Amount | None, ...], _OF_BLOCKS]
     #: Percent of the measured time per 2% of the mean over the devices of a node, the last bin closed.
-    histogram: tuple[float, ...]
+    histogram: Annotated[tuple[Amount, ...], Meta(min_length=BINS, max_length=BINS)]
 
 
 def block_edges(n: int, blocks: int = BLOCKS) -> list[int]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
+from jobrules.model import SECOND_US, Amount, Count, FloatArray, IntArray, Job, Metric, Percent
 
 #: As AWS Compute Optimizer's default: rare peaks do not decide.
 PERCENTILE = 99.5
@@ -21,21 +21,21 @@ class Demand(Struct, frozen=True, kw_only=True):
     """Use of all machines together during the work; None for what was not sampled."""
 
     #: GPUs and cores in full use: the 99.5th percentile over time of the sum over all devices.
-    gpus: float | None
-    cores: float | None
+    gpus: Amount | None
+    cores: Amount | None
     #: Most host memory in use on a node, in percent of it; most memory in use of a GPU, and its size, in bytes.
-    host_memory_percent: float | None
-    gpu_memory: float | None
-    gpu_memory_total: float | None
+    host_memory_percent: Percent | None
+    gpu_memory: Amount | None
+    gpu_memory_total: Amount | None
     #: Mean utilization of the most used GPU and of all.
-    highest_gpu_percent: float | None
-    mean_gpu_percent: float | None
+    highest_gpu_percent: Percent | None
+    mean_gpu_percent: Percent | None
     #: GPUs with use, of all.
-    used_gpus: int
-    all_gpus: int
+    used_gpus: Count
+    all_gpus: Count
     #: How long the work took, and how much of it samples of the GPUs stand for, in percent; of the cores without GPUs.
-    seconds: float
-    coverage_percent: float
+    seconds: Amount
+    coverage_percent: Percent
 
 
 class _Node(NamedTuple):

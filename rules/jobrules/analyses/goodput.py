@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from jobrules.analyses.blocks import fetched_us, stall_limit
 from jobrules.analyses.job_steps import JobSteps
@@ -20,7 +21,7 @@ from jobrules.measures.framework_time import CHECKPOINT, recorded_phases
 from jobrules.measures.intervals import Intervals, joined, outside, union
 from jobrules.measures.rows import TRAIN, series_of
 from jobrules.measures.sample_weights import gaps
-from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
+from jobrules.model import SECOND_US, BoolArray, Count, FloatArray, IntArray, Job
 from jobrules.model.names import OwnText
 from jobrules.text import apportion
 
@@ -49,9 +50,10 @@ class GoodputPart(Struct, frozen=True, kw_only=True):
     #: A key of ``PARTS``.
     key: OwnText
     label: OwnText
-    seconds: float
+    #: That of the last part is the rest, which may round below 0.
+    seconds: Annotated[float, Meta(ge=-1e-6, lt=1e18)]
     #: Of the job, rounded: that of productive time to the nearest tenth, the others so that all add up to 100.0.
-    percent: float
+    percent: Annotated[float, Meta(ge=-1e-6, le=100.05)]
     #: False if nothing was recorded that could show it; its time is in another part.
     measured: bool
 
@@ -62,7 +64,7 @@ class Goodput(Struct, frozen=True, kw_only=True):
     seconds: float
     parts: tuple[GoodputPart, ...]
     #: Training steps that ran again after a restart, each time but the last.
-    lost_steps: int = 0
+    lost_steps: Count = 0
 
     def of(self, key: str) -> GoodputPart:
         """The part of a key."""

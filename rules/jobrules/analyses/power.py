@@ -11,7 +11,7 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, gpus
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import HOUR_US
-from jobrules.model import Job, Metric
+from jobrules.model import Amount, Job, Metric
 from jobrules.model.names import DeviceName, NodeName
 from jobrules.rules.gpu_memory_full import totals
 
@@ -49,7 +49,7 @@ class GPUState(Struct, frozen=True, kw_only=True):
     power_max: float | None = None
     power_limit: float | None = None
     #: Watt-hours of the time that was measured, and that time in percent of the job.
-    energy_wh: float | None = None
+    energy_wh: Amount | None = None
     energy_percent: float | None = None
     #: Watt-hours by the driver's counter, from its first to its last sample.
     counted_wh: float | None = None

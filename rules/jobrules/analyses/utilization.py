@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.node_totals import ALGORITHM, RDMA, summed
-from jobrules.model import FloatArray, Job, Metric
+from jobrules.model import Count, FloatArray, Job, Metric
 from jobrules.model.names import NodeName, OwnText
 
 
@@ -20,7 +20,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
     #: ``%``, ``B``, ``B/s``, ``1/s``, or ``cores``.
     unit: OwnText
     #: Snapshots; like the other fields with a default, None if the source does not give it.
-    n: int | None = None
+    n: Count | None = None
     min: float
     p50: float
     p90: float | None = None

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, get_args
 from msgspec import Struct
 
 from jobrules.model.names import CaptureName, GroupName, KernelName, Name, NodeName, OperatorName, OwnText
+from jobrules.model.types import Count
 
 #: Why a device was idle, in the order in which causes are drawn.
 IdleCause = Literal[
@@ -36,15 +37,15 @@ EventClass = Literal["compute", "communication", "copy"]
 class Partition(Struct, frozen=True, kw_only=True):
     """The time of a device in parts that add up to the window; each moment is in the first part that holds it."""
 
-    window_ns: int
-    compute_ns: int
+    window_ns: Count
+    compute_ns: Count
     #: Communication that no computing hides.
-    exposed_communication_ns: int
+    exposed_communication_ns: Count
     #: Copies that neither computing nor communication hides.
-    exposed_copies_ns: int
-    idle_ns: int
+    exposed_copies_ns: Count
+    idle_ns: Count
     #: By ``IDLE_CAUSES``, of a step without those that are 0; adds up to ``idle_ns``.
-    idle_by_cause_ns: dict[IdleCause, int]
+    idle_by_cause_ns: dict[IdleCause, Count]
 
 
 class CaptureStep(Struct, frozen=True, kw_only=True):
@@ -66,7 +67,7 @@ class DeviceStep(Partition, frozen=True, kw_only=True):
     number: int
     start_ns: int
     #: Device events that the step launched.
-    events: int
+    events: Count
     #: Exposed communication in which the rank waited for others; None if its collectives were not matched.
     exposed_waiting_ns: int | None = None
 
@@ -76,8 +77,8 @@ class Kernels(Struct, frozen=True, kw_only=True):
 
     name: KernelName
     kind: EventClass
-    calls: int
-    total_ns: int
+    calls: Count
+    total_ns: Count
     median_ns: float
     max_ns: int
     #: Whether it uses tensor cores; None if its name does not tell.
@@ -159,7 +160,7 @@ class DeviceCapture(Partition, frozen=True, kw_only=True):
     #: Exposed communication in parts, if collectives of several ranks were matched: transferring, waiting for other
     #: ranks, and not matched.
     exposed_transfer_ns: int | None = None
-    exposed_waiting_ns: int | None = None
+    exposed_waiting_ns: Count | None = None
     not_matched_ns: int | None = None
 
     @property
@@ -178,10 +179,10 @@ class Operators(Struct, frozen=True, kw_only=True):
     """All calls of one operator, or of one mark, on the host."""
 
     name: OperatorName
-    calls: int
+    calls: Count
     #: Its time without and with what it calls.
-    self_ns: int
-    total_ns: int
+    self_ns: Count
+    total_ns: Count
     #: Device events launched in it, without and with what it calls.
     device_self_ns: int
     device_total_ns: int
@@ -281,7 +282,7 @@ class Capture(Struct, frozen=True, kw_only=True):
     start_ns: int
     end_ns: int
     #: Number of recorded steps; without any, why: ``other_process`` or ``overlapping``, or empty.
-    steps: int
+    steps: Count
     no_steps: OwnText = ""
     #: Marks of steps that processes without launches made; not in use.
     steps_elsewhere: int = 0
@@ -358,7 +359,7 @@ class RankWaiting(Struct, frozen=True, kw_only=True):
     rank: int
     #: Exposed waiting of this rank for others, and of others for it.
     suffered_ns: int
-    caused_ns: int
+    caused_ns: Count
     #: Matched collectives that it was the last to join, by more than 10 µs and 5% of the transfer.
     last: int
 

@@ -1,12 +1,14 @@
-"""Array types, times and the natural order of names."""
+"""Array types, numbers in their bounds, times and the natural order of names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 IntArray = npt.NDArray[np.int64]
 
@@ -23,6 +25,12 @@ BoolArray = npt.NDArray[np.bool_]
 StrArray = npt.NDArray[np.str_]
 
 SECOND_US = 1_000_000
+
+#: Numbers of ``report.json``, which a reader of it checks: no count, time, or number of bytes of a job is larger.
+Count = Annotated[int, Meta(ge=0, lt=10**18)]
+Amount = Annotated[float, Meta(ge=0, lt=1e18)]
+#: A share; sums of rounded ones may be a little more than all.
+Percent = Annotated[float, Meta(ge=0, le=100.05)]
 
 
 def _no_ints() -> IntArray:

@@ -12,7 +12,7 @@ from jobrules.measures.intervals import union
 from jobrules.measures.sample_weights import Gap, gaps
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.measures.work import Work
-from jobrules.model import Job
+from jobrules.model import Job, Percent
 from jobrules.model.names import NodeName, OwnText
 from jobrules.text import apportion
 
@@ -26,7 +26,7 @@ class Phase(Struct, frozen=True, kw_only=True):
     start_us: int
     end_us: int
     #: Of the job's duration; the phases add up to 100.0.
-    percent: float
+    percent: Percent
 
 
 class Missing(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.crowding import MIN_JOB_CORES, core_shares
 from jobrules.measures.work_span import HOUR_US
-from jobrules.model import Finding, Job, Metric
+from jobrules.model import Amount, Count, Finding, Job, Metric, Percent
 from jobrules.model.names import OwnText
 from jobrules.text import NBSP, apportion, digits_for, number, percent
 from jobrules.verdict.accounting import DeviceTime, NodeTime, spent_per_node
@@ -44,9 +44,9 @@ class Part(Struct, frozen=True, kw_only=True):
     #: ``used``, ``lost`` or ``unknown``: decides the color.
     role: OwnText
     #: Device-hours, rounded in the printed unit so that the parts add up to the printed total.
-    hours: float
+    hours: Amount
     #: Rounded so that the parts add up to 100.0.
-    percent: float
+    percent: Percent
     #: Key of the finding that explains it, with the same amount; empty if none does.
     finding: OwnText = ""
     #: When it was lost, after an amount of hours: "while the CPU was saturated"; empty if there is no cause.
@@ -68,7 +68,7 @@ class TimeUse(Struct, frozen=True, kw_only=True):
 
     #: ``GPU`` or ``CPU``.
     device: OwnText
-    count: int
+    count: Count
     #: Device-hours from the first to the last record of the job, rounded as the parts are.
     hours: float
     #: Digits after the point of the printed amounts.

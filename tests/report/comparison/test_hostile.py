@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -72,55 +73,61 @@ def shown(one: document.Report, *, first: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("path", "value", "place"),
     [
         (("job", "end_us"), 0, "job is before its start"),
         (("job", "end_us"), 10**19, "job is at an impossible time"),
-        (("blocks", "n"), [1], "blocks do not fit together"),
-        (("blocks", "quantiles_s"), [0.5], "blocks do not fit together"),
-        (("blocks", "steps"), -1, "blocks has a number that is below 0"),
-        (("time_blocks", 0, "mean"), [1.0], "time_blocks do not fit together"),
-        (("time_blocks", 0, "covered_s"), [0.0] * 20, "time_blocks have means without samples"),
-        (("goodput", "parts"), [], "goodput lacks a part"),
-        (("goodput", "lost_steps"), 401, "goodput has more lost steps than there were"),
-        (("demand", "gpus"), -1.0, "demand has a number that is below 0"),
+        (("job", "steps"), -3, "job.steps"),
+        (("phases", "phases", 0, "percent"), 1e300, "phases.phases[0].percent"),
+        (("phases", "phases", 0, "percent"), 100.2, "phases.phases[0].percent"),
+        (("utilization", 0, "p95"), 1e300, "utilization is below 0 or above 100"),
+        (("utilization", 0, "p95"), 250.0, "utilization is below 0 or above 100"),
+        (("utilization", 0, "p50"), -1.0, "utilization is below 0 or above 100"),
+        (("blocks", "n"), [1], "blocks.n, blocks.sum_s, and blocks.fetch_s are not of one length"),
+        (("blocks", "n"), [999] * 20, "blocks.n has more steps than blocks.steps"),
+        (("blocks", "n", 3), 0, "blocks.n[3]"),
+        (("blocks", "timed"), 0, "blocks.timed"),
+        (("blocks", "quantiles_s"), [0.5], "blocks.quantiles_s"),
+        (("blocks", "steps"), -1, "blocks.steps"),
+        (("blocks", "sum_s"), [0.0] * 20, "blocks.sum_s holds no time"),
+        (("blocks", "outside_s"), 1e6, "blocks.outside_s is longer than blocks.loop_s"),
+        (("time_blocks", 0, "mean"), [1.0], "time_blocks[0].mean"),
+        (("time_blocks", 0, "mean", 7), 250.0, "time_blocks.mean has a percentage above 100"),
+        (
+            ("time_blocks", 0, "covered_s"),
+            [0.0] * 20,
+            "time_blocks.mean is not that of time_blocks.covered_s",
+        ),
+        (("time_blocks", 0, "histogram", 3), 101.0, "time_blocks.histogram has a percentage above 100"),
+        (("goodput", "parts"), [], "goodput.parts lacks a part"),
+        (("goodput", "parts", 3, "seconds"), 4321.0, "goodput.parts do not add up to goodput.seconds"),
+        (("goodput", "parts", 3, "percent"), 400.0, "goodput.parts[3].percent"),
+        (("goodput", "lost_steps"), 401, "goodput.lost_steps is more steps than there were"),
+        (("verdict", "use", "parts", 0, "percent"), -1.0, "verdict.use.parts[0].percent"),
+        (("verdict", "use", "parts", 0, "percent"), 640.0, "verdict.use.parts[0].percent"),
+        (("demand", "gpus"), -1.0, "demand.gpus"),
+        (("demand", "gpus"), 77.0, "demand.gpus is more than the job has"),
+        (("demand", "cores"), 4.3, "demand.cores is more than the job has"),
+        (("demand", "used_gpus"), 9, "demand.used_gpus is more than the job has"),
+        (("demand", "host_memory_percent"), 180.0, "demand.host_memory_percent"),
+        (("demand", "coverage_percent"), 110.0, "demand.coverage_percent"),
         (("captures", 0, "devices", 0, "idle_ns"), 1, "time does not add up"),
         (("captures", 0, "devices", 0, "idle_by_cause_ns", "host"), 1, "time does not add up"),
         (("captures", 0, "devices", 0, "exposed_waiting_ns"), 1, "time does not add up"),
-        (("captures", 0, "step_times", 0, "end_ns"), 0, "captures has a number that is below 0"),
-        (("captures", 0, "operators", 0, "self_ns"), -1, "captures has a number that is below 0"),
-        (("verdict", "use", "parts", 0, "percent"), -1.0, "verdict.use has a number that is below 0"),
-        (("phases", "phases", 0, "percent"), 1e300, "phases has a number that is below 0 or too large"),
-        (("utilization", 0, "p95"), 1e300, "utilization has a number that is below 0 or too large"),
-        (("utilization", 0, "p95"), 250.0, "utilization has a percentage above 100"),
-        (("utilization", 0, "p50"), 101.0, "utilization has a percentage above 100"),
-        (("blocks", "sum_s"), [0.0] * 20, "blocks.sum_s holds no time"),
-        (("blocks", "n"), [999] * 20, "blocks.n has more steps than blocks.steps"),
-        (("blocks", "outside_s"), 1e6, "blocks.outside_s is longer than blocks.loop_s"),
-        (("job", "steps"), -3, "job has a number that is below 0"),
-        (("time_blocks", 0, "mean", 7), 250.0, "time_blocks.mean has a percentage above 100"),
-        (("time_blocks", 0, "histogram", 3), 101.0, "time_blocks.histogram has a percentage above 100"),
-        (("goodput", "parts", 3, "seconds"), 4321.0, "goodput.parts do not add up to goodput.seconds"),
-        (("goodput", "parts", 3, "percent"), 400.0, "goodput has a percentage above 100"),
-        (("phases", "phases", 0, "percent"), 100.2, "phases has a percentage above 100"),
-        (("verdict", "use", "parts", 0, "percent"), 640.0, "verdict.use has a percentage above 100"),
-        (("demand", "host_memory_percent"), 180.0, "demand has a percentage above 100"),
-        (("demand", "coverage_percent"), 110.0, "demand has a percentage above 100"),
-        (("demand", "used_gpus"), 9, "demand.used_gpus is more than the job has"),
-        (("demand", "gpus"), 77.0, "demand.gpus is more than the job has"),
-        (("demand", "cores"), 4.3, "demand.cores is more than the job has"),
+        (("captures", 0, "step_times", 0, "end_ns"), 0, "captures have a step of impossible length"),
+        (("captures", 0, "operators", 0, "self_ns"), -1, "captures[0].operators[0].self_ns"),
     ],
 )
 def test_impossible_numbers_are_refused_with_the_name_of_the_field(
-    path: tuple[Any, ...], value: Any, message: str
+    path: tuple[Any, ...], value: Any, place: str
 ) -> None:
     report = json.loads(json.dumps(SOUND))
-    place = report
+    parent = report
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+        parent = parent[key]
+    parent[path[-1]] = value
 
-    with pytest.raises(NothingReadableError, match=message):
+    with pytest.raises(NothingReadableError, match=re.escape(place)):
         loaded(report)
 
 
