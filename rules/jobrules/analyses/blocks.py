@@ -20,7 +20,7 @@ from jobrules.measures.intervals import union
 from jobrules.measures.rows import TRAIN, rows_by_lane
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, Amount, Count, FloatArray, IntArray, Job, Metric
+from jobrules.model import SECOND_US, Amount, Count, FloatArray, IntArray, Job, Metric, Positive
 from jobrules.model.names import OwnText
 from jobrules.model.steps import WARM_UP_STEPS
 
@@ -39,8 +39,6 @@ DEVIATION_OF_MAD = 1.4826
 #: Fetches that were recorded during less of the steps say nothing about all of them.
 RECORDED_PART = 0.8
 
-#: More steps than none.
-_Steps = Annotated[int, Meta(gt=0, lt=10**18)]
 _OF_BLOCKS = Meta(min_length=BLOCKS, max_length=BLOCKS)
 _METRICS = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION, Metric.IO_WAIT)
 
@@ -56,12 +54,12 @@ class StepBlocks(Struct, frozen=True, kw_only=True):
     phase: OwnText
     #: Training steps of the job, with those that are left out; steps that are not.
     steps: Count
-    timed: _Steps
+    timed: Positive
     #: The 0th to the 100th percentile.
     quantiles_s: Annotated[tuple[Amount, ...], Meta(min_length=101, max_length=101)]
     #: Of 20 blocks of neighboring steps: steps, their time, and the batch fetches in it (of each step, those of the
     #: process that fetched longest); below 100 steps of 1 block.
-    n: Annotated[tuple[_Steps, ...], Meta(min_length=1)]
+    n: Annotated[tuple[Positive, ...], Meta(min_length=1)]
     sum_s: tuple[Amount, ...]
     #: Empty if no fetch was recorded.
     fetch_s: tuple[Amount, ...]
@@ -81,7 +79,7 @@ class TimeBlocks(Struct, frozen=True, kw_only=True):
 
     metric: Metric
     #: Devices over all nodes.
-    devices: Annotated[int, Meta(gt=0, lt=10**18)]
+    devices: Positive
     #: Of each stretch: time that the samples of all devices stand for, and their mean; None without any.
     covered_s: Annotated[tuple[Amount, ...], _OF_BLOCKS]
     mean: Annotated[tuple[Amount | None, ...], _OF_BLOCKS]

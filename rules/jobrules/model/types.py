@@ -28,6 +28,7 @@ SECOND_US = 1_000_000
 
 #: Numbers of ``report.json``, which a reader of it checks: no count, time, or number of bytes of a job is larger.
 Count = Annotated[int, Meta(ge=0, lt=10**18)]
+Positive = Annotated[int, Meta(gt=0, lt=10**18)]
 Amount = Annotated[float, Meta(ge=0, lt=1e18)]
 #: A share; sums of rounded ones may be a little more than all.
 Percent = Annotated[float, Meta(ge=0, le=100.05)]
