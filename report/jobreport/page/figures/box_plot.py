@@ -71,6 +71,13 @@ def are_similar(boxes: Sequence[Box]) -> bool:
     )
 
 
+def key(boxes: Sequence[Box]) -> list[tuple[str, str, str]]:
+    """What the boxes cover, if some cover only the training loop."""
+    if all(box.basis == WHOLE for box in boxes):
+        return []
+    return [("n1", WHOLE, ""), ("u2", LOOP, "")]
+
+
 def extent(slot: int, place: int, of: int, slots: int) -> tuple[float, float]:
     """Left and right edge of one of the ``of`` boxes of a slot; slots are 1 wide, less filled if few."""
     width = min(0.64 if of > 1 else 0.5, 0.12 * slots) / of

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.page.figures.batch_size import METRICS, thresholds
-from jobreport.page.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar
-from jobreport.page.kit.table import Table, node_cells, node_heads
-from jobreport.page.sections.outline import has_edges, heading, section
-from jobreport.page.sections.parts.panel import Panel
+from jobreport.page.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, key
+from jobreport.page.kit import Drawing, Empty, Figure, Side, Table, code
+from jobreport.page.kit.table import node_cells, node_heads
+from jobreport.page.sections.outline import has_edges, section
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.gpu_utilization import Box
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that is not folded away.
@@ -32,15 +32,13 @@ _PARAMETERS = {
 
 
 @section
-def batch_size(report: Report) -> Fragment:
+def batch_size(report: Report) -> Content:
     """Box plots per node, and the table of all boxes."""
-    place, card, boxes = heading("batch-size", report), report.card("BatchSize"), _of_gpu_nodes(report)
     if report.gpus_of_debugger:
-        return place.nothing(
-            "SageMaker Debugger's results hold no p95 of the CPU and of GPU memory activity."
-        )
+        return Empty("SageMaker Debugger's results hold no p95 of the CPU and of GPU memory activity.")
+    card, boxes = report.card("BatchSize"), _of_gpu_nodes(report)
     if not boxes:
-        return place.nothing("GPU utilization was not recorded.")
+        return Empty("GPU utilization was not recorded.")
     limits = _limits(card)
     nodes, which = _chosen(boxes)
     caption = _caption([b for b in boxes if b.basis == WHOLE], limits, card)
@@ -48,32 +46,37 @@ def batch_size(report: Report) -> Fragment:
         caption = (
             f"Over the whole job: {caption[0].lower() if caption[1].islower() else caption[0]}{caption[1:]}"
         )
-    panels, figures = [], {}
-    for i, (node, found) in enumerate(nodes.items()):
-        figure = thresholds(found, limits)
-        levels = _levels([b for b in found if b.basis == WHOLE], limits)
-        label = caption if len(nodes) == 1 else f"p95: {levels}."
-        if figure:
-            panels.append(
-                Panel(
-                    id=f"live-batch-{i}",
-                    title=formats.escape_name(node, 40),
-                    drawing=figure.drawing,
-                    label=f"{formats.escape_name(node, 40)}. {label}",
+    return [
+        code(_lead(card)),
+        Figure(
+            name="batch-size",
+            finding=" ".join(filter(None, [caption, _missing(boxes)])),
+            aid=which,
+            key=key(boxes),
+            drawings=[Side(style="blocks", blocks=_drawings(boxes, nodes, limits, caption))],
+            reading="Boxes are those of section 6. CPU is the mean of the node's cores; a number is that of a GPU.",
+            tables=[_table(boxes, [box for found in nodes.values() for box in found], limits)],
+        ),
+    ]
+
+
+def _drawings(
+    boxes: list[Box], nodes: dict[str, list[Box]], limits: dict[Metric, float], caption: str
+) -> list[Drawing]:
+    """A drawing of each of the nodes that are drawn."""
+    drawings = []
+    for node, found in nodes.items():
+        name, levels = formats.escape_name(node, 40), _levels([b for b in found if b.basis == WHOLE], limits)
+        if figure := thresholds(found, limits):
+            drawings.append(
+                Drawing(
+                    figure=figure,
+                    title=name if len({box.node for box in boxes}) > 1 else "",
+                    label=f"{name}. {caption if len(nodes) == 1 else f'p95: {levels}.'}",
+                    style="boxes",
                 )
             )
-            figures[f"live-batch-{i}"] = figure.live
-    return place.section(
-        lead=_lead(card),
-        caption=caption,
-        drawn=which,
-        missing=_missing(boxes),
-        panels=panels,
-        several=len({box.node for box in boxes}) > 1,
-        has_loop=any(box.basis == LOOP for box in boxes),
-        table=_table(boxes, [box for found in nodes.values() for box in found], limits),
-        figures=figures,
-    )
+    return drawings
 
 
 def _limits(card: RuleCard | None) -> dict[Metric, float]:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
 from jobreport.formats import seconds, time_scale
-from jobreport.page.figures.close_ups import KINDS, SERIES, Panels, panels, readable
+from jobreport.page.figures.close_ups import KINDS, SERIES, panels, readable
 from jobreport.page.figures.names import rows_class
-from jobreport.page.kit.table import Table, as_code
-from jobreport.page.sections.outline import heading, section
+from jobreport.page.kit import Drawing, Empty, Figure, Subsection, Table
+from jobreport.page.kit.table import as_code
+from jobreport.page.sections.outline import section
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
-    from bokeh.models import Plot
-
     from jobreport.document import Report
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.close_ups import CloseUp, WorstMinute
 
 _TITLES = {
@@ -29,70 +26,61 @@ _TITLES = {
 _KIND_NAMES = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
 
 
-class View(Struct, frozen=True, kw_only=True):
-    """A close-up as the template wants it."""
-
-    key: str
-    title: str
-    caption: str
-    reading: str
-    drawn: Panels
-    samples_label: str
-    lanes_label: str
-    #: Class of the lower drawing.
-    style: str
-    #: Entries of the two keys.
-    curves: list[tuple[str, str, str]]
-    kinds: list[tuple[str, str, str]]
-    table: Table
-
-    @property
-    def plots(self) -> dict[str, Plot]:
-        """The live plots by the element that each is drawn in."""
-        figures = {"samples": self.drawn.samples, "lanes": self.drawn.lanes}
-        return {
-            f"live-close-ups-{self.key}-{name}": figure.live for name, figure in figures.items() if figure
-        }
-
-
 @section
-def close_ups(report: Report) -> Fragment:
+def close_ups(report: Report) -> Content:
     """Samples above events, in short stretches of the job."""
-    place, views = heading("close-ups", report), [_view(close_up) for close_up in report.close_ups]
-    if not views:
-        return place.nothing(_why_none(report))
-    plots = {name: plot for view in views for name, plot in view.plots.items()}
-    return place.section(views=views, node=_node(report), figures=plots)
+    if not report.close_ups:
+        return Empty(_why_none(report))
+    with_events = any(one.lanes for one in report.close_ups)
+    drawn = ", top) and events (bottom) on one time axis" if with_events else ")"
+    return [
+        f"Samples (mean of the devices{drawn}{_nodes(report)}.",
+        *(Subsection(title=_title(one), blocks=[_figure(one)]) for one in report.close_ups),
+    ]
 
 
-def _node(report: Report) -> str:
-    """The nodes of the close-ups, if the job has others."""
+def _nodes(report: Report) -> str:
+    """``, on algo-1``: the nodes of the close-ups, if the job has others."""
     names = list(dict.fromkeys(close_up.node for close_up in report.close_ups))
-    return formats.join_names(names) if len(report.job.nodes) > 1 else ""
+    return f", on {formats.join_names(names)}" if len(report.job.nodes) > 1 else ""
 
 
-def _view(close_up: CloseUp) -> View:
-    caption, title = _caption(close_up), _title(close_up)
-    return View(
-        key=close_up.key,
-        title=title,
-        caption=caption,
+def _figure(close_up: CloseUp) -> Figure:
+    caption, title, drawn = _caption(close_up), _title(close_up), panels(close_up)
+    drawings = [
+        Drawing(
+            figure=drawn.samples,
+            label=f"{title}, samples. {caption}",
+            style="ranked",
+            key=[
+                (SERIES[one.key], _curve_name(one.label, one.devices), one.key)
+                for one in close_up.curves
+                if one.samples
+            ],
+        )
+        if drawn.samples
+        else None,
+        Drawing(
+            figure=drawn.lanes,
+            label=f"{title}, events. {' '.join(_coverage(close_up)) or caption}",
+            style=f"ranked {rows_class(len(close_up.lanes))}",
+            key=[
+                (style, _KIND_NAMES[kind], kind)
+                for kind, style in KINDS.items()
+                if any(lane.kind == kind for lane in close_up.lanes)
+            ],
+        )
+        if drawn.lanes
+        else None,
+    ]
+    return Figure(
+        name=f"close-ups-{close_up.key}",
+        finding=caption,
+        drawings=drawings,
+        zoom=title if any(drawings) else "",
+        together="both drawings together" if all(drawings) else "",
         reading=_reading(close_up),
-        drawn=panels(close_up),
-        samples_label=f"{title}, samples. {caption}",
-        lanes_label=f"{title}, events. {' '.join(_coverage(close_up)) or caption}",
-        style=f"ranked {rows_class(len(close_up.lanes))}",
-        curves=[
-            (SERIES[one.key], _curve_name(one.label, one.devices), one.key)
-            for one in close_up.curves
-            if one.samples
-        ],
-        kinds=[
-            (style, _KIND_NAMES[kind], kind)
-            for kind, style in KINDS.items()
-            if any(lane.kind == kind for lane in close_up.lanes)
-        ],
-        table=_table(close_up, title),
+        tables=[_table(close_up, title)],
     )
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from jobreport import formats
-from jobreport.page.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, box_plot
-from jobreport.page.kit.table import Table, device_name, node_cells, node_heads
-from jobreport.page.sections.outline import heading, section
+from jobreport.page.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, box_plot, key
+from jobreport.page.kit import Drawing, Empty, Figure, Table, code
+from jobreport.page.kit.table import device_name, node_cells, node_heads
+from jobreport.page.sections.outline import section
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.measures.work_span import GLANCE_PERCENT
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.gpu_utilization import Box
 
 #: A longer table is folded away.
@@ -28,27 +31,30 @@ IDLE_SHARE = 0.2
 
 
 @section
-def gpu_utilization(report: Report) -> Fragment:
+def gpu_utilization(report: Report) -> Content:
     """Box plots per GPU and the table per device."""
     boxes = [box for box in report.boxes if box.metric == Metric.GPU_UTILIZATION]
-    place = heading("gpu-utilization", report)
     whole = [box for box in boxes if box.basis == WHOLE]
     similar = len(whole) >= MIN_SIMILAR and are_similar(boxes)
     chosen = {(whole[0].node, whole[0].device)} if similar else _least_used(whole)
-    drawn = [box for box in boxes if (box.node, box.device) in chosen]
-    figure = box_plot(drawn)
+    figure = box_plot([box for box in boxes if (box.node, box.device) in chosen])
     if figure is None:
-        return place.nothing(_why_none(report))
-    return place.section(
-        caption=_caption(whole),
-        lead=_lead(whole),
-        windows=_windows(report),
-        aid=_aid(whole, chosen, debugger=report.gpus_of_debugger, similar=similar),
-        has_loop=any(box.basis == LOOP for box in boxes),
-        drawing=figure.drawing,
-        table=_table(boxes, debugger=report.gpus_of_debugger),
-        figures={"live-gpu-utilization": figure.live},
-    )
+        return Empty(_why_none(report))
+    return [
+        _lead(whole),
+        code(_windows(report)),
+        Figure(
+            name="gpu-utilization",
+            title="GPU utilization",
+            finding=_caption(whole),
+            aid=_aid(whole, chosen, debugger=report.gpus_of_debugger, similar=similar),
+            key=key(boxes),
+            drawings=[Drawing(figure=figure, style="boxes")],
+            reading="Box: p25 to p75; thick line: median; short line: p95; "
+            "whiskers: farthest sample within 1.5 box heights.",
+        ),
+        _table(boxes, debugger=report.gpus_of_debugger),
+    ]
 
 
 def _least_used(whole: list[Box]) -> set[tuple[str, str]]:
@@ -76,7 +82,8 @@ def _lead(boxes: list[Box]) -> str:
     some = f"{len(idle)} of {formats.count(len(boxes), 'GPU')}"
     which = formats.every(len(boxes), "GPU") if len(idle) == len(boxes) else some
     verb = "was" if len(idle) == 1 else "were"
-    return f"{which} {verb} idle (below 10%) in {formats.spread(idle)} of samples."
+    lead = f"{which} {verb} idle (below 10%) in {formats.spread(idle)} of samples."
+    return Markup('{} When: <a href="#nodes">Nodes</a>.').format(lead)
 
 
 def _windows(report: Report) -> str:
