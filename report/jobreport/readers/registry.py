@@ -147,9 +147,8 @@ def read_directory(
     if results and (nodes or captures):
         facts = loop_facts(results)
         sources.append(_used_in_addition(results))
-    scripts = {one.fields["name"] for of in sources for one in of.remarks if one.code == "nvidia_smi.script"}
-    if unknown := [file.name for file in files.unknown if escape_name(file.name, 200) not in scripts]:
-        tally.note("directory.unknown", count=len(unknown), file=unknown[0])
+    if files.unknown:
+        tally.note("directory.unknown", count=len(files.unknown), file=files.unknown[0].name)
     job = JobInParts(
         name=name,
         engine=engine,

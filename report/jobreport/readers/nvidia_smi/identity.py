@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from jobreport.readers.connected import connected
 from jobreport.readers.machines import NAMELESS, machine_words
-from jobreport.readers.nvidia_smi.queries import stem_of
+from jobreport.readers.nvidia_smi.parts import stem_of
 from jobreport.readers.nvidia_smi.rows import count_of, in_time
 
 if TYPE_CHECKING:

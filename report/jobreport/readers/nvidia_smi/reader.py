@@ -24,8 +24,8 @@ from jobreport.readers.nvidia_smi.headed import NO_HEADER
 from jobreport.readers.nvidia_smi.identity import machines_of
 from jobreport.readers.nvidia_smi.lines import blocks
 from jobreport.readers.nvidia_smi.logs import logs_of
+from jobreport.readers.nvidia_smi.parts import Parts, beginning_of, stem_of
 from jobreport.readers.nvidia_smi.prefixes import prefix_of, without_prefix, writer_of
-from jobreport.readers.nvidia_smi.queries import Queries, beginning_of, stem_of
 from jobreport.readers.nvidia_smi.row_reading import FileRows
 from jobreport.readers.nvidia_smi.rows import GPU, Rows, count_of, in_time, joined
 from jobreport.readers.nvidia_smi.table import Skipped
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.nvidia_smi.identity import Machine
     from jobreport.readers.nvidia_smi.logs import Log
-    from jobreport.readers.nvidia_smi.queries import Query
+    from jobreport.readers.nvidia_smi.parts import Header
     from jobreport.readers.nvidia_smi.row_reading import Part
     from jobreport.readers.nvidia_smi.table import Form
     from jobrules.model import FloatArray, Metric, Panel
@@ -79,13 +79,12 @@ class NvidiaSmi:
     ) -> None:
         """``zone`` is that of times without one, ``columns`` are the names of those of logs without a header line.
 
-        ``date_order`` is that of dates which do not show it. For logs with another number of columns, scripts among
-        ``files``, all of the job directory, may have the names.
+        ``date_order`` is that of dates which do not show it. ``files`` are all of the job directory.
         """
         self._zone = zone
         self._columns = columns
         self._date_order = date_order
-        self._queries = Queries(files)
+        self._file_parts = Parts(files)
 
     def matches_name(self, _: SourceFile, /) -> bool:
         """No: such a log may be called anything."""
@@ -100,7 +99,7 @@ class NvidiaSmi:
         beginning = beginning_of(file)
         if ending in _DOCUMENTS:
             return _DOCUMENTS[ending].is_log(beginning, ())
-        return self._form(beginning) is not None or self._query(file, beginning) is not None
+        return self._form(beginning) is not None or self._header(file, beginning) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: only their content says which are of one machine."""
@@ -127,9 +126,10 @@ class NvidiaSmi:
     def _form(self, text: str) -> Form | None:
         return next((form for form in _FORMS if form.is_log(text[:_BEGINNING], self._columns)), None)
 
-    def _query(self, file: SourceFile, text: str) -> Query | None:
-        query = self._queries.of(file, text)
-        return query if query and len(query.names) != len(self._columns) else None
+    def _header(self, file: SourceFile, text: str) -> Header | None:
+        """The header in another part of a log; given names stand above it."""
+        header = self._file_parts.header_of(file, text)
+        return header if header and len(header.names) != len(self._columns) else None
 
     def _parts(self, file: SourceFile, note: Callable[..., None]) -> list[Part]:
         """The rows under each header."""
@@ -151,9 +151,9 @@ class NvidiaSmi:
                 note("nvidia_smi.several_writers", row=escape_name(first_lines[0], 40))
                 return []
             lines = (without_prefix(block, prefix) for block in lines)
-        if form is headed and (query := self._query(file, beginning)):
-            names = query.names
-            note("nvidia_smi.script", name=escape_name(query.file, 200))
+        if form is headed and (header := self._header(file, beginning)):
+            names = header.names
+            note("nvidia_smi.header_of_part", name=escape_name(header.file.name, 200))
         for part in form.tables(lines, names):
             if isinstance(part, Skipped):
                 skip(part)

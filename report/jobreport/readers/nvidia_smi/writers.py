@@ -1,8 +1,7 @@
 """Machines that append to one file which names none of them: who wrote which row.
 
-GPUs of one number with two UUIDs, or with two bus ids, are of two machines. Without either, loops of several machines
-show by more rows of a GPU than one in each interval; where the rows of each keep a phase of their own, that separates
-them.
+GPUs of one number with two UUIDs, or with two bus ids, are of two machines. Without either, several rows of a GPU in
+each interval show several writers, whose rows nothing separates: such a file is not read.
 """
 
 from __future__ import annotations
@@ -23,40 +22,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobreport.readers.nvidia_smi.rows import Rows
-    from jobrules.model import IntArray
+    from jobrules.model import FloatArray, IntArray
 
 #: More UUIDs of GPUs of one number are damage or malice.
 _MAX_MACHINES = 512
 #: What identifies a GPU, in the order of trust.
 _IDENTIFIERS = ("uuid", "bus")
-#: Rows of a GPU in which loops are looked for, how often in a log, and loops that are looked for.
+#: Rows of a GPU that are looked at together, how often in a log, and writers that they may be of.
 _WINDOW, _MAX_WINDOWS, _MAX_LOOPS = 32, 4096, 8
-#: Rows of a loop of which fewer show none.
-_MIN_ROWS = 10
-#: Share of windows in which several loops are found, and of rows that fit no loop.
-_MIN_SHARE, _MAX_LOST = 0.1, 0.05
-#: Share of rows with the time of the row before where each time comes twice, or nearly. Nearly are times as near as those
-#: of a moment, and nearer than this share of their mean distance.
-_EQUAL, _NEAR = 0.4, 0.1
-#: Share of rows that are earlier than the row before in a log that is in no order.
-_UNSORTED = 0.1
+#: Rows of which fewer show no second writer.
+_MIN_ROWS = 20
+#: Share of windows that show several writers.
+_MIN_SHARE = 0.1
+#: Share of rows with the time of the row before, or nearly, where each time comes twice, and of those with other values.
+#: Nearly are times as near as those of a moment, and nearer than this share of their mean distance.
+_EQUAL, _OTHERS, _NEAR = 0.4, 0.01, 0.1
 #: How exactly a loop keeps its interval, as a share of it, and in how many of its rows: all but those next to rows that
 #: are missing.
 _EXACT, _MANY_ROWS = 0.02, 0.85
 #: Next to one another, two pauses of a single loop differ by less than this factor.
 _UNEVEN = 0.7
-#: So even are the times of a single loop, as a share of their distance.
-_EVEN = 0.005
+#: So even are the times of a single loop, as a share of their distance; so many times more uneven those of several.
+_EVEN, _JITTERS = 0.005, 4
 #: Times in whole seconds, and in Excel's days with five or six decimals.
 _COARSE_US = SECOND_US, 864_000, 86_400
-#: A clock is set back by less than this share of the time before and after; more is another log behind the first.
-_MAX_SET_BACK = 0.1
-#: How many times their jitter the times of several loops are uneven, and apart. No jitter is below that of the clock.
-_JITTERS, _CLOCK_US = 4, 500
-
-
-class MixedError(Exception):
-    """Rows of several machines that cannot be separated."""
+#: A clock is set back seldom, and by less than this share of the time before and after; more is another log behind the
+#: first.
+_MAX_SET_BACK, _MAX_SETS = 0.1, 9
 
 
 def with_sound_identifiers(gpus: Sequence[Rows]) -> list[Rows]:
@@ -97,37 +89,28 @@ def _by(gpus: Sequence[Rows], kind: str) -> dict[str, list[Rows]]:
 
 
 def by_writer(gpus: Sequence[Rows], note: Callable[..., None]) -> list[list[Rows]]:
-    """The rows of each machine that wrote a file which names none, in the order of their first rows."""
-    try:
-        writers, code = _by_identifier(gpus), "nvidia_smi.writers_by_identifier"
-        if len(writers) < 2 and not any(rows.gpu.uuid for rows in gpus):
-            writers, code = _by_phase(gpus), "nvidia_smi.writers"
-            note("nvidia_smi.uneven", count=int(len(writers) < 2 and _is_uneven(_times_us(gpus))))
-    except MixedError:
-        _note_mixed(gpus, note)
+    """The rows of each machine that wrote a file which names none, in the order of their first rows.
+
+    None if nothing separates them.
+    """
+    writers = _by_identifier(gpus)
+    time_us, values = _series(gpus)
+    has_uuid = any(rows.gpu.uuid for rows in gpus)
+    if not writers or (len(writers) == 1 and not has_uuid and _is_of_several(time_us, values)):
+        note("nvidia_smi.mixed", count=count_of(gpus), since=clock(_first_short_us(time_us)))
         return []
+    if len(writers) == 1 and not has_uuid:
+        note("nvidia_smi.uneven", count=int(_is_uneven(time_us)))
     if len(writers) > 1:
-        note(code, machines=len(writers))
+        note("nvidia_smi.writers_by_identifier", machines=len(writers))
         note("nvidia_smi.no_writer", count=count_of(gpus) - sum(map(count_of, writers)))
     return sorted(writers, key=lambda mine: min((rows.line, rows.time_us[0]) for rows in mine))
-
-
-def _note_mixed(gpus: Sequence[Rows], note: Callable[..., None]) -> None:
-    """Say whether times with milliseconds would help, or else from when on rows come from several loops."""
-    time_us = np.sort(_times_us(gpus))
-    steps_us = np.diff(time_us)
-    if not (time_us % SECOND_US).any():
-        note("nvidia_smi.mixed", count=count_of(gpus))
-        return
-    is_short = steps_us < _UNEVEN * np.quantile(steps_us, _MANY_ROWS)
-    first_us = int(time_us[np.argmax(is_short)])
-    note("nvidia_smi.mixed_loops", count=count_of(gpus), since=clock(first_us))
 
 
 def _by_identifier(gpus: Sequence[Rows]) -> list[list[Rows]]:
     """The GPUs of each machine by UUIDs or bus ids; a GPU that has none is of no machine where others do.
 
-    Raises ``MixedError`` for more machines than append to one file.
+    None for more machines than append to one file.
     """
     for kind in _IDENTIFIERS:
         identified = [rows for rows in gpus if getattr(rows.gpu, kind)]
@@ -136,7 +119,7 @@ def _by_identifier(gpus: Sequence[Rows]) -> list[list[Rows]]:
         same = max(numbered.values(), key=lambda some: len(_by(some, kind)), default=[])
         of_one_number = [*_by(same, kind)]
         if len(of_one_number) > _MAX_MACHINES:
-            raise MixedError
+            return []
         if len(of_one_number) > 1:
             return _machines(_by(identified, kind), of_one_number)
     return [[*gpus]]
@@ -173,132 +156,81 @@ def _nearest(base_us: IntArray, time_us: IntArray, after: IntArray) -> IntArray:
     return np.where(np.abs(time_us - base_us[left]) <= np.abs(base_us[right] - time_us), left, right)
 
 
-def _by_phase(gpus: Sequence[Rows]) -> list[list[Rows]]:
-    """The rows of each loop; those that fit none are of none.
-
-    Raises ``MixedError`` for several loops without phases of their own.
-    """
-    base_us, loop = _phases(_times_us(gpus))
-    if loop.max() == 0:
-        return [[*gpus]]
-    apart_us = np.quantile(np.diff(base_us)[np.diff(loop) != 0], _MAX_LOST)
-    found: list[list[Rows]] = [[] for _ in range(loop.max() + 1)]
-    for rows in gpus:
-        nearest = _nearest(base_us, rows.time_us, np.searchsorted(base_us, rows.time_us))
-        is_near = 2 * np.abs(rows.time_us - base_us[nearest]) < apart_us
-        mine = np.where(is_near, loop[nearest], -1)
-        for one in np.unique(mine[mine >= 0]).tolist():
-            found[one].append(rows.where(mine == one))
-    if sum(map(count_of, found)) < (1 - _MAX_LOST) * count_of(gpus):
-        raise MixedError
-    return found
-
-
-def _times_us(gpus: Sequence[Rows]) -> IntArray:
-    """(n,) the times of one measure of a GPU: rows with another measure are of another loop on the same machine."""
+def _series(gpus: Sequence[Rows]) -> tuple[IntArray, FloatArray]:
+    """(n,) the times and values of a measure of a GPU: rows with another measure are of another loop of the machine."""
     base = max(gpus, key=lambda rows: len(rows.time_us))
-    measured = max((~np.isnan(some) for some in base.values.values()), key=np.count_nonzero)
-    return base.time_us[measured]
+    values = max(base.values.values(), key=lambda some: np.count_nonzero(~np.isnan(some)))
+    there = ~np.isnan(values)
+    return base.time_us[there], values[there]
 
 
-def _phases(time_us: IntArray) -> tuple[IntArray, IntArray]:
-    """(n,) the times of a GPU, ascending, and the loop of each, 0 for a single one."""
-    base_us = np.unique(time_us)
-    one_loop = np.zeros(len(base_us), np.int64)
-    if len(time_us) < 2 * _MIN_ROWS:
-        return base_us, one_loop
+def _is_of_several(time_us: IntArray, values: FloatArray) -> bool:
+    """Whether the rows of a GPU are such as one loop does not write."""
+    if len(time_us) < _MIN_ROWS:
+        return False
+    if _comes_twice(time_us, values):
+        return True
+    times_us = np.unique(time_us)
+    if len(times_us) < _MIN_ROWS:
+        return False
+    steps_us = np.diff(times_us)
+    if np.mean(steps_us <= min(TOLERANCE_US, _NEAR * steps_us.mean())) > _EQUAL:
+        return True
+    is_set_back = _is_set_back(time_us)
+    return _is_each_interval_divided(np.cumsum(np.maximum(np.diff(time_us), 0)) if is_set_back else times_us)
+
+
+def _comes_twice(time_us: IntArray, values: FloatArray) -> bool:
+    """Whether most times come twice, in turn or with other values: a log behind its copy has the same."""
     steps_us = np.diff(time_us)
-    if np.mean(steps_us < 0) > _UNSORTED:
-        steps_us = np.diff(np.sort(time_us))
+    if (steps_us > 0).all():
+        return False
     if np.mean(steps_us == 0) > _EQUAL:
-        raise MixedError
-    # What a single loop would be, had its clock not been set back.
-    passed_us = np.cumsum(np.maximum(steps_us, 0)) if _is_set_back(time_us) else base_us
-    interval_us, jitter_us = _interval_and_jitter_us(passed_us)
-    if interval_us:
-        return base_us, _loops(base_us, interval_us, _JITTERS * jitter_us)
-    apart_us = np.abs(steps_us)
-    if np.mean(apart_us <= min(TOLERANCE_US, _NEAR * apart_us.mean())) > _EQUAL:
-        raise MixedError
-    return base_us, one_loop
+        return True
+    order = np.lexsort((values, time_us))
+    at_once = np.diff(time_us[order]) == 0
+    is_other = at_once & (np.diff(values[order]) != 0)
+    return bool(at_once.mean() > _EQUAL and is_other.sum() > _OTHERS * at_once.sum())
 
 
 def _is_set_back(time_us: IntArray) -> bool:
     """Whether times go back a little, and seldom."""
     parts = np.split(time_us, np.flatnonzero(np.diff(time_us) < 0) + 1)
-    return 1 < len(parts) <= _MIN_ROWS and all(
+    return 1 < len(parts) <= 1 + _MAX_SETS and all(
         before[-1] - after[0] < _MAX_SET_BACK * min(np.ptp(before), np.ptp(after))
         for before, after in pairwise(parts)
     )
+
+
+def _is_each_interval_divided(time_us: IntArray) -> bool:
+    """Whether each time lies an interval after the last but one, or an earlier one, and a varying pause after the last."""
+    width = min(_WINDOW, len(time_us))
+    windows = time_us[: len(time_us) // width * width].reshape(-1, width)
+    windows = windows[:: 1 + len(windows) // _MAX_WINDOWS]
+    # Times that are cut differ by less than what is cut.
+    cut_us = next((one for one in _COARSE_US if not (time_us % one).any()), 1000) / 2
+    is_divided, is_even = np.zeros((2, len(windows)), np.bool_)
+    for loops in range(1, min(_MAX_LOOPS, width // 2) + 1):
+        lag_us = windows[:, loops:] - windows[:, :-loops]
+        typical_us = np.median(lag_us, axis=1)
+        spread_us = np.quantile(np.abs(lag_us - typical_us[:, None]), _MANY_ROWS, axis=1)
+        uneven_us = np.median(np.abs(np.diff(windows, axis=1) - typical_us[:, None] / loops), axis=1)
+        # Over many jittery intervals the jitter evens out.
+        is_uneven = uneven_us > np.maximum(_JITTERS * spread_us, cut_us)
+        is_divided |= ~is_even & (spread_us <= _EXACT * typical_us) & is_uneven
+        is_even |= spread_us <= _EVEN * typical_us
+    return bool(np.mean(is_divided) >= _MIN_SHARE)
+
+
+def _first_short_us(time_us: IntArray) -> int:
+    """The time from which on rows come in shorter intervals than most."""
+    time_us = np.sort(time_us)
+    steps_us = np.diff(time_us, append=time_us[-1:])
+    return int(time_us[np.argmax(steps_us < _UNEVEN * np.quantile(steps_us, _MANY_ROWS))])
 
 
 def _is_uneven(time_us: IntArray) -> bool:
     """Whether times are by turns nearer and farther apart: those of several machines, or of one whose pauses vary."""
     apart_us = np.diff(np.unique(time_us))
     shorter, longer = np.sort([apart_us[1:], apart_us[:-1]], axis=0)
-    return len(apart_us) > _MIN_ROWS and float(np.mean(shorter < _UNEVEN * longer)) > _MIN_SHARE
-
-
-def _interval_and_jitter_us(time_us: IntArray) -> tuple[int, int]:
-    """The interval that several loops keep in most of their rows, and how exactly; 0 for a single loop.
-
-    The times of two loops lie a varying pause from one another, but each is an interval after the last but one.
-    """
-    width = min(_WINDOW, len(time_us))
-    windows = time_us[: len(time_us) // width * width].reshape(-1, width)
-    windows = windows[:: 1 + len(windows) // _MAX_WINDOWS]
-    resolution_us = next((one for one in _COARSE_US if not (time_us % one).any()), 1000)
-    interval_us, jitter_us = np.zeros((2, len(windows)))
-    undecided = np.ones(len(windows), np.bool_)
-    for loops in range(1, min(_MAX_LOOPS, width // 2) + 1):
-        lag_us = windows[:, loops:] - windows[:, :-loops]
-        typical_us = np.median(lag_us, axis=1)
-        spread_us = np.quantile(np.abs(lag_us - typical_us[:, None]), _MANY_ROWS, axis=1)
-        uneven_us = np.median(np.abs(np.diff(windows, axis=1) - typical_us[:, None] / loops), axis=1)
-        regular = spread_us <= _EXACT * typical_us
-        # Over many jittery intervals the jitter evens out, and times that are cut differ by less than what is cut.
-        several = undecided & regular & (uneven_us > np.maximum(_JITTERS * spread_us, resolution_us / 2))
-        interval_us[several], jitter_us[several] = typical_us[several], spread_us[several]
-        undecided &= ~several & (spread_us > _EVEN * typical_us)
-    found = interval_us > 0
-    if np.mean(found) < _MIN_SHARE:
-        return 0, 0
-    return int(np.median(interval_us[found])), max(int(np.median(jitter_us[found])), _CLOCK_US)
-
-
-def _loops(time_us: IntArray, interval_us: int, near_us: int) -> IntArray:
-    """(n,) the loop of each of ascending times, an interval after the one before; -1 for single ones."""
-    last: dict[int, int] = {}
-    rows: list[int] = []
-    loop = []
-    for at in time_us.tolist():
-        # A single row out of turn begins no loop.
-        last = {
-            i: seen for i, seen in last.items() if rows[i] >= _MIN_ROWS or at - seen < _MIN_ROWS * interval_us
-        }
-        due = [i for i, seen in last.items() if _off_us(at - seen, interval_us) <= near_us]
-        if len(due) > 1 or len(last) > _MIN_ROWS * _MAX_LOOPS:
-            raise MixedError
-        number = due[0] if due else len(rows)
-        if not due:
-            rows.append(0)
-        rows[number] += 1
-        last[number] = at
-        loop.append(number)
-    found = np.array(loop)
-    counts = np.bincount(found)
-    kept = np.flatnonzero(counts >= _MIN_ROWS)
-    first = np.array([time_us[found == i][0] for i in kept])
-    end = np.array([time_us[found == i][-1] for i in kept])
-    if counts[kept].sum() < (1 - _MAX_LOST) * len(time_us) or first.max() > end.min():
-        raise MixedError
-    place = np.full(len(counts), -1)
-    place[kept] = np.arange(len(kept))
-    return np.asarray(place[found])
-
-
-def _off_us(after_us: int, interval_us: int) -> int:
-    """How far a time is from one of the next intervals after another."""
-    if after_us < interval_us // 2:
-        return interval_us
-    return abs((after_us + interval_us // 2) % interval_us - interval_us // 2)
+    return len(apart_us) > _MIN_ROWS // 2 and float(np.mean(shorter < _UNEVEN * longer)) > _MIN_SHARE

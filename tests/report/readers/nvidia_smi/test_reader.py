@@ -559,8 +559,8 @@ def test_parts_of_a_rotated_log_have_the_header_of_the_first(tmp_path: Path) -> 
     job, quality = read_job(tmp_path, strict=True)
 
     assert [len(panel.time_us) for panel in job.panels] == [50, 50]
-    (remark,) = [one for one in source(quality).remarks if one.code == "nvidia_smi.script"]
-    assert "gpu.csv-20260103" in remark.reason
+    (remark,) = [one for one in source(quality).remarks if one.code == "nvidia_smi.header_of_part"]
+    assert remark.fields == {"name": "gpu.csv-20260103"}
 
 
 @pytest.mark.parametrize("text", ["", "timestamp", "timestamp,loss", "1,2,3", "timestamp,index,index"])
