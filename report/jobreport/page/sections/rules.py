@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.sections.outline import ANCHORS, has_edges, heading, section
+from jobreport.page.kit import Html
+from jobreport.page.kit.marks import unbroken
+from jobreport.page.sections.outline import ANCHORS, has_edges, section
 from jobreport.page.sections.verdict import SIGNS
 from jobrules.model import ReasonKind, Severity, Status
 from jobrules.rule import with_unit
 
 if TYPE_CHECKING:
     from jobreport.document import Report, RuleCard
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.model import Measure, Reason
 
 #: Reasons of devices that a card lists.
@@ -65,7 +68,7 @@ class NotEvaluated(Struct, frozen=True, kw_only=True):
 
 
 @section
-def rules(report: Report) -> Fragment:
+def rules(report: Report) -> Content:
     """Cards by severity, then errors, then what passed; a line for each reason why rules were not evaluated."""
     judging = [card for card in report.rules if card.can_trigger]
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
@@ -75,16 +78,21 @@ def rules(report: Report) -> Fragment:
     for card in silent:
         if not _applies(card):
             inapplicable.setdefault(str(card.reason), []).append(card)
-    return heading("rules", report).section(
-        lead=_lead(report, judging),
-        cards=[_card(report, card) for card in ranked if card not in silent],
-        sign=SIGNS[Status.NOT_EVALUATED],
-        silent=_by_reason([card for card in silent if _applies(card)]),
-        inapplicable=inapplicable,
-        summaries=[_card(report, card) for card in summaries if card.status is not Status.NOT_EVALUATED],
-        no_summaries=_by_reason([card for card in summaries if card.status is Status.NOT_EVALUATED]),
-        debugger=report.of_debugger,
-    )
+    return [
+        Markup('{} <span class="m">Advice and details of a rule: <code>{}</code>.</span>').format(
+            _lead(report, judging), unbroken("make-report --explain RULE")
+        ),
+        Html.of(
+            "rules",
+            cards=[_card(report, card) for card in ranked if card not in silent],
+            sign=SIGNS[Status.NOT_EVALUATED],
+            silent=_by_reason([card for card in silent if _applies(card)]),
+            inapplicable=inapplicable,
+            summaries=[_card(report, card) for card in summaries if card.status is not Status.NOT_EVALUATED],
+            no_summaries=_by_reason([card for card in summaries if card.status is Status.NOT_EVALUATED]),
+            debugger=report.of_debugger,
+        ),
+    ]
 
 
 def _by_reason(silent: list[RuleCard]) -> list[NotEvaluated]:

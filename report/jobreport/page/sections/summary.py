@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobreport import formats
 from jobreport.page.figures.over_columns import merged
 from jobreport.page.figures.scales import time_ticks
 from jobreport.page.figures.summary import FILLS, Stretch, ring, stretch
-from jobreport.page.sections.outline import covers_time, heading, section
+from jobreport.page.kit import Figure, Html, Side, Table
+from jobreport.page.kit.table import swatch
+from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import interruptions
 from jobrules.model import SECOND_US, Severity
 from jobrules.text import capitalized
 from jobrules.verdict.edges import START_UP
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.document import Report
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.blocks import Block
+    from jobreport.page.kit.section import Content
     from jobrules.model import Finding
+    from jobrules.verdict.phases import Missing
 
 #: Rows of the table of kinds of nodes.
 MAX_KINDS = 8
@@ -27,18 +35,11 @@ MAX_KINDS = 8
 MAX_PAUSE_ROWS = 4
 #: In a shorter job, times have tenths of a second.
 SHORT_US = 10 * SECOND_US
+_HINT = Markup(
+    '<p class="hint" data-live hidden>Hover over a figure for its values; press an entry of its key to hide or show it.</p>'
+)
 #: Findings on start-up.
 _STARTS = frozenset({"max-initialization-time", START_UP, "late-first-step"})
-
-
-class Kind(Struct, frozen=True, kw_only=True):
-    """Nodes with equal devices and sampling interval."""
-
-    nodes: str
-    count: int
-    gpus: int
-    cores: int
-    interval: str
 
 
 class Lane(Struct, frozen=True, kw_only=True):
@@ -50,43 +51,123 @@ class Lane(Struct, frozen=True, kw_only=True):
 
 
 @section
-def summary(report: Report) -> Fragment:
+def summary(report: Report) -> Content:
     """When the job ran, and in which phases."""
-    job, phases = report.job, report.phases
-    covers = covers_time(report)
-    axis = (job.start_us, job.end_us)
+    return [*(_phases(report) if covers_time(report) else [_why_no_phases(report)]), *_kinds(report)]
+
+
+def _why_no_phases(report: Report) -> str:
+    if report.of_debugger:
+        return "The results do not say when the job started and ended, so there are no phases."
+    if report.job.nodes:
+        at = formats.date_time(report.job.start_us)
+        return f"All samples were taken at {at}. The report covers no time, so there are no phases."
+    if report.captures:
+        return (
+            "Only traces of PyTorch's profiler were recorded. They cover a few steps, so there are no phases."
+        )
+    return "No record has a time, so there are no phases."
+
+
+def _phases(report: Report) -> list[Block]:
+    """Sentences, and the phases as a ring, a table, and a strip."""
     # A single phase is no share of anything, and its strip shows nothing but pauses.
-    several = covers and len(phases.phases) > 1
-    lanes = _lanes(report) if covers else ()
-    kinds = _kinds(report)
+    wedges = ring(report.phases.phases) if len(report.phases.phases) > 1 else ()
+    lanes = _lanes(report)
+    long_start = _long_start(report)
+    if any(one.severity is not Severity.INFO for one in _start_findings(report)):
+        long_start = Markup("<b>{}</b>").format(long_start) if long_start else ""
+    sentences = [" ".join(filter(None, [_basis(report), interruptions(report)])), long_start]
+    if not wedges and not lanes:
+        return [*sentences, replace(_table(report), caption="Phases of the job")]
+    caption, table = _caption(report), _table(report)
+    length = formats.duration(report.job.end_us - report.job.start_us)
+    lane = ", one lane per node" if len(report.job.nodes) > 1 else ""
+    figure = Figure(
+        name="phases",
+        finding=caption,
+        aid=f"Hatched: not measured{lane}." if lanes else "",
+        drawings=[
+            Side(
+                style="with-table",
+                blocks=[Html.of("ring", wedges=wedges, length=length, caption=caption), table],
+            )
+            if wedges
+            else table,
+            Html.of("strip", caption=caption, **_strip(report, lanes)),
+        ],
+    )
+    return [*sentences, figure, Html(_HINT)]
+
+
+def _strip(report: Report, lanes: Sequence[Lane]) -> dict[str, Any]:
+    """What ``strip.html.j2`` draws: phases, pauses, the first work, and times."""
+    axis = (report.job.start_us, report.job.end_us)
     with_day = formats.spans_days(*axis)
-    return heading("summary", report).section(
-        job=job,
-        phases=phases,
-        basis=" ".join(filter(None, [_basis(report), interruptions(report)])),
-        caption=_caption(report),
-        covers=covers,
-        traced=bool(report.captures),
-        debugger=report.of_debugger,
-        wedges=ring(phases.phases) if several else (),
-        fills=FILLS,
-        places=[stretch(p.start_us, p.end_us, axis) for p in phases.phases] if covers else (),
-        lanes=lanes,
-        drawn=several or bool(lanes),
-        ticks=time_ticks(*axis) if covers else (),
-        first_work=stretch(phases.first_work_us, phases.first_work_us, axis).at
-        if covers and phases.first_work_us is not None
-        else None,
-        pauses=phases.missing[:MAX_PAUSE_ROWS],
-        more_pauses=len(phases.missing[MAX_PAUSE_ROWS:]),
-        long_start=_long_start(report),
-        start_warned=any(f.severity is not Severity.INFO for f in _start_findings(report)),
-        kinds=kinds[:MAX_KINDS] if len(kinds) > 1 else (),
-        more_kinds=len(kinds[MAX_KINDS:]),
-        with_day=with_day,
-        tenths=axis[1] - axis[0] < SHORT_US,
-        # What the labels of both ends take of the strip's width.
-        room=0.2 if with_day else 0.09,
+    first_us = report.phases.first_work_us
+    # What the labels of both ends take of the strip's width.
+    room = 0.2 if with_day else 0.09
+    return {
+        "phases": [
+            (FILLS[phase.key], stretch(phase.start_us, phase.end_us, axis)) for phase in report.phases.phases
+        ],
+        "lanes": lanes,
+        "first_work": None if first_us is None else stretch(first_us, first_us, axis).at,
+        "first_time": "" if first_us is None else _time(report, first_us),
+        "ticks": [tick for tick in time_ticks(*axis) if room < tick.at < 1 - room - 0.03],
+        "ends": (
+            _time(report, axis[0]),
+            formats.moment(axis[1], with_day=with_day, tenths=_has_tenths(report)),
+        ),
+        "with_day": with_day,
+    }
+
+
+def _has_tenths(report: Report) -> bool:
+    return report.job.end_us - report.job.start_us < SHORT_US
+
+
+def _time(report: Report, us: int) -> str:
+    return formats.column_time(us, with_day=report.job.spans_days, tenths=_has_tenths(report))
+
+
+def _table(report: Report) -> Table:
+    """The phases, the whole job, and the pauses within."""
+    job, phases = report.job, report.phases
+
+    def row(name: str, start_us: int, end_us: int, length: str, percent: float) -> tuple[str, ...]:
+        return name, _time(report, start_us), _time(report, end_us), length, formats.percent(percent)
+
+    def pause(name: str, found: Missing) -> tuple[str, ...]:
+        pauses = f" in {found.count} pauses" if found.count > 1 else ""
+        length = f"{formats.duration(found.length_us)}{pauses}"
+        return row(swatch("x", name), found.start_us, found.end_us, length, found.percent)
+
+    rows = [
+        row(
+            swatch(FILLS[one.key], one.label),
+            one.start_us,
+            one.end_us,
+            formats.duration(one.end_us - one.start_us),
+            one.percent,
+        )
+        for one in phases.phases
+    ]
+    if len(rows) > 1:
+        length = formats.duration(job.end_us - job.start_us)
+        rows.append(row("Total", job.start_us, job.end_us, length, 100.0))
+    if phases.interrupted:
+        rows.append(pause("of which no node was measured", phases.interrupted))
+    for one in phases.missing[:MAX_PAUSE_ROWS]:
+        node = f", {formats.escape_name(one.node, 32)}" if len(job.nodes) > 1 else ""
+        rows.append(pause(f"of which not measured{node}", one))
+    if more := len(phases.missing[MAX_PAUSE_ROWS:]):
+        rows.append((swatch("x", f"and on {formats.count(more, 'more node')}"), "", "", "", ""))
+    time_zone = zone(report)
+    return Table(
+        label="Phases of the job",
+        heads=(":Phase", f"Start ({time_zone})", f"End ({time_zone})", "Duration", "Share"),
+        rows=rows,
     )
 
 
@@ -195,18 +276,29 @@ def _start_up_means(report: Report) -> list[str]:
     return means
 
 
-def _kinds(report: Report) -> list[Kind]:
-    """Nodes with equal GPUs, cores, and sampling interval in one row, the most frequent kind first."""
+def _kinds(report: Report) -> list[Block]:
+    """Nodes with equal GPUs, cores, and sampling interval in one row, the most frequent kind first; if they differ."""
     found: dict[tuple[int, int, float | None], list[str]] = {}
     for node in report.job.nodes:
         found.setdefault((node.gpus, node.cores, node.interval_s), []).append(node.name)
-    return [
-        Kind(
-            nodes=formats.join_names([formats.escape_name(name, 40) for name in names]),
-            count=len(names),
-            gpus=gpus,
-            cores=cores,
-            interval="–" if interval is None else formats.duration(interval * SECOND_US),
-        )
-        for (gpus, cores, interval), names in sorted(found.items(), key=lambda one: -len(one[1]))
-    ]
+    if len(found) < 2:
+        return []
+    kinds = sorted(found.items(), key=lambda one: -len(one[1]))
+    more = len(kinds[MAX_KINDS:])
+    table = Table(
+        label="Nodes of the job",
+        caption="The nodes differ in devices or sampling interval.",
+        style="words",
+        heads=(":Nodes", "Count", "GPUs", "Cores", "Sampling interval"),
+        rows=[
+            (
+                formats.join_names([formats.escape_name(name, 40) for name in names]),
+                str(len(names)),
+                str(gpus),
+                str(cores),
+                "–" if interval is None else formats.duration(interval * SECOND_US),
+            )
+            for (gpus, cores, interval), names in kinds[:MAX_KINDS]
+        ],
+    )
+    return [table, f"{formats.count(more, 'more kind')} of nodes in report.json." if more else ""]
