@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.head import page_contents, page_head
 from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
 from jobreport.sentences import bad_end, unread
 from jobrules.rules.traces.shares import profiled_gpus
 
 if TYPE_CHECKING:
     from jobreport.document import Report
+    from jobreport.page.kit.fragment import Fragment
 
 #: Characters of the job's name; report.json has the whole of it.
 MAX_NAME = 120
@@ -20,13 +21,9 @@ MAX_NAME = 120
 def head(report: Report) -> Fragment:
     """The job: name, time, duration, hardware, sources."""
     job = report.job
-    html = render(
-        "head",
-        name=formats.escape_name(job.name, MAX_NAME),
-        facts=_facts(report),
-        times=formats.times(job.end_us),
-    )
-    return Fragment(name="head", html=html, facts={"title": page_title(report)})
+    name = formats.escape_name(job.name, MAX_NAME)
+    about = f"Training job report. {formats.times(job.end_us)}"
+    return page_head(name, about, _facts(report), tab=page_title(report))
 
 
 def page_title(report: Report) -> str:
@@ -48,13 +45,8 @@ def contents(report: Report) -> Fragment:
         "findings": str(len(report.verdict.findings)),
         "rules": f"{triggered} of {report.verdict.rules} triggered" if judging else "",
     }
-    entries = [("verdict", "", "Verdict"), ("findings", "", "Findings")]
-    entries += [
-        (anchor, str(number), title)
-        for number, (anchor, title) in enumerate(SECTIONS, start=1)
-        if report.captures or anchor not in OF_CAPTURES
-    ]
-    return Fragment(name="contents", html=render("contents", entries=entries, notes=notes))
+    absent = frozenset() if report.captures else OF_CAPTURES
+    return page_contents([("verdict", "Verdict"), ("findings", "Findings")], SECTIONS, notes, absent=absent)
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN
 from jobreport.comparison.document import LOST_DATA
-from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.head import page_contents, page_head
 from jobreport.page.sections.comparison.outline import SECTIONS
 from jobrules.text import count, join_names
 
 if TYPE_CHECKING:
     from jobreport.comparison.document import Comparison, Variant
+    from jobreport.page.kit.fragment import Fragment
 
 #: Runs of a variant that have a link.
 MAX_LINKS = 4
@@ -22,25 +26,27 @@ MAX_LINKS = 4
 def head(comparison: Comparison) -> Fragment:
     """The variants: machines, times, and links to their reports."""
     runs = sum(len(variant.runs) for variant in comparison.variants)
-    html = render(
-        "comparison/head",
-        title=_title(comparison),
-        about=f"Comparison of {count(len(comparison.variants), 'variant')} in {count(runs, 'run')}",
-        variants=[
-            {
-                "label": f"{one.label}, base" if one.label == comparison.base else one.label,
-                "about": _about(one),
-                "links": [
-                    (f"report {i}" if len(one.runs) > 1 else "report", run.page)
-                    for i, run in enumerate(one.runs, start=1)
-                    if run.page
-                ][:MAX_LINKS],
-            }
+    return page_head(
+        _title(comparison),
+        f"Comparison of {count(len(comparison.variants), 'variant')} in {count(runs, 'run')}.",
+        [
+            (f"{one.label}, base" if one.label == comparison.base else one.label, _with_links(one))
             for one in comparison.variants
         ],
-        lost=[note.text for note in comparison.notes if note.kind == LOST_DATA],
+        tab=comparison.verdict,
+        notes=[note.text for note in comparison.notes if note.kind == LOST_DATA],
     )
-    return Fragment(name="head", html=html, facts={"title": comparison.verdict})
+
+
+def _with_links(variant: Variant) -> Markup:
+    """The facts of a variant and links to the reports of its runs."""
+    pages = [(i, run.page) for i, run in enumerate(variant.runs, start=1) if run.page][:MAX_LINKS]
+    several = len(variant.runs) > 1
+    links = [
+        Markup('<a href="{}">report{}</a>').format(quote(page), f" {i}" if several else "")
+        for i, page in pages
+    ]
+    return Markup(", ").join([_about(variant), *links])
 
 
 def _title(comparison: Comparison) -> str:
@@ -86,6 +92,5 @@ def contents(comparison: Comparison) -> Fragment:
         "facts": str(different) if different else "",
         "rules": f"{changed} changed" if changed else "",
     }
-    entries = [("verdict", "", "Verdict"), *([("budgets", "", "Budgets")] if comparison.budgets else [])]
-    entries += [(anchor, str(number), title) for number, (anchor, title) in enumerate(SECTIONS, start=1)]
-    return Fragment(name="contents", html=render("contents", entries=entries, notes=notes))
+    budgets = [("budgets", "Budgets")] if comparison.budgets else []
+    return page_contents([("verdict", "Verdict"), *budgets], SECTIONS, notes)
