@@ -218,6 +218,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.no_value": "no value that is read",
         "nvidia_smi.no_name": "no {what} named, as in other rows",
         "nvidia_smi.no_number": "no number of a GPU, as in other rows",
+        "nvidia_smi.many_nodes": "more than {nodes} nodes, or {gpus} GPUs, in one file",
         "nvidia_smi.other_query": "not samples of GPUs but what --query-{query} lists: processes or memory pages",
         "nvidia_smi.incomplete": "no GPU named, in a moment that does not have the usual {usual} rows: which GPU is missing is unknown",
         "nvidia_smi.lost_gpu": "no GPU named, and not the usual {usual} rows in any moment from {since} to the end: which GPU is missing is unknown; record index or uuid",
@@ -339,7 +340,8 @@ LOST = frozenset(
         *("traces.unreadable", "traces.damaged_gzip", "traces.not_json", "traces.rest", "traces.odd_row"),
         *("traces.no_name", "traces.no_start", "traces.bad_time"),
         *("nvidia_smi.other_fields", "nvidia_smi.part_of_row", "nvidia_smi.no_time", "nvidia_smi.no_writer"),
-        *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.damaged_document"),
+        *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.many_nodes"),
+        *("nvidia_smi.damaged_document",),
         *("kineto.cut", "kineto.unreadable", "kineto.dropped", "debugger.value"),
     }
 )

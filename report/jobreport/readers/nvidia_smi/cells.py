@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jobreport.readers.nvidia_smi.columns import FACTORS
+from jobreport.readers.nvidia_smi.table import shapes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from jobreport.readers.nvidia_smi.columns import Column
     from jobreport.readers.nvidia_smi.table import Texts
@@ -81,24 +81,31 @@ def numbers_of(texts: Texts, column: Column, unit: str) -> tuple[FloatArray, Int
 
     It is in the unit of the metric if it has a unit.
     """
-    if plain := _plain_numbers(texts.distinct, column, unit):
+    cells = texts.distinct
+    if plain := _plain_numbers(cells, column, unit):
         values, kind = plain
         return values, np.full(len(values), KINDS.index(kind))
-    read = map(_reader(column, unit), (one if len(one) <= _MAX_CELL else "?" for one in texts.distinct))
-    values, kinds = np.array([*read], np.float64).reshape(-1, 2).T
-    return values, kinds.astype(np.int64)
+    cells = [cell if len(cell) <= _MAX_CELL else "?" for cell in cells]
+    # No digit makes a number of what is none with another; in a mask a zero is a sign.
+    shapes = cells if column.bits else shapes_of(cells)
+    lost = {shape: _lost(shape, column, unit) for shape in {*shapes}}
+    kinds = np.fromiter(map(lost.__getitem__, shapes), np.int64, len(cells))
+    values = np.full(len(cells), np.nan)
+    numbers = np.flatnonzero(kinds < 0)
+    cells = [cells[place] for place in numbers]
+    if plain := _plain_numbers(cells, column, unit):
+        values[numbers], kinds[numbers] = plain[0], KINDS.index(plain[1])
+        return values, kinds
+    for place, cell in zip(numbers.tolist(), cells, strict=True):
+        values[place], kind = _value(cell, column, unit)
+        kinds[place] = KINDS.index(kind)
+    return values, kinds
 
 
-@lru_cache(16)
-def _reader(column: Column, unit: str) -> Callable[[str], tuple[float, int]]:
-    """``_value`` of a column, with the place of its kind, and a memory: most texts of a block were in the one before."""
-
-    @lru_cache(1 << 14)
-    def read(text: str) -> tuple[float, int]:
-        value, kind = _value(text, column, unit)
-        return value, KINDS.index(kind)
-
-    return read
+def _lost(shape: str, column: Column, unit: str) -> int:
+    """Why texts of a shape have no value, as the place in ``KINDS``; -1 if they may have one."""
+    value, kind = _value(shape, column, unit)
+    return KINDS.index(kind) if math.isnan(value) else -1
 
 
 def _plain_numbers(texts: Sequence[str], column: Column, unit: str) -> tuple[FloatArray, str] | None:

@@ -21,8 +21,8 @@ from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.columns import MEASURED, columns, is_header
 from jobreport.readers.nvidia_smi.prefixes import PREFIXES, Written, by_writer
-from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts, columns_of
-from jobreport.readers.nvidia_smi.times import is_date
+from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts, columns_of, shapes_of
+from jobreport.readers.nvidia_smi.times import are_dates
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -46,12 +46,15 @@ _CELL_END = "\n"
 #: ``column -t`` puts at least two blanks between columns.
 _WIDE = re.compile(r"\s{2,}")
 _DIGITS = "0123456789"
+#: What is in all lines that name a measure.
+_MEASURED = re.compile("|".join(sorted(MEASURED)), re.IGNORECASE)
 #: A cell of a row: a number, which may have a unit, or a date.
 _NUMBER = re.compile(r"[-+]?[0-9.][-+0-9.:/TZ ]*(?:%|MiB|MHz|W)?")
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
 #: The time as nothing but nvidia-smi writes it, or a number with one of its units.
 _OF_TOOL = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}|\d+(?:\.\d+)? (?:%|MiB|MHz|W)")
-_CLOCK = re.compile(r"[0-9]:[0-9]{2}")
+#: The shape of a part of all times of a day.
+_CLOCK = "1:11"
 #: What a script draws around a date, and a line that is nothing else or has it at both ends.
 _RULE = "-=+*#~_<>[]|: \t"
 _BANNER = re.compile(r"\W*|\s*([-=+*#~_])\1.*\1\1\s*")
@@ -92,11 +95,8 @@ class _Header(Struct, frozen=True, kw_only=True):
         if not isinstance(separator, str) or not self.names:
             return range(begin, end)
         mine = lines[begin:end]
-        odd = [
-            place
-            for place, found in enumerate(map(str.count, mine, repeat(separator)), begin)
-            if found != count
-        ]
+        counts = np.fromiter(map(str.count, mine, repeat(separator)), np.int64, len(mine))
+        odd = (begin + np.flatnonzero(counts != count)).tolist()
         for character in ('"', _MARK * self.marked):
             if character and character in "".join(mine):
                 odd = sorted({*odd, *(place for place, line in enumerate(mine, begin) if character in line)})
@@ -127,7 +127,7 @@ class _Header(Struct, frozen=True, kw_only=True):
         fields = len(self.names)
         if not isinstance(self.separator, str):
             # The last of what pmon writes is a command with blanks; a date has none of its cells.
-            plain = "" if _date_in(line) else line.strip()
+            plain = "" if _dates_of([line]) else line.strip()
             found = _WIDE.split(plain) if self.separator else plain.split(None, fields - 1)
             return _CELL_END.join(found) if len(found) == fields else ""
         more = line.count(self.separator) + 1 - fields
@@ -183,7 +183,7 @@ def is_log(beginning: str, names: Sequence[str]) -> bool:
     rows = [[cell.strip() for cell in line.split(",")] for line in lines if "|" not in line]
     first = next((row for row in rows if len(row) > 1), [])
     as_named = [row for row in rows if len(row) == len(names)][:_SHOWN_ROWS]
-    is_dated = any(map(is_date, chain(*as_named))) or any(map(_date_in, lines))
+    is_dated = bool(are_dates([*chain(*as_named)]).any() or _dates_of(lines))
     return any(map(_OF_TOOL.fullmatch, first)) or bool(as_named and is_dated)
 
 
@@ -287,6 +287,8 @@ class _Writer:
         self, found: dict[_Header, _Found], written: Written, begin: int, end: int, headers: Sequence[int]
     ) -> None:
         """Add the rows among some lines, if there are any; ``headers`` are the places of those that name columns."""
+        if begin == end:
+            return
         lines, header = written.lines, self._header
         odd = header.irregular(lines, begin, end)
         named = {*headers}
@@ -296,9 +298,7 @@ class _Writer:
         texts = [lines[place] for place in odd if place not in named]
         distinct = {*texts}
         rows = header.rows_of(distinct)
-        dates = {
-            text: date for text in distinct if ":" in text and text not in rows and (date := _date_in(text))
-        }
+        dates = _dates_of([text for text in distinct if text not in rows])
         if texts:
             known = rows.keys() | dates.keys()
             self._leave_out([text for text in texts if text not in known] if known else texts, written)
@@ -357,10 +357,13 @@ class _Found:
         self.dates += [date] * len(left)
 
 
-def _date_in(line: str) -> str:
-    """The date that a line is, with what a script draws around it; empty if it is none."""
-    text = line.strip(_RULE) if _CLOCK.search(line) else ""
-    return text if text and is_date(text) else ""
+def _dates_of(lines: Sequence[str]) -> dict[str, str]:
+    """The date that a line is, with what a script draws around it; of those lines that are one."""
+    timed = [line for line, shape in zip(lines, shapes_of(lines), strict=True) if _CLOCK in shape]
+    if not timed:
+        return {}
+    texts = [line.strip(_RULE) for line in timed]
+    return dict(compress(zip(timed, texts, strict=True), are_dates(texts)))
 
 
 def _prefix_of(lines: Sequence[str], names: Sequence[str]) -> re.Pattern[str] | None:
@@ -381,31 +384,39 @@ class _Headers:
     """The headers of a file; damage may repeat a line a million times, and vary it as often."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Header | None] = {}
-        #: How many names and headers are still looked at.
-        self._names, self._headers = _MAX_NAMES, _MAX_HEADERS
+        #: Whether lines of a shape name columns, and how many names in shapes are still looked at.
+        self._known: dict[str, bool] = {}
+        self._names = _MAX_NAMES
+        self._headers: dict[str, _Header | None] = {}
 
     def among(self, lines: Sequence[str]) -> dict[str, _Header]:
         """Lines that name columns, in their order; rows begin with a time, a number or the name of a GPU."""
         if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
             return {}
-        others = dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)
+        others = [*dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)]
+        shapes = shapes_of(others)
+        named = {shape for shape in {*shapes} if self._is_header(shape)}
         return {
             line: header
-            for line in others
-            if line.lstrip()[:1] not in _DIGITS and _SEVERAL.search(line) and (header := self._of(line))
+            for line, shape in zip(others, shapes, strict=True)
+            if shape in named and (header := self._of(line))
         }
 
+    def _is_header(self, shape: str) -> bool:
+        if shape not in self._known and self._names > 0 and _may_name(shape) and (header := _fields(shape)):
+            self._names -= len(header.names)
+            self._known[shape] = is_header(header.names)
+        return self._known.get(shape, False)
+
     def _of(self, line: str) -> _Header | None:
-        if line in self._known or self._names <= 0 or not self._headers:
-            return self._known.get(line)
-        lower = line.lower()
-        if not any(word in lower for word in MEASURED) or not (header := _fields(line)):
-            return None
-        found = self._known[line] = header if is_header(header.names) else None
-        self._names -= len(header.names)
-        self._headers -= found is not None
-        return found
+        if line not in self._headers and len(self._headers) < _MAX_HEADERS:
+            self._headers[line] = _fields(line)
+        return self._headers.get(line)
+
+
+def _may_name(shape: str) -> bool:
+    """Whether texts of a shape may be names of columns, by what all of these have."""
+    return bool(shape.lstrip()[:1] not in _DIGITS and _SEVERAL.search(shape) and _MEASURED.search(shape))
 
 
 def _header(line: str) -> _Header | None:

@@ -43,6 +43,8 @@ _MASKS = {
 _GPUS, _ROWS_IN_TURN = 64, 0.75
 #: Combinations of names whose rows are kept, and machines among them: more are damage or malice.
 _MAX_NAMES, _MAX_HOSTS = 4096, 1024
+#: In the place of the GPU of a row: one of too many GPUs of a machine, or of too many machines or GPUs of a file.
+_SURPLUS_GPU, _SURPLUS_NODE = -1, -2
 #: Where so many of the values are the share of memory in use, all are.
 _SHARE_IN_USE = 0.9
 
@@ -254,7 +256,8 @@ class _Gathered:
         if self._use is not None and not self._gpus and self._measured[self._use].is_bare is not None:
             self._words.discard(says.INDEX)
         place = self._places_of(said, table.lines)
-        leave_out("samples.devices", place < 0, limit=MAX_GPUS, unit="rows")
+        leave_out("samples.devices", place == _SURPLUS_GPU, limit=MAX_GPUS, unit="rows")
+        leave_out("nvidia_smi.many_nodes", place == _SURPLUS_NODE, nodes=_MAX_HOSTS, gpus=_MAX_NAMES)
         rows = np.flatnonzero(usable)
         # Numbers of 16 bits are sorted in time that is proportional to their count.
         rows = rows[np.argsort(place[rows], kind="stable")]
@@ -278,7 +281,7 @@ class _Gathered:
         ]
 
     def _places_of(self, said: Mapping[str, _Cells], lines: IntArray) -> NDArray[np.int16]:
-        """(n,) the place of the GPU of each row; -1 where there are too many."""
+        """(n,) the place of the GPU of each row; where there are too many, below 0."""
         texts = {word: said[word][1] for word in sorted(self._words)}
         if not self._gpus and says.INDEX in texts:
             numbers = [text for text in texts[says.INDEX].distinct if _NUMBERED.fullmatch(text.strip())]
@@ -302,12 +305,16 @@ class _Gathered:
             if len(self._of_host) < _MAX_HOSTS:
                 self._of_host.setdefault(host, set())
             gpu, mine = index or bus or uuid, self._of_host.get(host)
-            if mine is None or (len(mine) == MAX_GPUS and gpu not in mine) or len(self._gpus) == _MAX_NAMES:
+            if mine is None or len(self._gpus) == _MAX_NAMES or (len(mine) == MAX_GPUS and gpu not in mine):
                 continue
             mine.add(gpu)
             self._place[names] = len(self._gpus)
             self._gpus.append(_OfGpu(int(lines[row]), len(self._measured)))
-        return np.array([self._place.get(names, -1) for names in kinds], np.int16)[code]
+        is_full = len(self._gpus) == _MAX_NAMES
+        surplus = [
+            _SURPLUS_NODE if is_full or host not in self._of_host else _SURPLUS_GPU for host, *_ in kinds
+        ]
+        return np.array([*map(self._place.get, kinds, surplus)], np.int16)[code]
 
     def finish(self) -> Part:
         """The rows that have a value."""

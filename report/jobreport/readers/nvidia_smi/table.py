@@ -31,6 +31,7 @@ _FIRST = np.array([(1 << 8 * characters) - 1 for characters in range(_WORD + 1)]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 #: Of cells with places of their own in a table of twice as many, each try settles most.
 _TRIES = 32
+_DIGITS_ALIKE = str.maketrans("0123456789", "1" * 10)
 #: Rows that are worth arrays, unless the longest is so many times the usual one: the words of all cells of a column are
 #: as many as those of the longest.
 _MANY_ROWS, _MAX_UNEVEN = 64, 16
@@ -84,6 +85,12 @@ class Texts:
         return cls(lambda: (list(place), code))
 
 
+def shapes_of(texts: Sequence[str]) -> list[str]:
+    """Each text with 1 for every digit: what the shape decides is decided once for millions of texts."""
+    shapes = "\0".join(texts).translate(_DIGITS_ALIKE).split("\0")
+    return shapes if len(shapes) == len(texts) else [text.translate(_DIGITS_ALIKE) for text in texts]
+
+
 def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
     """The cells of rows by column; ``cell_end`` stands between the cells of a row, of which there are ``count``."""
     text = cell_end.join([*rows, ""])
@@ -102,21 +109,24 @@ def _texts(text: str, data: NDArray[np.uint8], starts: IntArray, ends: IntArray)
     """The cells of a column between these places of a text."""
     shortest, longest = int((ends - starts).min()), int((ends - starts).max())
 
-    def cells(kind: str, width: int) -> NDArray[Any]:
-        return np.ndarray((len(data) - width + 1,), f"{kind}{width}", buffer=data, strides=(1,))[starts]
+    def cells(kind: str, places: IntArray, width: int) -> NDArray[Any]:
+        return np.ndarray((len(data) - width + 1,), f"{kind}{width}", buffer=data, strides=(1,))[places]
 
     def distinct() -> tuple[list[str], IntArray]:
         # Told apart eight characters at a time.
         count = -(-max(longest, 1) // _WORD)
-        words = np.ascontiguousarray(cells("V", count * _WORD).view("<u8").reshape(-1, count).T)
+        words = np.ascontiguousarray(cells("V", starts, count * _WORD).view("<u8").reshape(-1, count).T)
         for place in range(shortest // _WORD, count):
             words[place] &= _FIRST[np.clip(ends - starts - place * _WORD, 0, _WORD)]
         first, code = numbered(words)
         spans = zip(starts[first].tolist(), ends[first].tolist(), strict=True)
         return [text[start:end] for start, end in spans], code
 
-    is_even = shortest == longest and longest in DATE_LENGTHS
-    return Texts(distinct, cells("S", longest) if is_even else None)
+    width = longest
+    while shortest == longest and width >= DATE_LENGTHS.start and (data[ends - width] == ord(" ")).all():
+        width -= 1
+    is_even = shortest == longest and width in DATE_LENGTHS
+    return Texts(distinct, cells("S", ends - width, width) if is_even else None)
 
 
 def numbered(words: Sequence[NDArray[np.uint64]] | NDArray[np.uint64]) -> tuple[IntArray, IntArray]:

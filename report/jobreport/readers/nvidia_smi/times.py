@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -11,10 +12,13 @@ import numpy as np
 from msgspec import Struct
 
 from jobreport.errors import UsageError
+from jobreport.readers.nvidia_smi.table import DATE_LENGTHS, shapes_of
 from jobrules.model import SECOND_US, IntArray
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from jobreport.readers.nvidia_smi.table import Texts
@@ -89,11 +93,7 @@ def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
     if texts.even is not None and (dates := _usual_dates(texts.even)) is not None:
         all_ = np.ones(len(dates), np.bool_)
         return Times(time_us=dates, there=all_, other=~all_, kind=LOCAL)
-    us = np.full(len(texts.distinct), -1)
-    kinds = np.full(len(texts.distinct), len(_KINDS))
-    for place, text in enumerate(texts.distinct):
-        if one := _time(text.strip(), elapsed=elapsed, factor=factor):
-            us[place], kinds[place] = one.us, _KINDS.index(one.kind)
+    us, kinds = _each_time(texts.distinct, elapsed=elapsed, factor=factor)
     rows = np.bincount(kinds[texts.code], minlength=len(_KINDS) + 1)[:-1]
     # One kind a table, the commonest: one damaged time costs no other row.
     kind = int(np.argmax(rows))
@@ -104,6 +104,56 @@ def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
     there = (kinds == kind)[texts.code]
     other = (kinds < len(_KINDS))[texts.code] & ~there
     return Times(time_us=np.where(there, us[texts.code], -1), there=there, other=other, kind=_KINDS[kind])
+
+
+def _each_time(
+    texts: Sequence[str], *, elapsed: bool = False, factor: float = 1.0
+) -> tuple[IntArray, IntArray]:
+    """(n,) microseconds of each text, and the place of its kind in ``_KINDS``; one behind them where it is no time."""
+    us, kinds = np.full(len(texts), -1), np.full(len(texts), len(_KINDS))
+    of_shape: defaultdict[str, list[int]] = defaultdict(list)
+    for place, shape in enumerate(shapes_of(texts)):
+        of_shape[shape.strip()].append(place)
+    for shape, places in of_shape.items():
+        some = [texts[place].strip() for place in places]
+        if _is_number(shape):
+            us[places], kinds[places] = _numbers(some, elapsed=elapsed, factor=factor)
+        elif form := next((form for form in _FORMS if form[0].fullmatch(shape)), None):
+            us[places], kinds[places] = _dates(some, *form)
+    return us, kinds
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(texts: Sequence[str], *, elapsed: bool, factor: float) -> tuple[IntArray, IntArray]:
+    """As ``_each_time``, for numbers: since the epoch, or a start."""
+    values = np.array([float(text.replace(",", ".")) for text in texts])
+    us, kinds = np.full(len(texts), -1), np.full(len(texts), len(_KINDS))
+    seconds = values * factor
+    since_start = (seconds >= 0) & (seconds <= _MAX_ELAPSED_S)
+    us[since_start], kinds[since_start] = np.rint(seconds[since_start] * SECOND_US), _KINDS.index(RELATIVE)
+    for unit in () if elapsed else _EPOCH_UNITS:
+        dates = (values >= _EARLIEST_S * unit) & (values <= _LATEST_S * unit)
+        us[dates], kinds[dates] = np.rint(values[dates] * SECOND_US / unit), _KINDS.index(ZONED)
+    return us, kinds
+
+
+def _dates(
+    texts: Sequence[str], pattern: re.Pattern[str], read: Callable[[re.Match[str]], _Time | None]
+) -> tuple[IntArray, IntArray]:
+    """As ``_each_time``, for texts of one shape, which a pattern matches."""
+    is_usual = pattern is _DATE and len(texts[0]) in DATE_LENGTHS and texts[0].isascii()
+    if is_usual and (usual := _usual_dates(np.array(texts, np.bytes_))) is not None:
+        return usual, np.full(len(texts), _KINDS.index(LOCAL))
+    times = [read(match) if (match := pattern.fullmatch(text)) else None for text in texts]
+    us = np.array([time.us if time else -1 for time in times])
+    return us, np.array([_KINDS.index(time.kind) if time else len(_KINDS) for time in times])
 
 
 def in_order(day_first_us: IntArray, order: str) -> IntArray:
@@ -140,8 +190,13 @@ def _usual_dates(cells: NDArray[np.bytes_]) -> IntArray | None:
 
 def is_date(text: str) -> bool:
     """Whether a cell says when it was written, by a date or as seconds since the epoch."""
-    time = _time(text.strip(), elapsed=False, factor=1.0)
-    return time is not None and time.kind not in (CLOCK, RELATIVE)
+    return bool(are_dates([text])[0])
+
+
+def are_dates(texts: Sequence[str]) -> BoolArray:
+    """(n,) ``is_date`` of each."""
+    _, kinds = _each_time(texts)
+    return np.isin(kinds, [_KINDS.index(kind) for kind in (LOCAL, ZONED, *DATE_ORDERS)])
 
 
 def in_zone(time_us: IntArray, zone: tzinfo) -> IntArray:
@@ -207,20 +262,9 @@ def _offset_us(quarter: int, zone: tzinfo, fold: int) -> int:
     return round(offset.total_seconds()) * SECOND_US
 
 
-def _time(text: str, *, elapsed: bool, factor: float) -> _Time | None:
-    try:
-        return _number(float(text.replace(",", ".")), elapsed=elapsed, factor=factor)
-    except ValueError:
-        pass
-    if match := _DATE.fullmatch(text):
-        return _date(match)
-    if (us := _clock_us(text)) is not None:
-        return _Time(us, CLOCK)
-    if match := _NAMED_DATE.fullmatch(text):
-        return _named_date(match)
-    if match := _NUMBERED_DATE.fullmatch(text):
-        return _numbered_date(match)
-    return None
+def _clock(match: re.Match[str]) -> _Time | None:
+    us = _clock_us(match[0])
+    return None if us is None else _Time(us, CLOCK)
 
 
 def _clock_us(text: str, half: str | None = None) -> int | None:
@@ -278,15 +322,6 @@ def _zoned(day_us: int | None, clock_us: int, zone: str | None) -> _Time | None:
     return _Time(day_us + clock_us - away_us, ZONED)
 
 
-def _number(value: float, *, elapsed: bool, factor: float) -> _Time | None:
-    if not elapsed:
-        for unit in _EPOCH_UNITS:
-            if _EARLIEST_S * unit <= value <= _LATEST_S * unit:
-                return _Time(round(value * SECOND_US / unit), ZONED)
-    seconds = value * factor
-    return _Time(round(seconds * SECOND_US), RELATIVE) if 0 <= seconds <= _MAX_ELAPSED_S else None
-
-
 def _date(match: re.Match[str]) -> _Time | None:
     year, month, day, hours, minutes, seconds = (int(match[i]) for i in range(1, 7))
     if hours >= 24 or minutes >= 60 or seconds >= 60:
@@ -297,6 +332,15 @@ def _date(match: re.Match[str]) -> _Time | None:
 
 def _fraction(digits: str | None) -> int:
     return int(f"{digits or '':0<6}"[:6])
+
+
+#: The forms of times that are no numbers, and what reads each. A pattern asks for digits, not for which.
+_FORMS = (
+    (_DATE, _date),
+    (_CLOCK, _clock),
+    (_NAMED_DATE, _named_date),
+    (_NUMBERED_DATE, _numbered_date),
+)
 
 
 def unwrapped(time_us: IntArray, first_us: int) -> IntArray:

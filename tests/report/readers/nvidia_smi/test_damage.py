@@ -284,3 +284,19 @@ def test_what_is_no_number_among_the_indices_is_no_gpu(tmp_path: Path) -> None:
     (source,) = quality.sources
     assert {one.code: one.count for one in source.remarks}["nvidia_smi.no_number"] == 20
     assert source.rows == 440
+
+
+@pytest.mark.parametrize(
+    ("names", "cells", "code"),
+    [("uuid", "GPU-{}", "samples.devices"), ("hostname, index", "node-{}, 0", "nvidia_smi.many_nodes")],
+)
+def test_rows_of_too_many_gpus_or_nodes_are_left_out(
+    tmp_path: Path, names: str, cells: str, code: str
+) -> None:
+    count = 1100
+    lines = [f"2026/01/03 15:00:{i // 50:02}.000, {cells.format(i)}, 50 %" for i in range(count)]
+
+    _, found = read(tmp_path, "\n".join([f"timestamp, {names}, utilization.gpu [%]", *lines, ""]))
+
+    (surplus,) = (r.count for r in found.remarks if r.code == code)
+    assert surplus + found.rows == count
