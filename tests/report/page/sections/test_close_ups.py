@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,42 +38,42 @@ def page_of(*chosen: CloseUp, report: Report | None = None) -> Page:
 CHOSEN = example_close_ups.chosen("algo-1")
 
 
+def shown(*chosen: CloseUp, **changes: Any) -> sections.Fragment:
+    return sections.close_ups(replace(examples.gpu_job(), close_ups=chosen, **changes))
+
+
+BOTH = WorstMinute(
+    in_loop=True,
+    usual=44.0,
+    snapshots=60,
+    hits=45,
+    bottlenecks=(
+        BottleneckCount(kind="io", snapshots=40, gpu_threshold=5.0, core_threshold=62.5),
+        BottleneckCount(kind="cpu", snapshots=12, gpu_threshold=10.0, core_threshold=90.0),
+    ),
+)
+WAITING = replace(
+    CHOSEN[0].lanes[-1], rank="1", kind="waiting", event_type="DataLoaderIter", covered_us=10**9, percent=55.3
+)
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "first steps": lambda: shown(CHOSEN[0]),
+    "all": lambda: shown(*CHOSEN),
+    "ranks that differ": lambda: shown(replace(CHOSEN[0], lanes=(*CHOSEN[0].lanes[:-1], WAITING))),
+    "not all measured": lambda: shown(
+        replace(CHOSEN[0], unmeasured_us=((CHOSEN[0].start_us, CHOSEN[0].start_us + 3_900_000),))
+    ),
+    "steps alone": lambda: shown(*close_ups_of(make_job(steps=make_steps([(0.0, 0.125)])))),
+    "samples alone": lambda: shown(*close_ups_of(make_job(gpu=[50.0] * 100 + [20.0] * 200, interval_s=1))),
+    "left out": lambda: shown(replace(CHOSEN[0], lanes_left=4, cell_us=39_000)),
+    "two kinds of bottlenecks": lambda: shown(replace(CHOSEN[1], worst=BOTH)),
+    "not recorded": shown,
+    "results": lambda: shown(origin=Origin.DEBUGGER_RESULTS),
+}
+
+
 def glyphs(plot: Plot | None, kind: type[Glyph]) -> list[Any]:
     assert plot is not None
     return [r for r in plot.renderers if isinstance(r, GlyphRenderer) and isinstance(r.glyph, kind)]
-
-
-def test_each_close_up_has_its_numbers() -> None:
-    text = page_of(*CHOSEN).text
-
-    for sentence in (
-        "The first 10 steps took 39.0 s, the longest (TRAIN 0) 3.00 s. Rank 0: steps cover 76.9%, Backward 51.3%.",
-        "Training-loop minute with the most bottlenecks",
-        "40 of 60 snapshots are bottlenecks.",
-        "GPU utilization: 28.0% (training loop 66.9%).",
-        "The last 30 steps took 1 min 59 s",
-        "Not drawn: lifetimes of 1 loader process.",
-    ):
-        assert sentence in text
-
-
-def test_ranks_that_differ_are_named_each() -> None:
-    steps, *rest, last = CHOSEN[0].lanes
-    other = replace(
-        last, rank="1", kind="waiting", event_type="DataLoaderIter", covered_us=10**9, percent=55.3
-    )
-
-    text = page_of(replace(CHOSEN[0], lanes=(steps, *rest, other))).text
-
-    assert "Steps cover 76.9% of the time on rank 0, data loading 55.3% on rank 1." in text
-
-
-def test_the_table_holds_events_time_and_share_of_every_row() -> None:
-    page = page_of(CHOSEN[0])
-
-    assert "Row Recorded as Rank Events Time (s) Covers (%) Steps – 0 10 30.00 76.9" in page.text
-    assert "Horovod Horovod 1 4 4.00 2.6" in page.text
-    assert len(page.all("tr")) == 1 + len(CHOSEN[0].lanes)
 
 
 @pytest.mark.parametrize("close_up", CHOSEN, ids=[one.key for one in CHOSEN])
@@ -125,21 +126,6 @@ def test_what_was_not_measured_is_hatched() -> None:
     assert "Hatched: not measured." in page_of(close_up).text
 
 
-def test_steps_alone_and_samples_alone_are_drawn_with_what_there_is() -> None:
-    (steps,) = close_ups_of(make_job(steps=make_steps([(0.0, 0.125)])))
-    (samples,) = close_ups_of(make_job(gpu=[50.0] * 100 + [20.0] * 200, interval_s=1))
-
-    first, second = page_of(steps), page_of(samples)
-
-    assert "The first step took 125.0 ms." in first.text
-    assert "Not recorded: GPU, CPU, and I/O wait." in first.text
-    assert "No events other than steps were recorded." in first.text
-    assert "Minute of GPU work with the lowest GPU utilization" in second.text
-    assert "GPU utilization: 20.0% (GPU work 30.0%)." in second.text
-    assert "Not recorded in this time: steps and events." in second.text
-    assert [len([i for i in page.ids if i.startswith("live-")]) for page in (first, second)] == [1, 1]
-
-
 def test_a_stretch_between_two_samples_says_so() -> None:
     job = make_job(gpu=[50.0] * 3, interval_s=10, steps=make_steps([(1.0, 2.0)]))
 
@@ -153,31 +139,6 @@ def test_joined_bars_and_rows_that_are_left_out_are_counted() -> None:
 
     assert "Short events within 39.0 ms are one bar." in text
     assert "Not drawn: 4 rows with less time, lifetimes of 1 loader process." in text
-
-
-def test_without_close_ups_there_is_a_reason() -> None:
-    vendor = replace(examples.gpu_job(), origin=Origin.DEBUGGER_RESULTS)
-
-    assert "Steps and events were not recorded" in page_of().text
-    assert "rule results hold neither samples nor events" in page_of(report=vendor).text
-
-
-def test_two_kinds_of_bottlenecks_are_counted_each() -> None:
-    worst = WorstMinute(
-        in_loop=True,
-        usual=44.0,
-        snapshots=60,
-        hits=45,
-        bottlenecks=(
-            BottleneckCount(kind="io", snapshots=40, gpu_threshold=5.0, core_threshold=62.5),
-            BottleneckCount(kind="cpu", snapshots=12, gpu_threshold=10.0, core_threshold=90.0),
-        ),
-    )
-
-    text = page_of(replace(CHOSEN[1], worst=worst)).text
-
-    assert "45 of 60 snapshots are bottlenecks (40 I/O, 12 CPU)." in text
-    assert "GPU utilization: 28.0% (training loop 44.0%)." in text
 
 
 def test_rows_have_names_that_a_reader_knows() -> None:

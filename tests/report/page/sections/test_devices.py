@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -110,54 +111,36 @@ def with_boxes(grid: DeviceGrid, *below_10: float, means: tuple[float, ...] = ()
     return replace(report(grid), boxes=boxes)
 
 
-def test_the_caption_takes_its_shares_from_the_samples() -> None:
-    grid = example_devices.devices("algo-1")
-    cores = tuple(replace(core, at_limit=0.71 + 0.01 * i) for i, core in enumerate(grid.cores))
-
-    calm = text(read(sections.devices(with_boxes(grid, 0.0, 0.0))))
-    bad = text(read(sections.devices(with_boxes(replace(grid, cores=cores), 0.718, 0.718))))
-
-    assert "Figure 15.1. GPUs were never idle and busy in 2.0% of samples;" in calm
-    assert "no core was at 90% or more in half of its samples (most often cpu0: 44.4%)." in calm
-    assert "GPUs were idle in 71.8% of samples and busy in 2.0%;" in bad
-    assert "cores were at 90% or more in 71.0 to 74.0%." in bad
-    assert "Color: mean per 1 min; orange: core at 90% or more in half of the samples." in calm
-    assert "not measured" in calm
-
-
-@pytest.mark.parametrize(
-    ("shares", "clause"),
-    [
-        ((0.0, 0.0), "Cores were never at 90% or more."),
-        ((0.0,), "The core was never at 90% or more."),
-        ((0.6,), "The core was at 90% or more in 60.0%."),
-        (
-            (0.1, 0.6),
-            "1 of 2 cores was at 90% or more in half of the samples or more (most often cpu1: 60.0%)",
-        ),
-        (
-            (0.9, 0.1, 0.6),
-            "2 of 3 cores were at 90% or more in half of the samples or more (most often cpu0:",
-        ),
-    ],
-)
-def test_similar_cores_share_a_range(shares: tuple[float, ...], clause: str) -> None:
+def with_cores(*shares: float) -> sections.Fragment:
     grid = example_devices.devices("n", cores=len(shares))
     cores = tuple(replace(core, at_limit=share) for core, share in zip(grid.cores, shares, strict=True))
-
-    assert clause in text(read(sections.devices(report(replace(grid, cores=cores)))))
-
-
-def test_means_are_those_of_the_samples() -> None:
-    page = read(sections.devices(with_boxes(example_devices.devices("n"), 0.0, 0.0, means=(23.0, 27.3))))
-
-    assert "Least and most utilized GPU: gpu0 (23.0%) and gpu1 (27.3%)." in text(page)
+    return sections.devices(report(replace(grid, cores=cores)))
 
 
-def test_the_limit_of_a_full_core_is_that_of_the_rule() -> None:
-    page = text(read(sections.devices(report(replace(example_devices.devices("n"), limit=30.0)))))
+def busy() -> sections.Fragment:
+    """Cores at their limit beside GPUs that idle."""
+    grid = example_devices.devices("algo-1")
+    cores = tuple(replace(core, at_limit=0.71 + 0.01 * i) for i, core in enumerate(grid.cores))
+    return sections.devices(with_boxes(replace(grid, cores=cores), 0.718, 0.718))
 
-    assert page.count("core at 30% or more") == 2
+
+GRID = example_devices.devices("n")
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "calm": lambda: sections.devices(with_boxes(example_devices.devices("algo-1"), 0.0, 0.0)),
+    "busy cores": busy,
+    "cores never busy": lambda: with_cores(0.0, 0.0),
+    "the core never busy": lambda: with_cores(0.0),
+    "the core busy": lambda: with_cores(0.6),
+    "one of two cores busy": lambda: with_cores(0.1, 0.6),
+    "two of three cores busy": lambda: with_cores(0.9, 0.1, 0.6),
+    "means that differ": lambda: sections.devices(with_boxes(GRID, 0.0, 0.0, means=(23.0, 27.3))),
+    "another limit": lambda: sections.devices(report(replace(GRID, limit=30.0))),
+    "not recorded": lambda: sections.devices(report(None)),
+    "results": lambda: sections.devices(report(None, origin=Origin.DEBUGGER_RESULTS)),
+    "one moment": lambda: sections.devices(
+        replace(examples.single_sample(), devices=example_devices.devices("n", gpus=1))
+    ),
+}
 
 
 def test_of_many_nodes_four_are_drawn_and_every_one_has_a_row() -> None:
@@ -239,17 +222,6 @@ def test_a_grid_survives_the_report_file() -> None:
     given = report(example_devices.devices("n"))
 
     assert document.from_json(document.to_json(given)).devices == given.devices
-
-
-def test_the_reason_for_nothing_is_the_true_one() -> None:
-    grid = example_devices.devices("n", gpus=1)
-    single = replace(examples.single_sample(), devices=grid)
-
-    assert "GPU and CPU utilization were not recorded." in text(read(sections.devices(report(None))))
-    assert "rule results hold no samples" in text(
-        read(sections.devices(report(None, origin=Origin.DEBUGGER_RESULTS)))
-    )
-    assert "at one moment" in text(read(sections.devices(single)))
 
 
 def test_no_measured_column_at_all_is_still_a_figure() -> None:

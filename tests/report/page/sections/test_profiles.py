@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from typing import Any
 
 from jobreport.build import build_report
 from jobreport.document import Origin
@@ -19,55 +20,25 @@ def page_of(*profiles: Profile, left: int = 0) -> Page:
     return Page.of(sections.profiles(replace(examples.gpu_job(), profiles=profiles, profiles_left=left)).html)
 
 
-def test_the_function_with_most_self_time_leads_and_the_rest_is_one_row() -> None:
-    page = page_of(example_close_ups.profile("train"))
-
-    assert "Most self time: train0, 50.0% of 2.00 s. cProfile" in page.text
-    assert "Rank 0, from train step 9, step start to train step 9, step end" in page.text
-    # 12 functions: ten open, two and the sum of 30 others folded.
-    assert len(page.all("tr")) == 11 + 4
-    assert "2 more functions and the sum of the rest" in page.text
-    assert "30 other functions" in page.text
+def shown(*found: Profile, **changes: Any) -> sections.Fragment:
+    return sections.profiles(replace(examples.gpu_job(), profiles=found, **changes))
 
 
-def test_calls_are_counted_or_said_not_to_be() -> None:
-    counted, sampled = example_close_ups.profiles("train")[1::2]
-
-    assert (
-        "train1…/python3/site-packages/a/long/way/to/train.py:1 1,001 500.0 1,000.0 25.0"
-        in page_of(counted).text
-    )
-    assert "train0built in 1 1,000.0 2,000.0 50.0" in page_of(counted).text
-    text = page_of(sampled).text
-    assert "Calls were not counted." in text
-    assert "f0built in – 1,000.0 1,000.0 50.0" in text
+def of_stretch(begin: str, end: str) -> sections.Fragment:
+    return shown(example_close_ups.profile("x", begin=begin, end=end))
 
 
-@pytest.mark.parametrize(
-    ("begin", "end", "title"),
-    [
-        ("before step 0", "before step 0", "start-up, before step 0"),
-        ("before step 0, start", "train step 0, step start", "start-up, until train step 0, step start"),
-        ("step 3", "step 3", "Rank 0, step 3 "),
-        ("train step 1, step end", "end of the script", "from train step 1, step end to end of the script"),
-    ],
-)
-def test_the_title_says_when(begin: str, end: str, title: str) -> None:
-    assert title in page_of(example_close_ups.profile("x", begin=begin, end=end)).text
-
-
-def test_three_profiles_are_open_and_the_others_folded() -> None:
-    page = page_of(*example_close_ups.profiles("train"), left=5)
-
-    assert len(page.all("h3")) == 3
-    assert "5 more profiles with less self time are not shown." in page.text
-    assert "Profile: Rank 1, step 3" in page.text
-
-
-def test_without_self_time_the_caption_says_so() -> None:
-    idle = example_close_ups.profile("x", functions=(), count=0, self_s=0.0)
-
-    assert "No function has measurable self time." in page_of(idle).text
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "one": lambda: shown(example_close_ups.profile("train")),
+    "several": lambda: shown(*example_close_ups.profiles("train"), profiles_left=5),
+    "before the first step": lambda: of_stretch("before step 0", "before step 0"),
+    "until the first step": lambda: of_stretch("before step 0, start", "train step 0, step start"),
+    "one step": lambda: of_stretch("step 3", "step 3"),
+    "to the end": lambda: of_stretch("train step 1, step end", "end of the script"),
+    "no self time": lambda: shown(example_close_ups.profile("x", functions=(), count=0, self_s=0.0)),
+    "not recorded": shown,
+    "results": lambda: shown(origin=Origin.DEBUGGER_RESULTS),
+}
 
 
 def test_names_stay_text() -> None:
@@ -75,12 +46,6 @@ def test_names_stay_text() -> None:
 
     assert page.scripts == []
     assert page.text.count("alert(1)") >= 12
-
-
-def test_without_profiles_there_is_a_reason() -> None:
-    assert "No Python profile was recorded." in page_of().text
-    vendor = replace(examples.gpu_job(), profiles=(), origin=Origin.DEBUGGER_RESULTS)
-    assert "rule results hold no Python profiles." in Page.of(sections.profiles(vendor).html).text
 
 
 def test_a_report_keeps_the_twelve_profiles_with_most_self_time_in_their_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,12 +15,12 @@ from jobreport.recordings import LessWritten, RecordedRun, Recording, SharedGPU
 from jobreport.remarks import Quality, SourceQuality
 from jobreport.sentences import bad_end
 from jobrules.measures.sample_weights import Gap
-from jobrules.text import clock
 from tests.copies import replace
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import Page
 
 MINUTE_US = 60 * 10**6
+START_US = examples.gpu_job().job.start_us
 
 
 def run(number: int, **facts: Any) -> RecordedRun:
@@ -68,58 +69,66 @@ def report_of(*recordings: Recording) -> Report:
     return replace(examples.gpu_job(), quality=Quality(sources=(source,)))
 
 
+def of_run(**facts: Any) -> sections.Fragment:
+    return sections.quality(report_of(recording("n1", run(0, **facts))))
+
+
+def of_one(**facts: Any) -> sections.Fragment:
+    return sections.quality(report_of(recording("n1", **facts)))
+
+
+FULL = {"dropped_reason": "No space left on device", "dropped_since_us": START_US + 10**6}
+RESTARTED = recording(
+    "n1",
+    run(
+        0,
+        ended_by="signal:9",
+        exit_status=137,
+        dropped_samples=1000,
+        **FULL,
+        dropped_until_us=START_US + MINUTE_US,
+    ),
+    run(1, ended_by="", exit_status=None),
+    run(2, ended_by="parent gone", exit_status=None, end_us=None),
+    run(3, ended_by="signal:15", exit_status=143, sampler_ended_by="signal:9"),
+    run(4, dropped_samples=234, dropped_events=1, **FULL, dropped_until_us=START_US + 5 * MINUTE_US),
+)
+LESS = (
+    tuple(
+        LessWritten(rank="0", at_us=START_US + i, written=one)
+        for i, one in enumerate(("steps only", "everything, every 10 s", "everything"))
+    )
+    + (LessWritten(rank="1", at_us=START_US, written="nothing"),) * 6
+)
+SHARED = (SharedGPU(device="gpu0", processes=1),)
+BAD = tuple(recording(name, run(0, exit_status=137, ended_by="signal:9")) for name in ("n2", "n3"))
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "good": of_one,
+    "restarted": lambda: sections.quality(report_of(RESTARTED)),
+    "recorder killed": lambda: of_run(ended_by="parent gone"),
+    "sampler killed": lambda: of_run(sampler_ended_by="signal:9"),
+    "an event dropped": lambda: of_run(dropped_events=1),
+    "samples dropped": lambda: of_run(dropped_samples=2, dropped_since_us=START_US, dropped_reason="x"),
+    "three of six nodes share a GPU": lambda: sections.quality(
+        report_of(*(recording(f"n{i}", shared_gpus=SHARED[: i % 2]) for i in range(6)))
+    ),
+    "a limit below the cores": lambda: of_one(affinity=8, cores=16, core_limit=2.5),
+    "a limit of all cores": lambda: of_one(affinity=4, cores=4, core_limit=4.0),
+    "a limit of unknown cores": lambda: of_one(core_limit=4.0),
+    "clocks that were set": lambda: sections.quality(
+        report_of(
+            recording("n1", run(2, end_us=START_US + 2 * MINUTE_US), run(0, end_us=START_US), hook_s=5.0)
+        )
+    ),
+    "written less": lambda: of_one(less_written=LESS),
+    "head, killed on two of three": lambda: sections.head(report_of(recording("n1"), *BAD)),
+    "head, failed": lambda: sections.head(report_of(recording("n1", run(0, exit_status=3)))),
+    "head, good": lambda: sections.head(report_of(recording("n1"))),
+}
+
+
 def text_of(report: Report, section: str = "quality") -> str:
     return " ".join(Page.of(getattr(sections, section)(report).html).text.replace("\xa0", " ").split())
-
-
-def test_restarts_are_listed_and_their_losses_added_up() -> None:
-    full = {"dropped_reason": "No space left on device", "dropped_since_us": run(0).start_us + 10**6}
-    text = text_of(
-        report_of(
-            recording(
-                "n1",
-                run(
-                    0,
-                    ended_by="signal:9",
-                    exit_status=137,
-                    dropped_samples=1000,
-                    **full,
-                    dropped_until_us=run(1).start_us,
-                ),
-                run(1, ended_by="", exit_status=None),
-                run(2, ended_by="parent gone", exit_status=None, end_us=None),
-                run(3, ended_by="signal:15", exit_status=143, sampler_ended_by="signal:9"),
-                run(4, dropped_samples=234, dropped_events=1, **full, dropped_until_us=run(5).start_us),
-            )
-        )
-    )
-
-    assert "killed by signal 9 1,000 0" in text
-    assert "killed with record-job 0 0" in text
-    assert "– record-job was killed 0 0" in text
-    assert "The sampler was killed by signal 9 in the run from" in text
-    assert "exit status 0 234 1" in text
-    assert "1,234 samples and 1 event were dropped in 2 runs from" in text
-    assert text.count("No space left on device") == 1
-
-
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        ({"ended_by": "parent gone"}, "Warning The recorder was killed, so samples may end before the job."),
-        (
-            {"sampler_ended_by": "signal:9"},
-            "The sampler was killed by signal 9, so samples end before the job.",
-        ),
-        ({"dropped_events": 1}, "1 event was dropped: not recorded."),
-        (
-            {"dropped_samples": 2, "dropped_since_us": run(0).start_us, "dropped_reason": "x"},
-            "2 samples were dropped from",
-        ),
-    ],
-)
-def test_trouble_is_a_warning(facts: dict[str, Any], words: str) -> None:
-    assert words in text_of(report_of(recording("n1", run(0, **facts))))
 
 
 def test_a_pause_has_the_reason_that_the_recorder_noted() -> None:
@@ -166,13 +175,6 @@ def test_a_pause_has_the_reason_that_the_recorder_noted() -> None:
     assert "4 min killed by signal 9" in text_of(paused)
 
 
-def test_a_good_recording_has_no_warning() -> None:
-    text = text_of(report_of(recording("n1")))
-
-    assert "Warning" not in text
-    assert "Runs of the job" not in text
-
-
 @pytest.mark.parametrize(
     ("sampler_s", "hook_s", "warnings"),
     [(0.9, 0.9, 0), (0.5, None, 0), (1.3, None, 1), (1.3, 4.0, 2), (0.1, 2.0, 1), (0.1, 2.6, 1)],
@@ -184,25 +186,6 @@ def test_overhead_above_one_percent_is_a_warning(
     found = recording("n1", sampler_s=sampler_s, hook_s=hook_s, hooked_processes=2)
 
     assert text_of(report_of(found)).count("Warning") == warnings
-
-
-def test_nodes_with_the_same_facts_share_a_sentence() -> None:
-    shared = (SharedGPU(device="gpu0", processes=1),)
-    text = text_of(report_of(*(recording(f"n{i}", shared_gpus=shared[: i % 2]) for i in range(6))))
-
-    assert "n1, n3, and n5: processes of others computed on gpu0 (1)" in text
-
-
-def test_the_head_says_how_a_job_failed() -> None:
-    bad = [
-        recording("n1"),
-        recording("n2", run(0, exit_status=137, ended_by="signal:9")),
-        recording("n3", run(0, exit_status=137, ended_by="signal:9")),
-    ]
-
-    assert "End killed by signal 9 on n2 and n3" in text_of(report_of(*bad), "head")
-    assert "End exit status 3" in text_of(report_of(recording("n1", run(0, exit_status=3))), "head")
-    assert "signal" not in text_of(report_of(recording("n1")), "head")
 
 
 def test_of_several_nodes_the_one_that_failed_first_is_named() -> None:
@@ -226,21 +209,6 @@ def test_of_several_nodes_the_one_that_failed_first_is_named() -> None:
     assert end("n1", "n2") == "killed by signal 15 on n1"
 
 
-@pytest.mark.parametrize(
-    ("facts", "words"),
-    [
-        ({"affinity": 8, "cores": 16, "core_limit": 2.5}, "allows 2.5 of 8 cores"),
-        ({"affinity": 4, "cores": 4, "core_limit": 4.0}, ""),
-        ({"core_limit": 4.0}, ""),
-    ],
-)
-def test_a_limit_below_the_cores_that_the_job_may_use_is_noted(facts: dict[str, Any], words: str) -> None:
-    text = text_of(report_of(recording("n1", **facts)))
-
-    assert ("CPU limit" in text) == bool(words)
-    assert words in text
-
-
 def test_clocks_that_were_set_give_no_impossible_times() -> None:
     """A run that ended before it started, and one that started before the one before it had ended."""
     later, earlier = run(2, end_us=run(1).start_us), run(0, end_us=run(-1).start_us)
@@ -250,21 +218,6 @@ def test_clocks_that_were_set_give_no_impossible_times() -> None:
     text = text_of(found)
     assert "more than 1%" not in text
     assert "none – – 2" in text
-
-
-def test_what_ranks_wrote_less_is_a_sentence_for_each() -> None:
-    at_us = run(0).start_us
-    written = ["steps only", "everything, every 10 s", "everything"]
-    changes = [LessWritten(rank="0", at_us=at_us + i, written=one) for i, one in enumerate(written)]
-    changes += [LessWritten(rank="1", at_us=at_us, written="nothing")] * 6
-    text = text_of(report_of(recording("n1", less_written=tuple(changes))))
-
-    times = clock(at_us).replace("\xa0", " ")
-    assert (
-        f"rank 0 wrote steps only from {times}; everything, every 10 s from {times}; everything from" in text
-    )
-    assert text.count("nothing from") == 4
-    assert "and 2 more changes." in text
 
 
 def test_many_nodes_with_facts_of_their_own_make_a_bounded_page() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from jobrules.text import duration
 from tests.copies import replace
 from tests.jobs import make_job, make_steps
 from tests.report.page.sections import examples
-from tests.report.page.sections.html import Page, read
+from tests.report.page.sections.html import Page
 
 START_US = 1_763_107_200_000_000  # 2025-11-14 08:00:00 UTC
 NEXT_DAY_US = START_US + 86_400 * SECOND_US
@@ -39,13 +40,32 @@ def violated(last_us: int) -> RuleCard:
     )
 
 
-def test_a_violation_within_one_day_is_told_without_its_date() -> None:
-    told = "Condition met in 7 of 8 checks. First violation "
-
-    assert f"{told}08:01:29, last 08:09:07 UTC." in text_of(violated(START_US + 547 * SECOND_US))
-    assert f"{told}2025-11-14 08:01:29, last 2025-11-15 08:00:00 UTC." in text_of(
-        violated(NEXT_DAY_US), end_us=NEXT_DAY_US
+def shown(*cards: RuleCard, end_us: int = START_US + 3600 * SECOND_US) -> sections.Fragment:
+    report = examples.gpu_job()
+    return sections.rules(
+        replace(report, job=replace(report.job, start_us=START_US, end_us=end_us), rules=cards)
     )
+
+
+def measured(value: float, scale: float, unit: str) -> sections.Fragment:
+    measure = Measure(value=value, limits=(1.0,), scale=scale, unit=unit, limit_text="limit")
+    return shown(examples.card("BatchSize", Status.PASSED, measure=measure))
+
+
+def silent(*names: str, **facts: Any) -> sections.Fragment:
+    known: dict[str, Any] = {"reason": NO_STEPS, "headline": "Not evaluated: steps not recorded"} | facts
+    return shown(*(examples.card(name, Status.NOT_EVALUATED, **known) for name in names))
+
+
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "within a day": lambda: shown(violated(START_US + 547 * SECOND_US)),
+    "over two days": lambda: shown(violated(NEXT_DAY_US), end_us=NEXT_DAY_US),
+    "a small value": lambda: measured(0.04, 1.0, ""),
+    "a percentage": lambda: measured(62.4, 100.0, "% of windows"),
+    "a summary without an answer": lambda: silent("OverallFrameworkMetrics", can_trigger=False),
+    "summaries that lack the same": lambda: silent("Energy", "OverallSystemUsage", can_trigger=False),
+    "rules that lack the same": lambda: silent("StepOutlier", "MaxInitializationTime"),
+}
 
 
 def test_a_date_does_not_break() -> None:
@@ -69,50 +89,3 @@ def test_the_time_to_the_first_step_is_told_as_in_the_headline(seconds: float) -
     waited = duration(60e6 * result.measure.value).replace("\u00a0", " ")
     assert text.count(waited) == 2
     assert f"{waited} threshold 20 min" in text
-
-
-def test_values_have_the_digits_of_their_scale() -> None:
-    def told(value: float, scale: float, unit: str) -> str:
-        measure = Measure(value=value, limits=(1.0,), scale=scale, unit=unit, limit_text="limit")
-        return text_of(examples.card("BatchSize", Status.PASSED, measure=measure))
-
-    assert "0.04 limit" in told(0.04, 1.0, "")
-    assert "62.4% of windows limit" in told(62.4, 100.0, "% of windows")
-
-
-def test_a_summary_without_an_answer_says_so_once() -> None:
-    card = examples.card(
-        "OverallFrameworkMetrics",
-        Status.NOT_EVALUATED,
-        reason=NO_STEPS,
-        headline="Not evaluated: steps not recorded",
-        can_trigger=False,
-    )
-
-    text = text_of(card)
-
-    assert "Steps were not recorded." in text
-    assert text.count("Not evaluated") == 1
-
-
-def test_summaries_that_lack_the_same_are_one_line() -> None:
-    report = examples.gpu_job()
-    silent = next(card for card in report.rules if card.name == "MaxInitializationTime")
-    several = tuple(
-        replace(silent, name=name, can_trigger=False) for name in ("Energy", "OverallSystemUsage")
-    )
-    page = read(sections.rules(replace(report, rules=several)))
-
-    assert {"r-Energy", "r-OverallSystemUsage"} <= set(page.ids)
-    assert page.text.count("Steps were not recorded.") == 1
-
-
-def test_rules_that_lack_the_same_are_one_line() -> None:
-    report = examples.gpu_job()
-    open_card = next(card for card in report.rules if card.name == "MaxInitializationTime")
-    several = tuple(replace(open_card, name=name) for name in ("StepOutlier", "MaxInitializationTime"))
-    page = read(sections.rules(replace(report, rules=several)))
-
-    assert {"r-StepOutlier", "r-MaxInitializationTime"} <= set(page.ids)
-    assert page.text.count("Steps were not recorded.") == 1
-    assert "MaxInitializationTime, StepOutlier Not evaluated" in page.text

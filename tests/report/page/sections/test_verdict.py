@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from jobreport.page import sections
-from jobrules.model import Reason, ReasonKind, Severity, Status
+from jobrules.model import Finding, Reason, ReasonKind, Severity, Status
 from jobrules.verdict.not_evaluated import NotEvaluated
 from tests.copies import replace
 from tests.report.page.sections import examples
@@ -34,45 +37,6 @@ def test_findings_of_one_key_have_anchors_of_their_own() -> None:
     assert all(" " not in anchor for anchor in anchors)
 
 
-def test_a_main_finding_that_explains_no_time_is_no_cause() -> None:
-    report = examples.gpu_job()
-    alone = replace(examples.LATE, key="clocks-differ", gpu_s=None, share=None, severity=Severity.INFO)
-    text = read(sections.verdict(replace(report, verdict=replace(report.verdict, findings=(alone,))))).text
-
-    assert "Main finding" in text
-    assert "Main cause" not in text
-    assert "Possible gain" not in text
-
-
-def test_unexplained_time_is_no_cause() -> None:
-    report = examples.gpu_job()
-    use = report.verdict.use
-    assert use is not None
-    low = replace(examples.LOW, key="unexplained")
-    parts = tuple(
-        replace(part, finding="unexplained" if part.key in ("idle", "low") else "") for part in use.parts
-    )
-    verdict = replace(report.verdict, use=replace(use, parts=parts), findings=(low,))
-    text = read(sections.verdict(replace(report, verdict=verdict))).text
-
-    assert "No cause found" in text
-    assert "Record next" in text
-    assert "Main cause" not in text
-    assert "Possible gain" not in text
-
-
-def test_a_second_cause_is_named_after_the_main_one_and_an_observation_is_none() -> None:
-    report = examples.gpu_job()
-    other = replace(examples.LATE, key="other", title="Seen by itself", gpu_s=None)
-    first, second = report.verdict.findings[0], replace(examples.LATE, title="No GPU worked")
-    verdict = replace(report.verdict, findings=(first, other, second))
-    text = read(sections.verdict(replace(report, verdict=verdict))).text
-
-    assert f"Main cause {first.title}" in text
-    assert f"Second cause {second.title}" in text
-    assert other.title not in text
-
-
 def test_every_kind_of_part_has_a_fill_of_its_own_in_every_report() -> None:
     report = examples.gpu_job()
     use = report.verdict.use
@@ -96,18 +60,38 @@ def test_every_kind_of_part_has_a_fill_of_its_own_in_every_report() -> None:
     ]
 
 
-def test_that_no_problem_was_found_is_said_also_if_most_rules_do_not_apply() -> None:
+def judged(*found: Finding, **changes: Any) -> sections.Fragment:
     report = examples.gpu_job()
-    foreign = [
-        NotEvaluated(
-            rule=f"Rule{i}",
-            status=Status.NOT_EVALUATED,
-            reason=Reason(kind=ReasonKind.NOT_APPLICABLE, what="no PyTorch trace was found"),
-        )
-        for i in range(10)
-    ]
-    lacking = (*report.verdict.not_evaluated, *foreign)
-    verdict = replace(report.verdict, findings=(), not_evaluated=lacking)
-    text = read(sections.verdict(replace(report, verdict=verdict))).text
+    return sections.verdict(replace(report, verdict=replace(report.verdict, findings=found, **changes)))
 
-    assert "No problem found. 2 of 5 rules were not evaluated" in text
+
+def unexplained() -> sections.Fragment:
+    use = examples.gpu_job().verdict.use
+    assert use is not None
+    parts = tuple(
+        replace(part, finding="unexplained" if part.key in ("idle", "low") else "") for part in use.parts
+    )
+    return judged(replace(examples.LOW, key="unexplained"), use=replace(use, parts=parts))
+
+
+FIRST = examples.gpu_job().verdict.findings[0]
+FOREIGN = tuple(
+    NotEvaluated(
+        rule=f"Rule{i}",
+        status=Status.NOT_EVALUATED,
+        reason=Reason(kind=ReasonKind.NOT_APPLICABLE, what="no PyTorch trace was found"),
+    )
+    for i in range(10)
+)
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "two causes": lambda: judged(
+        FIRST,
+        replace(examples.LATE, key="other", title="Seen by itself", gpu_s=None),
+        replace(examples.LATE, title="No GPU worked"),
+    ),
+    "no time is explained": lambda: judged(
+        replace(examples.LATE, key="clocks-differ", gpu_s=None, share=None, severity=Severity.INFO)
+    ),
+    "unexplained": unexplained,
+    "no finding": lambda: judged(not_evaluated=(*examples.gpu_job().verdict.not_evaluated, *FOREIGN)),
+}
