@@ -21,7 +21,7 @@ from tests.report.page.sections import examples, test_comparison, test_recording
 GOLDEN = Path(__file__).parent
 TEXTS = GOLDEN / "sections"
 #: Of the examples of a report and of a comparison.
-REPORTS = ("gpu", "cpu", "idle", "many", "single", "captures")
+REPORTS = ("gpu", "cpu", "idle", "many", "single", "empty", "captures")
 COMPARISONS = ("priced", "repeats", "traces", "twelve")
 #: What differs from one version to the next, or is the same in all jobs and held elsewhere.
 LEFT_OUT = ("style", "contents", "live_figures")

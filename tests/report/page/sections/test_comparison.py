@@ -156,6 +156,61 @@ def test_markdown_and_terminal_fit_their_places(name: str) -> None:
     assert all("\n" not in line for line in terminal(found))
 
 
+def of_lasts(*lasts: list[float]) -> Comparison:
+    """Variants by the seconds of their steps."""
+    return compare(
+        [run(label, report_of(own)) for label, own in zip("ABC", lasts, strict=False)], Settings(), ""
+    )
+
+
+def of_costs(scale: float, steps: int = 400, **given: float) -> Comparison:
+    """A pair of one machine."""
+    facts: dict[str, Any] = {"instance_type": "big", "batch_size": 8}
+    other = run("B", steady(scale, 2, steps), **facts, **given)
+    return compare([run("A", steady(), **facts), other], Settings(prices=PRICES), "")
+
+
+def of_many_runs() -> Comparison:
+    costs = {"A": 2.0, "B": 5.0, "C": 1.0}
+    runs = [run(label, steady(1.0 if label == "A" else 1.2, 2), cost=cost) for label, cost in costs.items()]
+    return compare(runs, Settings(runs_per_month=10), "")
+
+
+def of_parts_left_out() -> Comparison:
+    """Steps that take a tenth longer than their parts."""
+    found = EXAMPLES["traces of three"]()
+    steps = found.measure("profiled_step_s")
+    longer = replace(steps, values={label: 1.1 * (value or 0) for label, value in steps.values.items()})
+    return replace(found, measures=tuple(longer if one is steps else one for one in found.measures))
+
+
+EVEN = [0.5 + 0.01 * (i % 7) for i in range(300)]
+STALLED = [30.0 if i in (50, 170) else lasted for i, lasted in enumerate(EVEN)]
+VARIANTS: dict[str, Callable[[], Fragment]] = {
+    "steps": lambda: comparison.steps(EXAMPLES["pair"]()),
+    "steps of repeats": lambda: comparison.steps(repeats()),
+    "steps of an older version": lambda: comparison.steps(EXAMPLES["older"]()),
+    "steps that stalled": lambda: comparison.steps(of_lasts(EVEN, STALLED)),
+    "steps that changed their course": lambda: comparison.steps(
+        of_lasts([0.5] * 150 + [0.6] * 150, [0.5] * 300)
+    ),
+    "cost of other work": lambda: comparison.cost(of_costs(1.0, 200)),
+    "cost of the same work": lambda: comparison.cost(of_costs(0.5)),
+    "cost at a high price": lambda: comparison.cost(of_costs(1.0, price_per_node_hour=80.0)),
+    "cost of many runs": lambda: comparison.cost(of_many_runs()),
+    "cost without prices": lambda: comparison.cost(EXAMPLES["older"]()),
+    "verdict on other work": lambda: comparison.verdict(of_costs(1.0, 200)),
+    "verdict of one traced": lambda: comparison.verdict(EXAMPLES["one traced"]()),
+    "head of one traced": lambda: comparison.head(EXAMPLES["one traced"]()),
+    "profiled time of three": lambda: comparison.time(EXAMPLES["traces of three"]()),
+    "profiled time with parts left out": lambda: comparison.time(of_parts_left_out()),
+    "profiled time of short traces": lambda: comparison.time(EXAMPLES["short traces"]()),
+    "method of traces": lambda: comparison.method(EXAMPLES["traces of three"]()),
+    "measures of traces and samples": lambda: comparison.measures(EXAMPLES["traces and samples"]()),
+    "measures of repeats": lambda: comparison.measures(repeats()),
+}
+
+
 def test_equal_input_gives_equal_bytes() -> None:
     one, other = EXAMPLES["priced"](), EXAMPLES["priced"]()
 
@@ -227,15 +282,6 @@ def test_a_change_that_is_real_but_does_not_count_is_not_called_open() -> None:
     )
 
 
-def test_steps_that_stalled_are_counted_with_the_step_times() -> None:
-    lasts = [0.5 + 0.01 * (i % 7) for i in range(300)]
-    stalled = [30.0 if i in (50, 170) else one for i, one in enumerate(lasts)]
-    found = compare([run("A", report_of(lasts)), run("B", report_of(stalled))], Settings(), "")
-
-    text = " ".join(Page.of(comparison.steps(found).html).text.split())
-    assert "B: 2 of 290 steps that stalled, against 0 of 290, carry 99.9% of the difference." in text
-
-
 def test_a_base_that_changed_its_course_is_named_in_the_figure_and_the_notes() -> None:
     found = compare(
         [run("A", report_of([0.5] * 150 + [0.6] * 150)), run("B", report_of([0.5] * 300))], Settings(), ""
@@ -243,14 +289,6 @@ def test_a_base_that_changed_its_course_is_named_in_the_figure_and_the_notes() -
 
     assert "A changed its course." in Page.of(comparison.steps(found).html).text
     assert next(note.text for note in found.notes if note.kind == "course").startswith("A changed its course")
-
-
-def test_a_section_without_data_says_why() -> None:
-    found = EXAMPLES["older"]()
-
-    assert "older version" in Page.of(comparison.steps(found).html).text
-    assert "--prices" in Page.of(comparison.cost(found).html).text
-    assert comparison.budgets(found).html == ""
 
 
 def test_the_axis_holds_all_intervals_up_to_its_largest_limit() -> None:
@@ -265,63 +303,11 @@ def test_the_axis_holds_all_intervals_up_to_its_largest_limit() -> None:
     assert marks.Scale.of([]).limit == marks.LIMITS[0]
 
 
-def test_profiled_time_and_what_ran_stand_under_where_the_time_went() -> None:
-    text = Page.of(comparison.time(EXAMPLES["traces of three"]()).html).text
-
-    assert "Computing in the profiled time: A 100.0%, B 70.0%, C 100.0%." in text
-    assert (
-        "says nothing of the whole job" in Page.of(comparison.method(EXAMPLES["traces of three"]()).html).text
-    )
-    assert HOSTILE[:20] in text
-    assert "have the same calls" in Page.of(comparison.time(EXAMPLES["short traces"]()).html).text
-    measures = Page.of(comparison.measures(EXAMPLES["traces and samples"]()).html).text
-    assert "of the profiled stretch without a test" in measures
-
-
-def test_what_runs_do_not_have_in_common_is_no_large_number() -> None:
-    page = Page.of(comparison.verdict(EXAMPLES["one traced"]()).html)
-
-    assert "cannot be compared" in page.text
-    assert not [
-        attributes for _, attributes in page.elements if "num" in (attributes.get("class") or "").split()
-    ]
-
-
-def test_the_head_of_traces_names_ranks_and_steps_and_no_nodes() -> None:
-    text = Page.of(comparison.head(EXAMPLES["one traced"]()).html).text.replace("\u00a0", " ")
-
-    assert "1 profiled rank, 1 GPU, 10 steps, 1 run" in text
-    assert text.count("1970") == 0
-    assert "1 node" in text
-
-
 def test_the_contents_name_all_sections() -> None:
     entries = Page.of(comparison.contents(EXAMPLES["priced"]()).html)
     links = [attributes["href"] for tag, attributes in entries.elements if tag == "a"]
 
     assert links == ["#verdict", "#budgets", *(f"#{anchor}" for anchor, _ in SECTIONS)]
-
-
-def test_costs_of_other_work_are_shown_but_not_compared() -> None:
-    facts = {"instance_type": "big", "batch_size": 8}
-    half, same, dear = (
-        Page.of(
-            comparison.cost(compare([run("A", steady(), **facts), other], Settings(prices=PRICES), "")).html
-        ).text
-        for other in (
-            run("B", steady(1.0, 2, 200), **facts),
-            run("B", steady(0.5, 2), **facts),
-            run("B", steady(1.0, 2), **facts, price_per_node_hour=80.0),
-        )
-    )
-
-    assert "Which costs less is not known: the runs did not do the same work." in half
-    assert "−" not in half
-    other = run("B", steady(1.0, 2, 200), **facts)
-    page = comparison.verdict(compare([run("A", steady(), **facts), other], Settings(prices=PRICES), "")).html
-    assert "What makes the difference in cost" not in page
-    assert "B costs least, 45.5% less than A." in same
-    assert "$4.87 × 10 " in dear
 
 
 def test_the_type_of_a_machine_is_one_cell_of_markdown() -> None:
@@ -331,18 +317,6 @@ def test_the_type_of_a_machine_is_one_cell_of_markdown() -> None:
     assert r"| A | a\|b\\n\<img src=x\> | 1 |" in markdown(found)
 
 
-def test_what_many_runs_save_or_cost_is_an_amount_without_a_sign() -> None:
-    runs = [
-        run("A", steady(), cost=2.0),
-        run("B", steady(1.2, 2), cost=5.0),
-        run("C", steady(1.2, 2), cost=1.0),
-    ]
-    page = Page.of(comparison.cost(compare(runs, Settings(runs_per_month=10), "")).html).text
-
-    assert "10 runs of B instead of A cost 30.00 more." in page
-    assert "10 runs of C instead of A save 10.00." in page
-
-
 def test_markdown_counts_what_could_not_be_tested_by_its_reason() -> None:
     text = markdown(EXAMPLES["pair"]())
 
@@ -350,17 +324,6 @@ def test_markdown_counts_what_could_not_be_tested_by_its_reason() -> None:
         "16\u00a0measures could not be tested: 14 not tested \\(one number for each run\\); "
         "2 not tested \\(both are 0\\)." in text
     )
-
-
-def test_parts_of_a_profiled_step_say_what_they_leave_out() -> None:
-    found = EXAMPLES["traces of three"]()
-    steps = next(one for one in found.measures if one.key == "profiled_step_s")
-    longer = replace(steps, values={label: 1.1 * (value or 0) for label, value in steps.values.items()})
-    measures = tuple(longer if one is steps else one for one in found.measures)
-
-    left_out = Page.of(comparison.time(replace(found, measures=measures)).html).text.replace("\u00a0", " ")
-    assert "The parts hold 50.0 ms of 55.0 ms of A, " in left_out
-    assert "The parts hold" not in Page.of(comparison.time(found).html).text
 
 
 def test_communication_with_and_without_waiting_has_two_names() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from jobreport.document import Report
-from jobreport.formats import column_time
 from jobreport.page import sections
+from jobrules.measures.sample_weights import Gap
 from jobrules.model import Severity
 from jobrules.text import duration, percent
 from jobrules.verdict.phases import Phase
@@ -33,13 +35,41 @@ def single() -> Report:
     )
 
 
-def test_one_phase_without_gaps_is_a_table_and_no_figure() -> None:
-    page = page_of(single())
+def with_use(mean: float, **percents: float) -> sections.Fragment:
+    """Utilization by the mean of the samples and the percent of each role."""
+    assert BASE.verdict.use
+    roles = tuple(RoleSum(role=role, hours=1.0, percent=percent) for role, percent in percents.items())
+    usage = tuple(replace(row, mean=mean) if row.label == "GPU" else row for row in BASE.utilization)
+    verdict = replace(BASE.verdict, use=replace(BASE.verdict.use, roles=roles))
+    return sections.utilization(replace(BASE, verdict=verdict, utilization=usage))
 
-    assert "fig-phases" not in page.ids
-    assert page.scripts == []
-    assert "Table 1.1. Phases of the job" in page.text
-    assert "Total" not in page.text
+
+def short() -> sections.Fragment:
+    """A job of 2.3 s."""
+    report, end_us = single(), BASE.job.start_us + 2_300_000
+    phases = replace(report.phases, phases=(replace(report.phases.phases[0], end_us=end_us),))
+    return sections.summary(replace(report, job=replace(BASE.job, end_us=end_us), phases=phases))
+
+
+def paused() -> sections.Fragment:
+    report, start_us = single(), BASE.job.start_us
+    gap = Gap(node=BASE.job.nodes[0].name, start_us=start_us + 60_000_000, end_us=start_us + 600_000_000)
+    return sections.summary(replace(report, phases=replace(report.phases, gaps=(gap,))))
+
+
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "three phases": lambda: sections.summary(BASE),
+    "one phase": lambda: sections.summary(single()),
+    "one phase with a pause": paused,
+    "work by steps and GPUs": lambda: sections.summary(
+        replace(BASE, phases=replace(BASE.phases, basis="both"))
+    ),
+    "two seconds": short,
+    "use of all time": lambda: with_use(17.2, used=14.6, lost=70.3, unknown=15.1),
+    "use, all measured": lambda: with_use(17.2, used=14.6, lost=70.3),
+    "use of uneven samples": lambda: with_use(66.7, used=3.4, lost=96.6),
+    "use of even samples": lambda: with_use(3.6, used=3.4, lost=96.6),
+}
 
 
 def test_work_by_steps_and_gpus_has_one_name() -> None:
@@ -51,33 +81,6 @@ def test_work_by_steps_and_gpus_has_one_name() -> None:
     assert "Work starts and ends with lasting GPU use or a step" in page_of(report).text
     assert report.phases.middle == "work"
     assert report.phases.bounds == ("start of the work", "end of the work")[: 1 + len(after)]
-
-
-def test_a_short_job_has_tenths_of_a_second() -> None:
-    start_us, end_us = BASE.job.start_us, BASE.job.start_us + 2_300_000
-    whole = replace(single().phases.phases[0], end_us=end_us)
-    report = replace(
-        single(), job=replace(BASE.job, end_us=end_us), phases=replace(single().phases, phases=(whole,))
-    )
-
-    assert f"{column_time(start_us, with_day=False)}.0" in page_of(report).text
-    assert f"{column_time(end_us, with_day=False)}.3" in page_of(report).text
-    assert f"{column_time(start_us, with_day=False)}.0" not in page_of(single()).text
-
-
-def test_one_phase_with_gaps_has_a_strip_and_no_ring() -> None:
-    gap = replace(examples.hostile_job().phases.gaps[0], node=BASE.job.nodes[0].name)
-    start = BASE.job.start_us
-    gap = replace(gap, start_us=start + 60_000_000, end_us=start + 600_000_000)
-    report = single()
-
-    page = page_of(replace(report, phases=replace(report.phases, gaps=(gap,))))
-
-    assert "fig-phases" in page.ids
-    assert page.all("path") == []
-    assert "Hatched: not measured." in page.text
-    assert "Figure 1.1." in page.text
-    assert "Table" not in page.text
 
 
 def test_several_phases_have_a_ring_and_a_strip() -> None:
@@ -114,52 +117,3 @@ def test_a_long_start_stands_out_where_the_verdict_warns_of_it(
 
     assert "Start-up took longer than" in html
     assert ("<b>Start-up took longer than" in html) == strong
-
-
-def test_use_of_all_time_and_of_the_measured_time_stand_together_where_they_differ() -> None:
-    use = BASE.verdict.use
-    assert use
-    roles = (
-        RoleSum(role="used", hours=1.0, percent=14.6),
-        RoleSum(role="lost", hours=1.0, percent=70.3),
-        RoleSum(role="unknown", hours=1.0, percent=15.1),
-    )
-    usage = tuple(replace(row, mean=17.2) if row.label == "GPU" else row for row in BASE.utilization)
-    partly = replace(BASE.verdict, use=replace(use, roles=roles))
-    whole = replace(BASE.verdict, use=replace(use, roles=roles[:2]))
-
-    texts = [
-        Page.of(sections.utilization(replace(BASE, verdict=one, utilization=usage)).html).text
-        for one in (partly, whole)
-    ]
-
-    clause = "GPU utilization is 14.6% of all GPU time and 17.2% of measured time."
-    assert [clause in text.replace("\u00a0", " ") for text in texts] == [True, False]
-    assert "of measured time" not in texts[1]
-    assert "Network, received and sent" in texts[0]
-
-
-@pytest.mark.parametrize(
-    ("mean", "told"),
-    [
-        (
-            66.7,
-            "GPU utilization is 3.4% of all GPU time. The mean of its samples is 66.7%, because sampling intervals differ.",
-        ),
-        (3.6, ""),
-    ],
-)
-def test_the_mean_of_uneven_samples_is_told_apart_from_that_of_the_time(mean: float, told: str) -> None:
-    use = BASE.verdict.use
-    assert use
-    roles = (
-        RoleSum(role="used", hours=1.0, percent=3.4),
-        RoleSum(role="lost", hours=1.0, percent=96.6),
-    )
-    usage = tuple(replace(row, mean=mean) if row.label == "GPU" else row for row in BASE.utilization)
-    uneven = replace(BASE, verdict=replace(BASE.verdict, use=replace(use, roles=roles)), utilization=usage)
-
-    text = Page.of(sections.utilization(uneven).html).text.replace("\u00a0", " ")
-
-    assert told in text
-    assert ("of all GPU time" in text) == bool(told)
