@@ -267,7 +267,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("skipped", "events"): {
         "kineto.no_type": "has no type (ph)",
-        "kineto.unreadable": "not a complete JSON object",
+        "kineto.unreadable": "not a complete JSON object, or a value of an unexpected type",
         "kineto.category": "unknown category “{name}”",
         "kineto.categories": "other unknown categories",
         "kineto.other_type": "type (ph) is not read",
@@ -286,12 +286,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "kineto.dropped": "lost by the profiler, as it logged in the trace",
     },
     ("corrected", "events"): {
-        "kineto.in_part": "not JSON, perhaps for quotes in a name: read in part",
-        "kineto.utf8": "bytes that are not UTF-8, replaced",
-        "kineto.control": "line breaks or other control characters in text, replaced",
-        "kineto.escape": "backslashes that escape nothing, read as they are",
-        "kineto.bare_word": "NaN, inf, or N/A as a value, read as missing",
-        "kineto.comma": "a comma without a value behind it",
+        "kineto.value": "values that JSON does not have: NaN, inf, and N/A are read as missing, characters replaced",
         "kineto.shortened": "duration is impossible: it covers whole later events of the same stream; cut by {ms} ms together",
     },
     ("dropped", "events"): {

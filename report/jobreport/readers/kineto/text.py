@@ -1,22 +1,20 @@
 """The text of a trace: its head, its events in blocks, and what stands behind them.
 
-A block is decoded at once. Where that fails, it is split into its events, and each is decoded alone, repaired if need
-be; an event that cannot be read costs itself.
+A block is decoded at once. Where that fails, it is split into its events, and each is decoded alone. Two kinds of damage
+are repaired: the end of a file that is cut, and values that JSON does not have. Any other costs the event that has it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from jobreport import progress
 from jobreport.readers import text_files
-from jobreport.readers.kineto.event import EVENTS, EXACT_EVENTS, Event, ExactEvent
-from jobreport.readers.kineto.repair import apart, repaired
+from jobreport.readers.kineto.event import EVENTS, EXACT_EVENTS, Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +28,8 @@ _BLOCK = 1 << 21
 MAX_HEAD = 4 << 20
 #: Bytes without the border of two events that are kept.
 _MAX_EVENT = 16 << 20
-#: Borders that look like those of events, inside of one.
-_MAX_INSIDE = 8
+#: Parts of a text, between what looks like borders, that may be one event.
+_MAX_PARTS = 9
 #: Bytes at the end of a block in which the last border usually lies.
 _BLOCK_END = 1 << 13
 #: Microseconds from which on a float holds no nanoseconds.
@@ -44,12 +42,15 @@ _CLOSING = ord("]")
 EVENTS_BEGIN = re.compile(rb'\A\s*+\[|"traceEvents"\s*+:\s*+\[')
 #: An event may begin with any of its keys: those of one file do not all begin with the same.
 _BORDER = re.compile(rb'(?<=\})(\s*+,[\s,]*+)(?=\{\s*+"(?:ph|cat|name|pid|tid|ts|dur|args|id|bp|s)"\s*+:)')
-_LIST_ENDS = re.compile(rb"[}\[]\s*+,?\s*+(\])\s*+(?=,\s*+\"|\}|\Z)")
 #: A time beyond ``_MAX_EXACT_US`` with a fraction.
 _INEXACT = re.compile(rb'"ts"\s*+:\s*+[0-9]{13,}\.[0-9]*[1-9]')
-#: Ends of lists that are looked at where one of them is that of the events.
-_MAX_ENDS = 64
-#: Bytes in which it is looked for behind sound events: of others in memory, these take much.
+#: What writers put into values, and what is read instead; backslashes escape nothing in paths of Windows.
+_NO_VALUES = (
+    (re.compile(rb"[\x00-\x1f]"), b" "),
+    (re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})'), rb"\\\\"),
+    (re.compile(rb"(:\s*+)(?:[-+]?(?:nan|inf(?:inity)?)|N/A)(?=\s*+[,}\]])", re.IGNORECASE), rb"\1null"),
+)
+#: Bytes in which the end of the list is looked for: in memory, decoded values take much.
 _MAX_VALUES = 1 << 20
 _JSON = json.JSONDecoder(strict=False)
 _SPACE = re.compile(r"[ \t\r\n,]*+")
@@ -90,7 +91,8 @@ class TraceText:
                 del text[1 : border.end()]
                 wanted = len(text) + _BLOCK
             elif len(text) > _MAX_EVENT:
-                self._lose("kineto.unreadable")
+                self._note("kineto.unreadable")
+                self.count += 1
                 del text[1:]
             else:
                 # Each attempt costs as much as there is text, so that the next one waits for twice as much.
@@ -166,79 +168,88 @@ class TraceText:
             return None
 
     def _one_by_one(self, text: bytes, *, is_last: bool = False) -> Sequence[Event]:
-        """The events of a text, some of which cannot be decoded."""
+        """The events of a text, some of which cannot be decoded; the last text of a file has the end of their list."""
         self._is_exact = self._is_exact or _INEXACT.search(text) is not None
-        found: list[Event] = []
-        parts = [part for part in _BORDER.split(text) if part.strip(_BETWEEN)]
-        last = max((number for number, part in enumerate(parts) if _TYPE.search(part)), default=-1)
+        parts = [part for part in (piece.strip(_BETWEEN) for piece in _BORDER.split(text)) if part]
+        last = max((number for number, part in enumerate(parts) if _TYPE.search(part)), default=0)
+        read: list[Event] = []
         number = 0
-        while number < len(parts):
-            part = parts[number].strip(_BETWEEN)
-            number += 1
-            events = self._decode(part)
+        while number < len(parts) and not self._has_ended:
+            events, count = self._first(parts[number : number + _MAX_PARTS])
             # The list does not end where events follow.
-            end = None
-            if events is None and number > last:
-                end = self._list_end(part, parts[number:], is_last=is_last)
-            if end is not None:
-                self.tail, self._has_ended = b",".join([part[end:], *parts[number:]])[:MAX_HEAD], True
-                part, number = part[:end].rstrip(_BETWEEN), len(parts)
-                events = self._decode(part)
-            if events is None and self._is_truncated(part):
-                # Borders inside the arguments of an event.
-                for end in range(number + 1, min(number + _MAX_INSIDE, len(parts)) + 1):
-                    if (events := self._decode(b",".join(parts[number - 1 : end]))) is not None:
-                        number = end
-                        break
-            if events is None and number == len(parts) and is_last and not self._has_ended:
-                events = self._before_cut(part)
-            if events is not None:
-                found += events
-                self.count += len(events)
-            else:
-                for one in apart(part):
-                    found += self._repaired(one)
+            if events is None and number >= last:
+                events = self._in_front_of_end(parts, number, is_last=is_last)
+            if events is None:
+                self._note("kineto.unreadable")
+            read += events or ()
+            self.count += 1 if events is None else len(events)
+            number += count
         if is_last and not self._has_ended:
-            self._tally.note("kineto.cut", file=self._file.name, line=self.count + 1)
-        return found
+            self._note("kineto.cut")
+        return read
 
-    def _list_end(self, part: bytes, later: Sequence[bytes], *, is_last: bool) -> int | None:
-        """Where in the text of an event, behind which no other follows, the list ends; None if it does not."""
-        end = _end_of_values(part)
-        if end is not None:
-            return end if part[end : end + 1] == b"]" and not _TYPE.search(part, end) else None
-        # In front of it is damage, so that all that is behind it has to be sound.
-        ends = [found.start(1) - 1 for found in islice(_LIST_ENDS.finditer(b"[" + part), _MAX_ENDS)]
-        return next((end for end in ends if is_last and _is_tail(b",".join([part[end:], *later]))), None)
+    def _first(self, parts: Sequence[bytes]) -> tuple[Sequence[Event] | None, int]:
+        """The event of the first part, or of the first parts where what looks like borders lies inside of one event.
 
-    def _before_cut(self, part: bytes) -> Sequence[Event] | None:
-        """The event in front of one that is cut so early that no border is left; None if the text is not cut."""
-        if not self._is_truncated(part):
-            return None
-        return self._decode(part[: part.rfind(b"}") + 1]) or []
+        And the number of these parts; None for an event that cannot be read.
+        """
+        for count in range(1, len(parts) + 1):
+            text = b",".join(parts[:count])
+            if (events := self._read(text)) is not None:
+                return events, count
+            if not _is_cut(text):
+                break
+        return None, 1
 
-    def _is_truncated(self, part: bytes) -> bool:
-        try:
-            EVENTS.decode(b"[" + part)
-        except msgspec.DecodeError as error:
-            return _TRUNCATED in str(error)
-        except (ValueError, RecursionError):
-            pass
-        return False
+    def _read(self, text: bytes) -> Sequence[Event] | None:
+        """The events of a text, with values that JSON does not have, too."""
+        events = self._decode(text)
+        if events is None and (events := self._decode(_with_values(text))) is not None:
+            self._note("kineto.value")
+        return events
 
-    def _repaired(self, part: bytes) -> list[Event]:
-        event, codes = repaired(part, ExactEvent if self._is_exact else Event)
-        if event is None:
-            self._lose("kineto.unreadable")
-            return []
-        self.count += 1
-        for code in codes:
-            self._tally.note(code, file=self._file.name, line=self.count)
-        return [event]
+    def _note(self, code: str, *, count: int = 1) -> None:
+        """Remark on the next event."""
+        self._tally.note(code, count=count, file=self._file.name, line=self.count + 1)
 
-    def _lose(self, code: str) -> None:
-        self.count += 1
-        self._tally.note(code, file=self._file.name, line=self.count)
+    def _in_front_of_end(
+        self, parts: Sequence[bytes], number: int, *, is_last: bool
+    ) -> Sequence[Event] | None:
+        """The events of a part in which the list of events, or the file, ends; None if neither does.
+
+        Damage in the last event hides the end of the list; rank and time base are sought in that text all the same.
+        """
+        end = _end_of_values(part := parts[number])
+        if is_repaired := end is None:
+            end = _end_of_values(part := _with_values(part))
+        if end is not None and part[end : end + 1] == b"]" and not _TYPE.search(part, end):
+            self._has_ended = True
+            self.tail = b",".join([part[end:], *parts[number + 1 :]])[:MAX_HEAD]
+            self._note("kineto.value", count=is_repaired)
+            return self._read(part[:end].rstrip(_BETWEEN))
+        if is_last and number == len(parts) - 1:
+            if _is_cut(part):
+                return self._decode(part[: part.rfind(b"}") + 1]) or []
+            self._has_ended, self.tail = True, part[:MAX_HEAD]
+        return None
+
+
+def _is_cut(text: bytes) -> bool:
+    """Whether a text of events is sound as far as it goes."""
+    try:
+        EVENTS.decode(b"[" + text)
+    except msgspec.DecodeError as error:
+        return _TRUNCATED in str(error)
+    except (ValueError, RecursionError):
+        pass
+    return False
+
+
+def _with_values(text: bytes) -> bytes:
+    """A text without what writers put into it and JSON does not have: NaN, inf, and N/A become null."""
+    for pattern, instead in _NO_VALUES:
+        text = pattern.sub(instead, text)
+    return text.decode("utf-8", "replace").encode()
 
 
 def _end_of_values(text: bytes) -> int | None:
@@ -254,16 +265,6 @@ def _end_of_values(text: bytes) -> int | None:
     except (ValueError, RecursionError):
         return None
     return end
-
-
-def _is_tail(text: bytes) -> bool:
-    """Whether a text is all that stands behind the events."""
-    behind = text.removeprefix(b"]").strip(_BETWEEN)
-    try:
-        msgspec.json.decode(b"{" + (behind or b"}"))
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _is_inexact(event: Event) -> bool:

@@ -40,24 +40,24 @@ def events_of(found: Any) -> int:
 
 #: What stands in the text of the second kernel instead of something else; codes; kernels that are left of 5.
 DAMAGE = {
-    "NaN": ('"memory bandwidth (GB/s)": 1.5', '"memory bandwidth (GB/s)": NaN', "bare_word", 5),
-    "minus nan": ('"memory bandwidth (GB/s)": 1.5', '"memory bandwidth (GB/s)": -nan', "bare_word", 5),
-    "N/A": ('"memory bandwidth (GB/s)": 1.5', '"memory bandwidth (GB/s)": N/A', "bare_word", 5),
-    "line break": ('"gemm"', '"ge\nmm"', "control", 5),
-    "backslash": ('"gemm"', '"C:\\Users\\gemm"', "escape", 5),
-    "backslash at the end": ('"gemm"', '"C:\\gemm\\"', "in_part", 5),
-    "no UTF-8": ('"gemm"', '"ge\udcffmm"', "utf8", 5),
-    "quotes": ('"gemm"', '"x {"a": "b"}"', "in_part", 5),
-    "one quote": ('"gemm"', '"ge"mm"', "in_part", 5),
-    "trailing comma": ('(GB/s)": 1.5', '(GB/s)": 1.5,', "comma", 5),
+    "NaN": ('"memory bandwidth (GB/s)": 1.5', '"memory bandwidth (GB/s)": NaN', "value", 5),
+    "minus nan": ('"memory bandwidth (GB/s)": 1.5', '"memory bandwidth (GB/s)": -nan', "value", 5),
+    "N/A": ('"memory bandwidth (GB/s)": 1.5', '"memory bandwidth (GB/s)": N/A', "value", 5),
+    "line break": ('"gemm"', '"ge\nmm"', "value", 5),
+    "backslash": ('"gemm"', '"C:\\Users\\gemm"', "value", 5),
+    "backslash at the end": ('"gemm"', '"C:\\gemm\\"', "unreadable", 4),
+    "no UTF-8": ('"gemm"', '"ge\udcffmm"', "value", 5),
+    "quotes": ('"gemm"', '"x {"a": "b"}"', "unreadable", 4),
+    "one quote": ('"gemm"', '"ge"mm"', "unreadable", 4),
+    "trailing comma": ('(GB/s)": 1.5', '(GB/s)": 1.5,', "unreadable", 4),
     "start of 0": ('"ts": 1120', '"ts": 0', "zero_time", 4),
     "negative duration": ('"dur": 70', '"dur": -3', "no_duration", 4),
     "no duration": ('"dur": 70,', "", "no_duration", 4),
     "no name": ('"gemm"', "null", "no_name", 4),
     "no start": ('"ts": 1120', '"ts": "soon"', "no_start", 4),
     "years": ('"dur": 70', '"dur": 7e12', "long", 4),
-    "arguments of another type": ('"args": {', '"args": [], "x": {', "in_part", 5),
-    "text as arguments": ('"args": {', '"args": "", "x": {', "in_part", 5),
+    "arguments of another type": ('"args": {', '"args": [], "x": {', "unreadable", 5),
+    "text as arguments": ('"args": {', '"args": "", "x": {', "unreadable", 5),
     "an array": ('"name": "gemm"', '"name": []', "unreadable", 4),
     "text as process": ('"pid": 0', '"pid": "Spans"', "", 5),
     "a number beyond 64 bits": ('"stream": 7', '"stream": 7, "Comms Id": 18446744073709551615', "", 5),
@@ -84,20 +84,20 @@ def test_damage_costs_one_event_at_most_and_is_counted(tmp_path: Path, name: str
     assert codes(found) == ({f"kineto.{code}": 1} if code else {})
 
 
-#: What stands instead of ``}},{"ph": "X"`` between a kernel and the next operator; the remark on it, and kernels left of 5.
+#: What stands instead of ``}},{"ph": "X"`` between a kernel and the next operator; kernels and operators left of 5.
 BORDERS = {
-    "no brace": ('}},"ph": "X"', "in_part", 5),
-    "no comma": ('}}{"ph": "X"', "", 5),
-    "no end": (',{"ph": "X"', "in_part", 5),
-    "a letter": ('}}x,{"ph": "X"', "in_part", 5),
-    "nothing": (": 0", "unreadable", 4),
-    "an end of the list": ('}],"more": 0},{"ph": "X"', "in_part", 5),
+    "no brace": ('}},"ph": "X"', 4, 4),
+    "no comma": ('}}{"ph": "X"', 4, 4),
+    "no end": (',{"ph": "X"', 4, 4),
+    "a letter": ('}}x,{"ph": "X"', 4, 4),
+    "nothing": (": 0", 4, 4),
+    "an end of the list": ('}],"more": 0},{"ph": "X"', 4, 5),
 }
 
 
 @pytest.mark.parametrize("name", BORDERS)
 def test_damage_between_events_mixes_none_of_their_values(tmp_path: Path, name: str) -> None:
-    instead, code, kernels = BORDERS[name]
+    instead, kernels, operators = BORDERS[name]
     parts = json.dumps(
         small_trace().top | {"traceEvents": small_trace().events}, separators=(",", ": ")
     ).split(border := '}},{"ph": "X"')
@@ -106,8 +106,8 @@ def test_damage_between_events_mixes_none_of_their_values(tmp_path: Path, name: 
 
     (one,) = found.captures
     assert one.devices[0].kernels[0].total_ns == kernels * 70_000
-    assert one.operator_calls == kernels
-    assert codes(found) == ({f"kineto.{code}": 1} if code else {})
+    assert one.operator_calls == operators
+    assert codes(found) == {"kineto.unreadable": 1}
 
 
 @pytest.mark.parametrize(
@@ -131,26 +131,14 @@ def test_damage_in_the_last_event_leaves_what_stands_behind_it(tmp_path: Path) -
         tmp_path, trace=f'{{"traceEvents": {events}, "distributedInfo": {{"rank": 3}}}}'.encode()
     )
 
-    assert (found.captures[0].rank, events_of(found)) == (3, 5)
-    assert codes(found) == {"kineto.in_part": 1}
+    assert (found.captures[0].rank, events_of(found)) == (3, 4)
+    assert codes(found) == {"kineto.unreadable": 1}
 
 
 def test_the_place_of_damage_is_the_number_of_the_event(tmp_path: Path) -> None:
     found = read_text(tmp_path, trace=damaged('"dur": 70', '"dur": -3'))
 
     assert [one.place for one in found.quality.remarks] == ["trace.pt.trace.json:6"]
-
-
-def test_quotes_in_a_name_leave_the_other_values(tmp_path: Path) -> None:
-    (found,) = read_text(tmp_path, trace=damaged('"gemm"', '"x {"a": "b"}"')).captures
-
-    (device,) = found.devices
-    assert sorted((one.name, one.calls, one.total_ns) for one in device.kernels) == [
-        ("gemm", 4, 280_000),
-        ('x {"a": "b"}', 1, 70_000),
-    ]
-    assert device.launches is not None
-    assert device.launches.linked == 5
 
 
 @pytest.mark.parametrize(
@@ -454,3 +442,9 @@ def test_many_kinds_of_events_make_no_large_report(tmp_path: Path, different: di
 
     assert found.quality.rows + sum(one.count for one in found.quality.remarks) == 10_001
     assert len(msgspec.json.encode(found.captures)) < 400_000
+
+
+def test_values_that_json_does_not_have_are_counted_in_each_event(tmp_path: Path) -> None:
+    found = read_text(tmp_path, trace=small_trace().text().replace(b'(GB/s)": 1.5', b'(GB/s)": inf'))
+
+    assert (events_of(found), codes(found)) == (5, {"kineto.value": 5})
