@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from jobrules.rule import Rule
 
 #: Raised when a field changes its meaning or goes away; additions keep it.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 #: What sentences call SageMaker Debugger, and its results among the sources.
 DEBUGGER, DEBUGGER_RESULTS = "SageMaker Debugger", "rule results of SageMaker Debugger"

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from jobreport.remarks import Run
     from jobrules.analyses.utilization import UsageRow
     from jobrules.model import Finding
+    from jobrules.model.time_parts import TimePart
     from jobrules.verdict.findings import Verdict
     from jobrules.verdict.phases import JobPhases
-    from jobrules.verdict.time_use import Part, TimeUse
+    from jobrules.verdict.time_use import TimeUse
 
 #: Sign of a number below 0.
 MINUS = "\u2212"
@@ -187,7 +188,7 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
 
     Either is empty if the finding has none, or if its title says it already.
     """
-    parts = [part.hours for part in use.parts if part.finding == finding.key] if use else []
+    parts = [part.amount for part in use.parts if part.finding == finding.key] if use else []
     hours = ""
     if finding.gpu_s is not None:
         total = sum(parts) if parts else finding.gpu_s / 3600
@@ -209,10 +210,10 @@ def lost(verdict: Verdict, use: TimeUse, phases: JobPhases) -> str:
     return f"{subject} used: all {amount}{NBSP}measured {use.units} were lost"
 
 
-def part_hours(use: TimeUse, phases: JobPhases, part: Part) -> str:
+def part_hours(use: TimeUse, phases: JobPhases, part: TimePart) -> str:
     """Amount of a part of the verdict's bar: ``1.25``; ``under 0.01`` if it rounds to 0."""
     nothing = part.role == "used" and never_used(use, phases)
-    return use.amount(part.hours) if part.hours or nothing else f"under {10**-use.digits:g}"
+    return use.amount(part.amount) if part.amount or nothing else f"under {10**-use.digits:g}"
 
 
 def never_used(use: TimeUse, phases: JobPhases) -> bool:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def goodput_sentence(found: Goodput) -> str:
     """``Goodput was 54.9%: training that was kept took 9 min 20 s of 17 min.``"""
-    whole, kept = found.seconds, found.of("productive").seconds
+    whole, kept = found.seconds, found.of("productive").amount
     was = "was at most" if found.at_most else "was"
     times = f"{_duration(kept)} of {_duration(whole)}"
     sentence = f"Goodput {was} {formats.percent(found.percent)}: training that was kept took {times}."
-    evaluation = found.of("evaluation").seconds
+    evaluation = found.of("evaluation").amount
     if evaluation and kept < whole - evaluation:
         most = "at most " if found.at_most else ""
         sentence += f" Without evaluation: {most}{formats.percent(100 * kept / (whole - evaluation))}."

@@ -130,7 +130,7 @@ def test_the_main_finding_of_these_explains_lost_time(name: str, seed: int) -> N
     # More than any other finding.
     hours: dict[str, float] = {}
     for part in verdict.use.parts:
-        hours[part.finding] = hours.get(part.finding, 0.0) + part.hours
+        hours[part.finding] = hours.get(part.finding, 0.0) + part.amount
     assert hours.pop(verdict.findings[0].key) > max((h for key, h in hours.items() if key), default=0.0)
 
 
@@ -169,11 +169,11 @@ def test_amounts_and_parts_agree_to_the_printed_digit(name: str, seed: int) -> N
     assert use is not None
 
     assert round(sum(part.percent for part in use.parts), 1) == 100.0
-    assert round(sum(part.hours for part in use.parts), use.digits) == use.hours
+    assert round(sum(part.amount for part in use.parts), use.digits) == use.hours
     findings = {finding.key: finding for finding in verdict.findings}
     for key in {part.finding for part in use.parts if part.finding}:
         parts = [part for part in use.parts if part.finding == key]
-        hours, percent = sum(part.hours for part in parts), sum(part.percent for part in parts)
+        hours, percent = sum(part.amount for part in parts), sum(part.percent for part in parts)
         assert findings[key].gpu_s == pytest.approx(3600 * hours, abs=3600 * len(parts) * 10**-use.digits)
         assert findings[key].share == pytest.approx(percent / 100)
 

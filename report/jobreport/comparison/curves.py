@@ -7,8 +7,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 
-from jobreport.comparison.document import Steps, TimePart, Use
+from jobreport.comparison.document import Steps, Use
 from jobreport.comparison.facts import unrecorded
 from jobreport.comparison.measures import mean_over, stretches
 from jobrules.model import Metric
@@ -18,18 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jobreport.comparison.facts import RunOf
+    from jobrules.model.time_parts import TimePart
 
     Variants = Mapping[str, Sequence[RunOf]]
-
-#: Role of each part of goodput: time that trains, time of training that is lost, and time outside of training.
-ROLES = {
-    "productive": "used",
-    "interruption": "lost",
-    "lost_work": "lost",
-    "first_step": "lost",
-    "data_wait": "lost",
-    "stall": "lost",
-}
 
 
 def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
@@ -38,21 +30,17 @@ def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
     for label, runs in variants.items():
         known = [run.report.goodput for run in runs if run.report.goodput]
         if len(known) == len(runs):
-            amounts = {
-                part.key: fmean([one.of(part.key).seconds for one in known]) for part in known[0].parts
-            }
+            amounts = {part.key: fmean([one.of(part.key).amount for one in known]) for part in known[0].parts}
             percents = _mean_percents(
                 [{part.key: part.percent for part in one.parts} for one in known], "productive"
             )
             found[label] = tuple(
-                TimePart(
-                    key=part.key,
-                    label=part.label,
-                    role=ROLES.get(part.key, "outside"),
+                replace(
+                    part,
                     amount=amounts[part.key],
                     percent=percents[part.key],
                     measured=all(one.of(part.key).measured for one in known)
-                    and not (part.key in ("start_up", "wind_down") and unrecorded(runs)),
+                    and not (part.key in ("before-first-step", "after-last-step") and unrecorded(runs)),
                 )
                 for part in known[0].parts
             )
@@ -68,7 +56,7 @@ def device_time(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
             continue
         parts = {part.key: part for use in known for part in use.parts}
         amounts = {
-            key: fmean([sum(part.hours for part in use.parts if part.key == key) for use in known])
+            key: fmean([sum(part.amount for part in use.parts if part.key == key) for use in known])
             for key in parts
         }
         # Those of the report; of repeats, whose lengths differ, the shares of the mean hours.
@@ -76,13 +64,7 @@ def device_time(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
         if len(known) > 1:
             percents = dict(zip(amounts, apportion(list(amounts.values()), 100.0, 1), strict=True))
         found[label] = tuple(
-            TimePart(
-                key=key,
-                label=part.label,
-                role=part.role,
-                amount=amounts[key],
-                percent=percents[key],
-            )
+            replace(part, amount=amounts[key], percent=percents[key], finding="", when="")
             for key, part in parts.items()
         )
     return found

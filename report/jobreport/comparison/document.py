@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from jobreport.cost.document import Cost, Sizing  # noqa: TC001 - msgspec reads the annotations
+from jobrules.model.time_parts import TimePart  # noqa: TC001 - msgspec reads the annotation
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Word(StrEnum):
@@ -105,19 +106,6 @@ class Measure(Struct, frozen=True, kw_only=True):
     against: dict[str, Change]
 
 
-class TimePart(Struct, frozen=True, kw_only=True):
-    """A part of the time of a variant: of the job (goodput), its devices (verdict), or of profiled steps."""
-
-    key: str
-    label: str
-    #: ``used``, ``lost``, ``outside``, or ``unknown``.
-    role: str
-    #: Seconds of the job or of a profiled step, or device-hours.
-    amount: float
-    percent: float
-    measured: bool = True
-
-
 class WorkTime(Struct, frozen=True, kw_only=True):
     """What an operator, mark, or kernel took in the profiled stretch of a variant."""
 
@@ -143,7 +131,7 @@ class Profiled(Struct, frozen=True, kw_only=True):
     per_step: bool
     #: Length of the stretch: of the device with the longest one.
     seconds: dict[str, float]
-    #: Of one device; left out of variants without device work.
+    #: Seconds of one device; left out of variants without device work.
     time: dict[str, tuple[TimePart, ...]]
     #: What changed most, by kind.
     work: tuple[Work, ...]
@@ -241,6 +229,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     headline: str
     measures: tuple[Measure, ...]
     cost: Cost | None
+    #: Parts of the time of each variant: seconds of the job, and device-hours.
     goodput: dict[str, tuple[TimePart, ...]]
     device_time: dict[str, tuple[TimePart, ...]]
     steps: dict[str, Steps]

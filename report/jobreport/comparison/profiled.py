@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from jobreport.comparison.document import Profiled, TimePart
+from jobreport.comparison.document import Profiled
 from jobreport.comparison.profiled_work import changed_work
 from jobrules.model.captures import AcrossRanks, Capture  # noqa: TC001 - msgspec reads the annotations
+from jobrules.model.time_parts import TimePart, named
 from jobrules.rules.traces.shares import MIN_WINDOW_NS, idle_ns, launch_bound_ns
 
 if TYPE_CHECKING:
@@ -19,21 +20,26 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobrules.model.captures import CaptureStep, DeviceCapture, DeviceStep
 
-#: Name and role of each part of the profiled time, in the order in which they are drawn.
-PARTS = {
-    "compute": ("Computing", "used"),
-    "exposed_communication": ("Exposed communication", "lost"),
-    "waiting": ("Waiting for other ranks", "lost"),
-    "exposed_copies": ("Exposed copies", "lost"),
-    "data_loading": ("Idle for data loading", "lost"),
-    "launch_bound": ("Idle for launches", "lost"),
-    "synchronization": ("Idle for synchronization", "lost"),
-    "memory_allocation": ("Idle for memory allocation", "lost"),
-    "profiler": ("Idle for the profiler", "lost"),
-    "unknown": ("Idle, cause not known", "unknown"),
+#: The parts of the profiled time, in the order in which they are drawn.
+PARTS = (
+    "computing",
+    "communication",
+    "waiting",
+    "copies",
+    "data-loading",
+    "launches",
+    "synchronization",
+    "memory-allocation",
+    "profiler",
+    "idle-unknown",
+)
+#: Measures of the causes of idle time.
+IDLE = {
+    "data_loading": "data-loading",
+    "launch_bound": "launches",
+    "synchronization": "synchronization",
+    "memory_allocation": "memory-allocation",
 }
-#: Causes of idle time that are measures.
-IDLE = ("data_loading", "launch_bound", "synchronization", "memory_allocation")
 NS_PER_S = 1e9
 
 
@@ -86,14 +92,14 @@ class Profile(Struct, frozen=True, kw_only=True):
             return {}
         parts = self.parts_ns()
         found = {
-            "compute": parts["compute"],
-            "exposed_communication": parts["exposed_communication"] + parts["waiting"],
-            "exposed_copies": parts["exposed_copies"],
+            "compute": parts["computing"],
+            "exposed_communication": parts["communication"] + parts["waiting"],
+            "exposed_copies": parts["copies"],
             "idle": sum(device.idle_ns for device in self.devices),
         }
         # Causes of idle time are not known of a trace that lacks events.
         if all(device.complete for device in self.devices):
-            found |= {key: parts[key] for key in IDLE}
+            found |= {key: parts[part] for key, part in IDLE.items()}
         if self.across and self.across.matched:
             found["waiting"] = parts["waiting"]
             found["late_rank"] = max((one.caused_ns for one in self.across.waiting), default=0)
@@ -114,18 +120,18 @@ def _whole(capture: Capture) -> list[CaptureStep]:
 def _parts_ns(device: DeviceCapture) -> dict[str, int]:
     waiting = device.exposed_waiting_ns or 0
     found = {
-        "compute": device.compute_ns,
-        "exposed_communication": device.exposed_communication_ns - waiting,
+        "computing": device.compute_ns,
+        "communication": device.exposed_communication_ns - waiting,
         "waiting": waiting,
-        "exposed_copies": device.exposed_copies_ns,
+        "copies": device.exposed_copies_ns,
     }
     if device.complete:
-        found["launch_bound"] = launch_bound_ns(device)
-        found["data_loading"] = idle_ns(device, "data_loading")
+        found["launches"] = launch_bound_ns(device)
+        found["data-loading"] = idle_ns(device, "data_loading")
         found["synchronization"] = idle_ns(device, "synchronisation")
-        found["memory_allocation"] = idle_ns(device, "memory_allocation")
+        found["memory-allocation"] = idle_ns(device, "memory_allocation")
         found["profiler"] = idle_ns(device, "profiler")
-    return found | {"unknown": device.window_ns - sum(found.values())}
+    return found | {"idle-unknown": device.window_ns - sum(found.values())}
 
 
 def profiled(variants: Mapping[str, Sequence[RunOf]]) -> Profiled | None:
@@ -163,13 +169,13 @@ def _time(profiles: Sequence[Profile], *, per_step: bool) -> tuple[TimePart, ...
     return tuple(
         TimePart(
             key=key,
-            label=label,
-            role=role,
+            label=named(key).title,
+            role=named(key).role,
             amount=fmean([own[key] / whole / NS_PER_S for own, whole in zip(parts, wholes, strict=True)]),
             percent=fmean(
                 [100 * own[key] / profile.window_ns for own, profile in zip(parts, profiles, strict=True)]
             ),
         )
-        for key, (label, role) in PARTS.items()
+        for key in PARTS
         if any(own[key] for own in parts)
     )

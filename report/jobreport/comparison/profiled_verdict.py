@@ -15,12 +15,13 @@ from jobrules.text import escape_name, join_names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.document import Fact, Measure, Profiled, TimePart, Work
+    from jobreport.comparison.document import Fact, Measure, Profiled, Work
+    from jobrules.model.time_parts import TimePart
 
 #: A part of the time is a reason from this change on: as a share of the step, and in points.
 MIN_PART, MIN_POINTS = 0.05, 5.0
 #: The part without a cause.
-NO_REASON = "unknown"
+NO_REASON = "idle-unknown"
 #: What is named of what differs.
 MAX_NAMED = 2
 
@@ -80,7 +81,9 @@ def _largest_share(found: Profiled, base: str, label: str) -> str:
     """The part, other than computing, whose share changed most."""
     shares = [{part.key: part.percent for part in found.time[name]} for name in (label, base)]
     names = {part.key: part.label.lower() for own in found.time.values() for part in own}
-    moved = {key: abs(shares[0].get(key, 0.0) - shares[1].get(key, 0.0)) for key in names if key != "compute"}
+    moved = {
+        key: abs(shares[0].get(key, 0.0) - shares[1].get(key, 0.0)) for key in names if key != "computing"
+    }
     key = max(moved, key=moved.__getitem__, default="")
     if key in ("", NO_REASON) or moved[key] < MIN_POINTS:
         return ""

@@ -165,8 +165,8 @@ def _checks(report: Report) -> Iterator[tuple[str, bool]]:
         yield "time_blocks.mean has a percentage above 100", most <= MAX_PERCENT
         yield "time_blocks.histogram has a percentage above 100", math.fsum(one.histogram) <= MAX_PERCENT
     if goodput := report.goodput or None:
-        whole = math.fsum(part.seconds for part in goodput.parts)
-        yield "goodput.parts lacks a part", [part.key for part in goodput.parts] == list(PARTS)
+        whole = math.fsum(part.amount for part in goodput.parts)
+        yield "goodput.parts lacks a part", [part.key for part in goodput.parts] == [*PARTS]
         yield "goodput.parts do not add up to goodput.seconds", abs(whole - goodput.seconds) <= TOLERANCE_S
         steps = report.blocks.steps if report.blocks else 0
         yield "goodput.lost_steps is more steps than there were", goodput.lost_steps <= steps

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
         Measure,
         Profiled,
         Steps,
-        TimePart,
         Variant,
     )
     from jobreport.comparison.facts import RunOf
     from jobreport.cost.document import Cost
+    from jobrules.model.time_parts import TimePart
 
 #: From this change on, a ratio says more than percent.
 MANY_TIMES = 1.0
@@ -368,7 +368,7 @@ def _part_of_time(base: Sequence[TimePart], other: Sequence[TimePart], longer_s:
     """The part that explains most of the time that the other took longer; empty if that is training itself."""
     pairs = [(one, two) for one, two in zip(base, other, strict=False) if one.measured and two.measured]
     one, two = max(pairs, key=lambda pair: (pair[1].amount - pair[0].amount) / longer_s, default=(None, None))
-    if one is None or two is None or one.key in ("productive", "other"):
+    if one is None or two is None or one.key in ("productive", "between-steps"):
         return ""
     if (two.amount - one.amount) / longer_s < MIN_EXPLAINED:
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from jobrules.model.names import OwnText  # noqa: TC001 - msgspec reads the annotation
+from jobrules.model.time_parts import TimePart  # noqa: TC001 - msgspec reads the annotation
 
 
 class RunCost(Struct, frozen=True, kw_only=True):
@@ -19,16 +20,6 @@ class RunCost(Struct, frozen=True, kw_only=True):
     cost: float
     #: Of all nodes, as they were given or recorded, otherwise those of the list; 0 if none are known.
     gpus: float
-
-
-class PartCost(Struct, frozen=True, kw_only=True):
-    """Cost of a part of the GPU time in the verdict."""
-
-    #: That of the part.
-    key: OwnText
-    label: OwnText
-    role: OwnText
-    cost: float
 
 
 class CostRow(Struct, frozen=True, kw_only=True):
@@ -142,8 +133,8 @@ class JobCost(Struct, frozen=True, kw_only=True):
     per_million_samples: float | None
     #: Price of an hour of a GPU: that of the node over its GPUs. None without GPUs.
     per_gpu_hour: float | None
-    #: The parts of the verdict's GPU time in money, in their order; empty without GPUs.
-    parts: tuple[PartCost, ...]
+    #: The parts of the verdict's GPU time, their amounts in money; empty without GPUs.
+    parts: tuple[TimePart, ...]
     #: Of the lost ones together, and what was billed beyond all parts, as for GPUs that were not recorded.
     lost: float
     rest: float

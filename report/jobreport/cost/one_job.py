@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from jobreport.cost.billing import HOUR_S, cost_of, has_own_price, missing, wrong_machine
-from jobreport.cost.document import JobCost, PartCost
+from jobreport.cost.document import JobCost
 from jobreport.cost.facts import PRICES, KnownJob, facts_of
 from jobreport.cost.sizes import sizing
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from jobreport.cost.prices import Pricing
     from jobreport.document import Report
+    from jobrules.model.time_parts import TimePart
 
 
 def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
@@ -45,20 +47,17 @@ def job_cost(report: Report, pricing: Pricing) -> JobCost | UnsetType:
         per_million_samples=run.per_work(amount, "samples", 1e6),
         per_gpu_hour=per_gpu_hour,
         parts=parts,
-        lost=math.fsum(part.cost for part in parts if part.role == "lost"),
-        rest=math.fsum((paid.cost, *(-part.cost for part in parts))) if paid and parts else 0.0,
+        lost=math.fsum(part.amount for part in parts if part.role == "lost"),
+        rest=math.fsum((paid.cost, *(-part.amount for part in parts))) if paid and parts else 0.0,
         sizing=sizing([run], prices),
         wrong_machine=wrong_machine(run, prices),
     )
 
 
-def _parts(report: Report, hours: float, per_gpu_hour: float | None) -> tuple[PartCost, ...]:
+def _parts(report: Report, hours: float, per_gpu_hour: float | None) -> tuple[TimePart, ...]:
     """By the percentages of the verdict, which have more digits than its hours in a short job."""
     use = report.verdict.use
     if use is None or use.device != "GPU" or not per_gpu_hour:
         return ()
     whole = use.count * hours * per_gpu_hour
-    return tuple(
-        PartCost(key=part.key, label=part.label, role=part.role, cost=part.percent / 100 * whole)
-        for part in use.parts
-    )
+    return tuple(replace(part, amount=part.percent / 100 * whole) for part in use.parts)

@@ -82,7 +82,6 @@ def uneven_load(rule: LoadBalancing, gpus: Mapping[GPU, Histogram]) -> Cause:
     return Cause(
         key="load-balancing",
         precedence=Precedence.UNEVEN_LOAD,
-        label="Lost: GPU utilization differs",
         when="to differences between GPUs",
         finding=found,
     )

@@ -208,7 +208,7 @@ def _profiled(verdict: Verdict) -> list[str]:
     if not profiled:
         return []
     lines = [
-        f"- {escape(part.label)}: {formats.number(part.seconds, profiled.digits)}{NBSP}GPU-s, {percent(part.percent)}"
+        f"- {escape(part.label)}: {formats.number(part.amount, profiled.digits)}{NBSP}GPU-s, {percent(part.percent)}"
         for part in profiled.parts
     ]
     said = ([profiled_headline(profiled)] if verdict.use else []) + coverage(profiled)[

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Annotated
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from jobrules.analyses.blocks import fetched_us, stall_limit
 from jobrules.analyses.job_steps import JobSteps
@@ -22,51 +21,39 @@ from jobrules.measures.intervals import Intervals, joined, outside, union
 from jobrules.measures.rows import TRAIN, series_of
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, BoolArray, Count, FloatArray, IntArray, Job
-from jobrules.model.names import OwnText
+from jobrules.model.time_parts import TimePart, named
 from jobrules.text import apportion
 
-#: Key and name of each part, in the order in which they claim. Steps bound them; start-up and wind-down, the phases of the
-#: job, leave out GPU work before and after the steps.
-PARTS = {
-    "interruption": "Interruption",
-    "checkpoint": "Checkpoint",
-    "lost_work": "Lost work",
-    "start_up": "Time to the first step",
-    "evaluation": "Evaluation",
-    "first_step": "First step",
-    "data_wait": "Data wait",
-    "stall": "Stall",
-    "productive": "Productive",
-    "wind_down": "Time after the last step",
-    "other": "Other",
-}
+#: The parts in the order in which they claim. Steps bound them; start-up and wind-down, the phases of the job, leave out
+#: GPU work before and after the steps.
+PARTS = (
+    "interruption",
+    "checkpoint",
+    "lost-work",
+    "before-first-step",
+    "evaluation",
+    "first-step",
+    "data-loading",
+    "stall",
+    "productive",
+    "after-last-step",
+    "between-steps",
+)
 #: Steps of one process follow one another: if more of them overlap, they are of several.
 SEVERAL_PART = 0.1
-
-
-class GoodputPart(Struct, frozen=True, kw_only=True):
-    """Time of the job that went into one part."""
-
-    #: A key of ``PARTS``.
-    key: OwnText
-    label: OwnText
-    #: That of the last part is the rest, which may round below 0.
-    seconds: Annotated[float, Meta(ge=-1e-6, lt=1e18)]
-    #: Of the job, rounded: that of productive time to the nearest tenth, the others so that all add up to 100.0.
-    percent: Annotated[float, Meta(ge=-1e-6, le=100.05)]
-    #: False if nothing was recorded that could show it; its time is in another part.
-    measured: bool
 
 
 class Goodput(Struct, frozen=True, kw_only=True):
     """The job's time in parts that add up to it."""
 
     seconds: float
-    parts: tuple[GoodputPart, ...]
+    #: All of ``PARTS``, in seconds. That of productive time is rounded to the nearest tenth of a percent, the others so that all
+    #: add up to 100.0.
+    parts: tuple[TimePart, ...]
     #: Training steps that ran again after a restart, each time but the last.
     lost_steps: Count = 0
 
-    def of(self, key: str) -> GoodputPart:
+    def of(self, key: str) -> TimePart:
         """The part of a key."""
         return next(part for part in self.parts if part.key == key)
 
@@ -78,7 +65,7 @@ class Goodput(Struct, frozen=True, kw_only=True):
     @property
     def at_most(self) -> bool:
         """True if other time may be counted as productive: no fetch was recorded, or what a restart repeats is not known."""
-        return not (self.of("data_wait").measured and self.of("lost_work").measured)
+        return not (self.of("data-loading").measured and self.of("lost-work").measured)
 
 
 def goodput(job: Job) -> Goodput | None:
@@ -117,19 +104,19 @@ def goodput(job: Job) -> Goodput | None:
     us = {
         "interruption": interruptions.total,
         "checkpoint": stopped.total - interruptions.total,
-        "lost_work": lost_steps.total - lost_steps.shared(stopped),
-        "start_up": starts.total - starts.shared(joined([stopped, lost_steps])),
+        "lost-work": lost_steps.total - lost_steps.shared(stopped),
+        "before-first-step": starts.total - starts.shared(joined([stopped, lost_steps])),
         "evaluation": steps.others.total - steps.others.shared(before),
         **inside,
-        "wind_down": outside(stopped, last_us, max(last_us, span[1])).total,
+        "after-last-step": outside(stopped, last_us, max(last_us, span[1])).total,
     }
-    us["data_wait"] += int(waits_us.sum()) if waits_us is not None else 0
-    us["other"] = clocks.length_us - sum(us.values())
+    us["data-loading"] += int(waits_us.sum()) if waits_us is not None else 0
+    us["between-steps"] = clocks.length_us - sum(us.values())
     measured = {
         "interruption": bool(job.samples_us),
         "checkpoint": bool(written.total),
-        "lost_work": known or bool(lost.any()),
-        "data_wait": fetches_us is not None,
+        "lost-work": known or bool(lost.any()),
+        "data-loading": fetches_us is not None,
     }
     kept_percent = round(100 * us["productive"] / clocks.length_us, 1)
     others = [key for key in PARTS if key != "productive"]
@@ -140,14 +127,15 @@ def goodput(job: Job) -> Goodput | None:
     return Goodput(
         seconds=clocks.length_us / SECOND_US,
         parts=tuple(
-            GoodputPart(
+            TimePart(
                 key=key,
-                label=label,
-                seconds=us[key] / SECOND_US,
+                label=named(key).title,
+                role=named(key).role,
+                amount=us[key] / SECOND_US,
                 percent=percents[key],
                 measured=measured.get(key, True),
             )
-            for key, label in PARTS.items()
+            for key in PARTS
         ),
         lost_steps=int(lost.sum()),
     )
@@ -163,9 +151,11 @@ def _in_steps(lasted_us: IntArray, fetches_us: IntArray | None, first: BoolArray
     wait: FloatArray = np.zeros(len(rest)) if fetches_us is None else np.minimum(fetches_us, rest)
     rest = rest - wait
     stall = np.where(first, 0.0, np.maximum(0.0, rest - limit))
-    parts = {"first_step": warm_up, "data_wait": wait, "stall": stall, "productive": rest - stall}
+    parts = {"first-step": warm_up, "data-loading": wait, "stall": stall, "productive": rest - stall}
     us = {key: round(float(values.sum())) for key, values in parts.items()}
-    return us | {"productive": round(float(lasted.sum())) - us["first_step"] - us["data_wait"] - us["stall"]}
+    return us | {
+        "productive": round(float(lasted.sum())) - us["first-step"] - us["data-loading"] - us["stall"]
+    }
 
 
 class _Run(Struct, frozen=True, kw_only=True):

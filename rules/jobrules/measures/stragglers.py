@@ -48,7 +48,6 @@ def held_up(
     job: Job,
     result: RuleResult,
     precedence: Precedence,
-    label: str,
     when: str,
     reasons: Sequence[Metric] = (),
 ) -> tuple[Cause, ...]:
@@ -64,7 +63,6 @@ def held_up(
         Cause(
             key=first.key,
             precedence=precedence,
-            label=label,
             when=when,
             claim=claim,
             finding=partial(_held_up, first),

@@ -26,6 +26,7 @@ from jobrules.model import (
     When,
     Where,
 )
+from jobrules.model.time_parts import named
 
 
 class Precedence(IntEnum):
@@ -135,8 +136,6 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     #: Of the part of the bar, and of the finding.
     key: str
     precedence: Precedence
-    #: The part's name in the legend: "Lost: CPU saturated".
-    label: str
     #: When the time was lost, after an amount of hours: "while the CPU was saturated".
     when: str
     #: Given the part of a node, its GPUs' panel and (n,) the time that each snapshot stands for: the claim of that node;
@@ -149,5 +148,12 @@ class Cause(Struct, frozen=True, kw_only=True, eq=False):
     #: True if it claims the samples in which its evidence was seen. A stall begins and ends between two samples, so the low
     #: samples just before and after a claimed one are partly the same stall, and that part is claimed too.
     widened: bool = False
+    #: The part's name in the legend: "Lost: writing to disk"; empty for those of ``TIME_PARTS``.
+    label: str = ""
     #: Share of the training loop that it took, where that is known without samples of GPUs; 0 if it is not.
     of_loop: float = 0.0
+
+    @property
+    def shown(self) -> str:
+        """The part's name in the legend: "Lost: CPU saturated"."""
+        return self.label or named(self.key).of_device

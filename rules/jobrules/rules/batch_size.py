@@ -125,7 +125,6 @@ class BatchSize(Rule):
         return Cause(
             key="batch-size",
             precedence=Precedence.SMALL_BATCH,
-            label="Lost: GPU steadily below its capacity",
             when="while neither CPU nor GPU was the limit",
             claim=claim,
             finding=partial(self._found, job, result, highest),

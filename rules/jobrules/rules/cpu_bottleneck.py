@@ -105,7 +105,6 @@ class CPUBottleneck(BottleneckRule):
             Cause(
                 key="cpu-bottleneck",
                 precedence=Precedence.CPU_BOUND,
-                label="Lost: CPU saturated",
                 when="while the CPU was saturated",
                 claim=with_stalls(self, partial(_saturated, self, work, stalls), listed, half),
                 finding=partial(self._saturated_cpu, job, result, known, stalls),
@@ -131,7 +130,6 @@ class CPUBottleneck(BottleneckRule):
         return Cause(
             key="one-process",
             precedence=Precedence.ONE_CORE_IN_USE,
-            label=f"Lost: {who} may be the limit",
             when=f"while {who} may have been the limit",
             finding=partial(self._busy_process, result, use, who),
         )
@@ -154,7 +152,6 @@ class CPUBottleneck(BottleneckRule):
         return Cause(
             key="saturated-process",
             precedence=Precedence.ONE_PROCESS,
-            label=f"Lost: {which.removeprefix('a ')} saturated",
             when=f"while {which} was saturated",
             claim=with_stalls(self, partial(_alone, self), stalls, 1),
             finding=partial(

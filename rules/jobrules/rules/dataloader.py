@@ -152,7 +152,6 @@ class Dataloader(Rule):
             Cause(
                 key="data-loading",
                 precedence=Precedence.DATA_LOADING,
-                label="Lost: waiting for data",
                 when="while training waited for data",
                 claim=partial(waiting, work),
                 finding=partial(self._waited, work, result, found, profiled),
@@ -165,7 +164,6 @@ class Dataloader(Rule):
         return Cause(
             key="data-loading",
             precedence=Precedence.DATA_LOADING,
-            label="Lost: waiting for data",
             when="while training waited for data",
             claim=partial(waiting_part, facts),
             finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),

@@ -67,7 +67,6 @@ class IOBottleneck(BottleneckRule):
             Cause(
                 key="io-bottleneck",
                 precedence=Precedence.IO_BOUND,
-                label="Lost: CPU waiting for I/O",
                 when="while the CPU waited for I/O",
                 claim=with_stalls(self, partial(_waiting, self), self.placed_stalls(job), 1),
                 finding=partial(self._found, job, result),

@@ -157,7 +157,6 @@ class LoadBalancing(Rule):
             Cause(
                 key="load-balancing",
                 precedence=Precedence.UNEVEN_LOAD,
-                label="Lost: uneven load",
                 when="to uneven load",
                 claim=partial(_below, means[-1][0]),
                 finding=partial(self._uneven, result, means[0], means[-1], are_ranks(job)),
@@ -173,7 +172,6 @@ class LoadBalancing(Rule):
         return Cause(
             key=key,
             precedence=Precedence.NEVER_USED,
-            label=f"Lost: {when}",
             when=f"{when}, while others worked",
             claim=partial(in_stretches, by_node),
             finding=partial(self._idle_end, result, key, idle, gpus),

@@ -106,7 +106,6 @@ class PowerCap(Rule):
             job,
             result,
             Precedence.POWER_LIMIT,
-            "Lost: waiting for a GPU at its power limit",
             "while a GPU was at its power limit",
             (Metric.GPU_POWER_CAP,),
         )

@@ -123,7 +123,6 @@ class SlowClock(Rule):
             job,
             result,
             Precedence.SLOW_CLOCK,
-            "Lost: waiting for a slow GPU",
             "while a GPU ran at a low clock",
         )
 

@@ -143,7 +143,6 @@ class StepOutlier(Rule):
             Cause(
                 key="step-outlier",
                 precedence=Precedence.SLOW_STEPS,
-                label="Lost: outlier steps",
                 when="in outlier steps",
                 claim=partial(_in_slow_steps, limits),
                 finding=partial(_slow_steps_found, result.findings[0]),

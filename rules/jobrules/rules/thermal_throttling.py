@@ -96,7 +96,6 @@ class ThermalThrottling(Rule):
             job,
             result,
             Precedence.HEAT,
-            "Lost: waiting for a hot GPU",
             "while a GPU was slowed by heat",
             (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN),
         )

@@ -116,7 +116,6 @@ class UnusedGPU(Rule):
             Cause(
                 key="unused-gpu",
                 precedence=Precedence.NEVER_USED,
-                label="Lost: GPUs almost unused",
                 when="on almost unused GPUs",
                 claim=partial(_almost_unused, self.threshold),
                 finding=partial(self._almost, result, job.gpu_count + job.gpus_unknown),

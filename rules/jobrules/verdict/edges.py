@@ -68,7 +68,6 @@ def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[C
     never = Cause(
         key=NEVER,
         precedence=Precedence.NEVER_USED,
-        label="Lost: GPUs never used",
         when="on never-used GPUs",
         claim=_never,
         finding=partial(_never_used, job, work),
@@ -79,7 +78,6 @@ def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[C
     start_up = Cause(
         key=START_UP,
         precedence=Precedence.START_UP,
-        label="Lost: start-up",
         when="in start-up",
         claim=partial(_before, work),
         finding=partial(_started, job, work, first_step),
@@ -88,7 +86,6 @@ def edges(job: Job, work: Work | None, first_step: RuleResult | None) -> tuple[C
     wind_down = Cause(
         key=WIND_DOWN,
         precedence=Precedence.WIND_DOWN,
-        label="Lost: wind-down",
         when="in wind-down",
         claim=partial(_after, work),
         finding=partial(_ended, job, work),

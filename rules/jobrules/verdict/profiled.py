@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
 from jobrules.model.captures import NOT_EXPLAINED, Capture, DeviceCapture
-from jobrules.model.names import OwnText
+from jobrules.model.time_parts import Role, TimePart, named
 from jobrules.rule import Rule
 from jobrules.rules.traces.exposed_communication import ExposedCommunication
 from jobrules.rules.traces.shares import (
@@ -57,23 +57,6 @@ MIN_COMMUNICATED = 5.0
 Placed = Literal["inside", "outside", "unknown"]
 
 
-class ProfiledPart(Struct, frozen=True, kw_only=True):
-    """One part of the profiled time."""
-
-    #: ``used``, ``first``, ``other``, ``unknown``, or the key of the rule's finding on the loss.
-    key: OwnText
-    label: OwnText
-    #: ``used``, ``lost`` or ``unknown``.
-    role: OwnText
-    #: GPU-seconds and percent, rounded so that the parts add up.
-    seconds: float
-    percent: float
-    #: Key of the finding that explains it; empty if none does.
-    finding: OwnText = ""
-    #: When it was lost, after an amount; empty if there is no cause.
-    when: OwnText = ""
-
-
 class ProfiledTime(Struct, frozen=True, kw_only=True):
     """The time of all profiled GPUs, each from its first recorded kernel on."""
 
@@ -86,10 +69,10 @@ class ProfiledTime(Struct, frozen=True, kw_only=True):
     longest_s: float
     #: Digits after the point that seconds of parts are rounded to.
     digits: int
-    #: Used; lost by finding, in their order; lost to other causes; not known.
-    parts: tuple[ProfiledPart, ...]
+    #: Computing; lost by finding, in their order; lost to other causes; not known. GPU-seconds, rounded so that they add up.
+    parts: tuple[TimePart, ...]
     #: Percent of all parts of a role, as printed.
-    roles: dict[OwnText, float]
+    roles: dict[Role, float]
     #: Longest time before the first recorded kernel, which is in no part.
     lead_in_s: float
     #: Percent that memory allocation of first iterations took; None if later iterations were recorded.
@@ -117,17 +100,17 @@ class ProfiledTime(Struct, frozen=True, kw_only=True):
         during, usual = self.utilization
         return abs(during - usual) <= TYPICAL_POINTS
 
-    def of(self, role: str) -> float:
+    def of(self, role: Role) -> float:
         """Percent of all parts of one role."""
         return self.roles.get(role, 0.0)
 
 
 class _Loss(Struct, frozen=True):
-    """A part by the rule that explains it."""
+    """A part by the rule that explains it, with the keys of the finding of this rule and of the part."""
 
     rule: str
+    finding: str
     key: str
-    label: str
     when: str
     amount: Callable[[DeviceCapture], int]
 
@@ -140,63 +123,63 @@ _LOSSES = (
     _Loss(
         "StragglerRank",
         "straggler-rank",
-        "Lost: waiting for other ranks",
+        "waiting",
         "while ranks waited for one another",
         _waiting_ns,
     ),
     _Loss(
         "UnevenRanks",
         "uneven-ranks",
-        "Lost: waiting for other ranks",
+        "waiting",
         "while ranks waited for one another",
         _waiting_ns,
     ),
     _Loss(
         "ExposedCommunication",
         "exposed-communication",
-        "Lost: only communicating",
+        "communication",
         "while GPUs only communicated",
         lambda device: device.exposed_communication_ns,
     ),
     _Loss(
         "ExposedCopies",
         "exposed-copies",
-        "Lost: only copying",
+        "copies",
         "while GPUs only copied",
         lambda device: device.exposed_copies_ns,
     ),
     _Loss(
         "LaunchBound",
         "launch-bound",
-        "Lost: waiting for launches",
+        "launches",
         "while GPUs waited for the host to launch work",
         launch_bound_ns,
     ),
     _Loss(
         "DataLoaderWait",
         "data-loader-wait",
-        "Lost: waiting for data",
+        "data-loading",
         "while the training loop fetched the next batch",
         lambda device: idle_ns(device, "data_loading"),
     ),
     _Loss(
         "SynchronizationStall",
         "synchronization-stall",
-        "Lost: host waited for the GPU",
+        "synchronization",
         "after the host had waited for GPUs",
         lambda device: idle_ns(device, "synchronisation"),
     ),
     _Loss(
         "AllocationStall",
         "allocation-stall",
-        "Lost: memory allocation",
+        "memory-allocation",
         "while the driver allocated memory",
         lambda device: device.late_allocation_ns,
     ),
     _Loss(
         "ProfilerOverhead",
         "profiler-overhead",
-        "Lost: the profiler itself",
+        "profiler",
         "while the profiler itself was busy",
         lambda device: idle_ns(device, "profiler"),
     ),
@@ -205,21 +188,17 @@ _LOSSES = (
 _TRANSFERRING = _Loss(
     "ExposedCommunication",
     "exposed-communication",
-    "Lost: transferring between ranks",
+    "communication",
     "while GPUs only transferred",
     lambda device: device.exposed_communication_ns - _waiting_ns(device),
 )
+#: Parts that no rule explains.
+_OTHERS = ("first-iterations", "other-causes", "idle-unknown")
 #: Rules that name waiting, and rules whose parts need the causes of idle time.
 _OF_WAITING = frozenset({"StragglerRank", "UnevenRanks"})
 _OF_IDLE = frozenset(
     {"LaunchBound", "DataLoaderWait", "SynchronizationStall", "AllocationStall", "ProfilerOverhead"}
 )
-_LABELS = {
-    "used": "Computing",
-    "first": "Lost: memory for first iterations",
-    "other": "Lost: other causes",
-    "unknown": "Idle, cause not known",
-}
 
 
 def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
@@ -243,17 +222,17 @@ def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
     whole_s = sum(sums.values()) / 1e9
     by_key = {loss.key: loss for loss in losses}
     keys = sorted((key for key in by_key if sums[key]), key=lambda key: -sums[key])
-    others = (key for key in ("first", "other", "unknown") if sums[key] / 1e7 / whole_s >= MIN_PART)
-    order = ["used", *keys, *others]
+    others = (key for key in _OTHERS if sums[key] / 1e7 / whole_s >= MIN_PART)
+    order = ["computing", *keys, *others]
     digits = digits_for(whole_s)
     seconds = dict(zip(order, apportion([sums[key] for key in order], whole_s, digits), strict=True))
     percents = _rounded({key: sums[key] / 1e7 / whole_s for key in order})
     parts = tuple(
-        ProfiledPart(
+        TimePart(
             key=key,
-            label=by_key[key].label if key in by_key else _LABELS[key],
-            role=key if key in ("used", "unknown") else "lost",
-            seconds=seconds[key],
+            label=named(key).of_device,
+            role=named(key).role,
+            amount=seconds[key],
             percent=percents[key],
             finding=explained[by_key[key].rule] if key in by_key else "",
             when=by_key[key].when if key in by_key else "",
@@ -305,7 +284,7 @@ def with_place(job: Job, rule: Rule, result: RuleResult) -> RuleResult:
     gpus = _judged(profiled_gpus(job.captures))
     (finding,) = result.findings
     if not gpus or _near(job, gpus)[0] == "outside":
-        of_traces = {loss.key for loss in _LOSSES}
+        of_traces = {loss.finding for loss in _LOSSES}
         reasons = tuple(key for key in finding.because_of if key in of_traces)
         return replace(result, findings=(replace(finding, because_of=reasons),))
     if not (isinstance(rule, StragglerRank) and job.across_ranks):
@@ -324,7 +303,8 @@ def with_parts(
 
     Communication without the waiting that another finding explains is as severe as what is left of it.
     """
-    own = {part.key: part.percent for part in profiled.parts if part.key == part.finding}
+    pairs = {(loss.key, loss.finding) for loss in _LOSSES}
+    own = {part.finding: part.percent for part in profiled.parts if (part.key, part.finding) in pairs}
     limit = next(
         (rule.warning_threshold for rule, _ in checks if isinstance(rule, ExposedCommunication)), 0.0
     )
@@ -333,7 +313,7 @@ def with_parts(
         part = own.get(finding.key)
         if part is None:
             yield finding
-        elif finding.key == _TRANSFERRING.key and waits:
+        elif finding.key == _TRANSFERRING.finding and waits:
             yield replace(finding, share=part / 100, severity=severity_by(part, limit))
         else:
             yield replace(finding, share=part / 100)
@@ -351,7 +331,7 @@ def in_order(profiled: ProfiledTime, findings: Sequence[Finding]) -> ProfiledTim
 def _rounded(percents: dict[str, float]) -> dict[str, float]:
     """Parts of 100: each is rounded as elsewhere, and the one that nothing explains takes the difference."""
     found = {key: round(value, 1) for key, value in percents.items()}
-    rest = "other" if percents.get("other", 0.0) > 1 else "used"
+    rest = "other-causes" if percents.get("other-causes", 0.0) > 1 else "computing"
     return found | {rest: round(100 - sum(found.values()) + found[rest], 1)}
 
 
@@ -373,15 +353,15 @@ def too_little_profiled(job: Job) -> str:
 
 def _parts(device: DeviceCapture, losses: Iterable[_Loss], *, has_first: bool) -> dict[str, int]:
     """Nanoseconds by the key of the part; what is in one part is in no later one."""
-    parts = {"used": device.compute_ns}
+    parts = {"computing": device.compute_ns}
     for loss in losses:
         if loss.rule in _OF_IDLE and not device.complete:
             continue
         parts[loss.key] = loss.amount(device)
     if has_first and device.complete:
-        parts["first"] = device.first_allocation_ns
-    parts["unknown"] = idle_ns(device, *NOT_EXPLAINED) if device.complete else device.idle_ns
-    return parts | {"other": device.window_ns - sum(parts.values())}
+        parts["first-iterations"] = device.first_allocation_ns
+    parts["idle-unknown"] = idle_ns(device, *NOT_EXPLAINED) if device.complete else device.idle_ns
+    return parts | {"other-causes": device.window_ns - sum(parts.values())}
 
 
 def _place(job: Job, gpus: Sequence[ProfiledGPU]) -> dict[str, Any]:
@@ -444,8 +424,8 @@ def profiled_used(profiled: ProfiledTime) -> str:
 def profiled_lost(profiled: ProfiledTime) -> str:
     """``40.6% was lost, 28.5% while the training loop fetched the next batch``."""
     lost, unknown = profiled.of("lost"), profiled.of("unknown")
-    named = next((part for part in profiled.parts if part.when), None)
-    sentences = [f"{percent(lost)} was lost" + (f", {percent(named.percent)} {named.when}" if named else "")]
+    first = next((part for part in profiled.parts if part.when), None)
+    sentences = [f"{percent(lost)} was lost" + (f", {percent(first.percent)} {first.when}" if first else "")]
     if unknown:
         sentences.append(f"in {percent(unknown)} GPUs idled for a cause that is not known")
     return capitalized("; ".join(sentences if lost else sentences[1:] or sentences))

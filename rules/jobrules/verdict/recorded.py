@@ -41,7 +41,6 @@ def recorded_causes(job: Job, work: Work) -> Iterator[Cause]:
             yield Cause(
                 key=key,
                 precedence=precedence,
-                label=f"Lost: {key}",
                 when=when,
                 claim=partial(_covered, work, phases),
                 finding=partial(_found, key, advice, phases),

@@ -15,12 +15,13 @@ from msgspec.structs import replace
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, AlsoSeenAs, Finding, Note, RuleResult, Severity, When, natural_key
 from jobrules.model.claims import Cause, Claimed
+from jobrules.model.time_parts import TIME_PARTS
 from jobrules.rule import Role, Rule
 from jobrules.text import capitalized, count, duration, escape_name, join_names
-from jobrules.verdict.accounting import UNEXPLAINED, Loss, NodeTime, claimed
+from jobrules.verdict.accounting import Loss, NodeTime, claimed
 from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN
 from jobrules.verdict.not_evaluated import how_to_record
-from jobrules.verdict.time_use import LABELS, TimeUse, in_parts
+from jobrules.verdict.time_use import TimeUse, in_parts
 
 #: Share of the job's GPU time from which a finding is a warning, and from which it is critical.
 WARNING_SHARE, CRITICAL_SHARE = 0.05, 0.2
@@ -32,8 +33,8 @@ WARNING_EDGE_SHARE, CRITICAL_EDGE_SHARE = 0.2, 0.4
 #: A job is too short to judge with less work, unless it was measured for ``LONG_US``, or with fewer snapshots of more work.
 MIN_WORK_US, MIN_SNAPSHOTS = 60 * SECOND_US, 30
 
-#: A GPU alone is called never used if it was sampled for as long as this without any work; else its time has this name.
-LONG_US, NO_WORK = 10 * 60 * SECOND_US, "Lost: no GPU work"
+#: A GPU alone is called never used if it was sampled for as long as this without any work.
+LONG_US = 10 * 60 * SECOND_US
 
 #: A cause that explains less is called none.
 NAMED_SHARE = 0.01
@@ -213,7 +214,7 @@ def _finding_of(cause: Cause, amount: Claimed, *, strict: bool) -> Finding:
         return Finding(
             key=cause.key,
             severity=Severity.WARNING,
-            title=cause.label.removeprefix("Lost: "),
+            title=cause.shown.removeprefix("Lost: "),
             evidence=(Note(f"The rule could not describe it: {what}"),),
             advice=(),
             rules=(),
@@ -412,10 +413,9 @@ def _time_use(story: Story) -> TimeUse | None:
     """The parts of the bar: used, causes with the largest first, unexplained, not measured."""
     account = story.account
     by_key = {cause.key: cause for cause in account.causes}
-    labels = {key: by_key[key].label for key in sorted(by_key, key=lambda key: -story.claims[key].gpu_s)}
+    labels = {key: by_key[key].shown for key in sorted(by_key, key=lambda key: -story.claims[key].gpu_s)}
     if story.too_short and account.work is None:
-        labels |= {NEVER: NO_WORK}
-    labels |= {key: LABELS[key] for key in UNEXPLAINED}
+        labels |= {NEVER: TIME_PARTS["no-gpu-work"].of_device}
     devices = [device for node in account.nodes for device in node.devices]
     use = in_parts("GPU", devices, labels, account.length_us, account.unknown_gpus or UNSET)
     if use is None:
@@ -445,6 +445,6 @@ def _with_printed_share(finding: Finding, use: TimeUse) -> Finding:
     if not parts or finding.gpu_s is None:
         return finding
     # Of several parts, the sum as printed.
-    gpu_s = round(3600 * sum(part.hours for part in parts), 1) if len(parts) > 1 else finding.gpu_s
+    gpu_s = round(3600 * sum(part.amount for part in parts), 1) if len(parts) > 1 else finding.gpu_s
     share = round(sum(part.percent for part in parts) / 100, 3)
     return replace(finding, share=share, share_of=f"of {use.time}", gpu_s=gpu_s)

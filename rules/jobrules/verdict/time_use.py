@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.crowding import MIN_JOB_CORES, core_shares
 from jobrules.measures.work_span import HOUR_US
-from jobrules.model import Amount, Count, Finding, Job, Metric, Percent
+from jobrules.model import Count, Finding, Job, Metric
 from jobrules.model.names import OwnText
+from jobrules.model.time_parts import Role, TimePart, named
 from jobrules.text import NBSP, apportion, digits_for, number, percent
-from jobrules.verdict.accounting import DeviceTime, NodeTime, spent_per_node
+from jobrules.verdict.accounting import UNEXPLAINED, DeviceTime, NodeTime, spent_per_node
 
 #: Names of the units of device time in sentences and tables, by their number in an hour; the first one of which there is
 #: enough is printed.
@@ -26,38 +27,10 @@ def per_hour(hours: float) -> int:
     return next((n for n in _UNITS if n * hours >= MIN_AMOUNT), max(_UNITS))
 
 
-#: Names of lost time without a cause, by the key of the part.
-LABELS = {
-    "idle": "Lost: unexplained, GPU idle",
-    "low": "Lost: unexplained, GPU below 70%",
-    "busy": "Lost: unexplained, GPU above 70%",
-}
-
-
-class Part(Struct, frozen=True, kw_only=True):
-    """One part of a whole, as time."""
-
-    #: ``used``, ``idle``, ``low``, ``busy``, ``unmeasured``, or the key of the
-    #: finding on the cause of the loss.
-    key: OwnText
-    label: OwnText
-    #: ``used``, ``lost`` or ``unknown``: decides the color.
-    role: OwnText
-    #: Device-hours, rounded in the printed unit so that the parts add up to the printed total.
-    hours: Amount
-    #: Rounded so that the parts add up to 100.0.
-    percent: Percent
-    #: Key of the finding that explains it, with the same amount; empty if none does.
-    finding: OwnText = ""
-    #: When it was lost, after an amount of hours: "while the CPU was saturated"; empty if there is no cause.
-    when: OwnText = ""
-
-
 class RoleSum(Struct, frozen=True, kw_only=True):
     """All parts of one role together, as printed."""
 
-    #: ``used``, ``lost`` or ``unknown``.
-    role: OwnText
+    role: Role
     #: Device-hours, and percent of all.
     hours: float
     percent: float
@@ -73,8 +46,9 @@ class TimeUse(Struct, frozen=True, kw_only=True):
     hours: float
     #: Digits after the point of the printed amounts.
     digits: int
-    #: Used; lost by cause, the largest first; lost and unexplained; not measured.
-    parts: tuple[Part, ...]
+    #: Used; lost by cause, the largest first; lost and unexplained; not measured. Device-hours, rounded in the printed unit
+    #: so that they add up to the printed total.
+    parts: tuple[TimePart, ...]
     #: The parts by role.
     roles: tuple[RoleSum, ...]
     #: More GPUs, with samples but without utilization: they are in no part.
@@ -91,14 +65,14 @@ class TimeUse(Struct, frozen=True, kw_only=True):
         count: int,
         hours: float,
         digits: int,
-        parts: tuple[Part, ...],
+        parts: tuple[TimePart, ...],
         unknown: int | UnsetType = UNSET,
     ) -> TimeUse:
         """With the parts summed up by role."""
         roles = tuple(
             RoleSum(
                 role=role,
-                hours=round(sum(p.hours for p in parts if p.role == role), 9),
+                hours=round(sum(p.amount for p in parts if p.role == role), 9),
                 percent=round(sum(p.percent for p in parts if p.role == role), 1),
             )
             for role in dict.fromkeys(p.role for p in parts)
@@ -143,9 +117,10 @@ class TimeUse(Struct, frozen=True, kw_only=True):
         return f", {percent(self.by_job)} by the job's processes" if self.by_job is not UNSET else ""
 
     @property
-    def lost_word(self) -> str:
-        """What unused time is called: a GPU's is lost, a core's is free."""
-        return "lost" if self.device == "GPU" else "free"
+    def not_used(self) -> str:
+        """``0.364 of 0.500 GPU-hours were lost``; a core's unused time is free."""
+        role, word = ("lost", "lost") if self.device == "GPU" else ("outside", "free")
+        return f"{self.amount(self.of(role)[0])} of {self.amount(self.hours)}{NBSP}{self.units} were {word}"
 
     def of(self, role: str) -> tuple[float, float]:
         """(device-hours, percent) of all parts of one role, as printed."""
@@ -158,11 +133,10 @@ def time_use(job: Job) -> TimeUse | None:
     None if nothing was sampled, or a single snapshot, which covers no time.
     """
     metric, device = (Metric.GPU_UTILIZATION, "GPU") if job.gpu_count else (Metric.CPU_UTILIZATION, "CPU")
-    labels = LABELS if device == "GPU" else _CPU_LABELS
     spent = spent_per_node(job, metric=metric)
     devices = [one for node in spent for one in (_cores(node, job) if device == "CPU" else node.devices)]
     unknown = (job.gpus_unknown if device == "GPU" else 0) or UNSET
-    use = in_parts(device, devices, labels, Clocks.of(job).length_us if job.covers_time else 0, unknown)
+    use = in_parts(device, devices, {}, Clocks.of(job).length_us if job.covers_time else 0, unknown)
     shares = job.gathered(core_shares) if device == "CPU" else []
     if use is None or len(shares) < len(job.nodes) or not any(one.others_matter for one in shares):
         return use
@@ -182,11 +156,11 @@ def _cores(node: NodeTime, job: Job) -> tuple[DeviceTime, ...]:
 def in_parts(
     device: str,
     spent: Sequence[DeviceTime],
-    labels: Mapping[str, str],
+    causes: Mapping[str, str],
     length_us: int,
     unknown: int | UnsetType = UNSET,
 ) -> TimeUse | None:
-    """The time of all devices, in parts that add up as printed; the lost ones in the order of ``labels``.
+    """The time of all devices, in parts that add up as printed; the lost ones in the order of ``causes`` and their labels.
 
     None if that is no time. ``length_us`` is the length of the job, ``unknown`` the number of GPUs that are in no part.
     """
@@ -194,7 +168,9 @@ def in_parts(
     if not total_hours:
         return None
     sums = {"used": sum(one.used for one in spent)}
-    sums |= {key: sum(one.lost.get(key, 0.0) for one in spent) for key in labels}
+    sums |= {key: sum(one.lost.get(key, 0.0) for one in spent) for key in causes}
+    prefix = "" if device == "GPU" else "core-"
+    sums |= {f"{prefix}{key}": sum(one.lost.get(key, 0.0) for one in spent) for key in UNEXPLAINED}
     sums["unmeasured"] = sum(one.unmeasured for one in spent)
     scale = per_hour(total_hours)
     digits = digits_for(scale * total_hours)
@@ -207,11 +183,11 @@ def in_parts(
         hours=whole / scale,
         digits=digits,
         parts=tuple(
-            Part(
+            TimePart(
                 key=key,
-                label=labels.get(key) or _OTHER_LABELS[key],
-                role=_ROLES.get(key, "lost"),
-                hours=amount / scale,
+                label=causes.get(key) or named(key).of_device,
+                role=named(key).role,
+                amount=amount / scale,
                 percent=p,
             )
             for key, amount, p in zip(sums, amounts, percents, strict=True)
@@ -228,18 +204,6 @@ def _rounded(parts: Sequence[float], total: float, digits: int) -> tuple[float, 
     return used, *apportion(others, total - used, digits)
 
 
-_ROLES = {"used": "used", "unmeasured": "unknown"}
-
-_OTHER_LABELS = {"used": "Used", "unmeasured": "Not measured"}
-
-
-_CPU_LABELS = {
-    "idle": "Free: core idle",
-    "low": "Free: core active, below 70%",
-    "busy": "Free: core above 70%",
-}
-
-
 def used_sentence(use: TimeUse) -> str:
     """``27.3% of GPU time was used``, ``99.6% of CPU time was used, 25.0% by the job's processes``."""
     return f"{percent(use.of('used')[1])} of {use.time} was used{use.of_job}"
@@ -249,23 +213,21 @@ def lost_sentence(use: TimeUse, first: Finding | None = None) -> str:
     """``0.364 of 0.500 GPU-hours were lost, 0.309 of them while the CPU was saturated``: to the cause of the first finding,
     or to the largest that has one.
     """
-    sentence = (
-        f"{use.amount(use.of('lost')[0])} of {use.amount(use.hours)}{NBSP}{use.units} were {use.lost_word}"
-    )
-    causes = [part for part in use.parts if part.when and part.hours]
-    named: dict[str, float] = {}
+    sentence = use.not_used
+    causes = [part for part in use.parts if part.when and part.amount]
+    of_cause: dict[str, float] = {}
     of_first = ""
     for part in use.parts:
         # Of the parts of one finding, that of its own cause names all.
         when = next((one.when for one in causes if one.key == part.finding), part.when)
-        if part.key in LABELS and part.finding:
+        if part.key in UNEXPLAINED and part.finding:
             when = when or "without a known cause"
-        if when and part.hours and part.finding:
-            named[when] = named.get(when, 0.0) + part.hours
+        if when and part.amount and part.finding:
+            of_cause[when] = of_cause.get(when, 0.0) + part.amount
             of_first = when if first and part.finding == first.key else of_first
-    if named:
-        when = of_first or max(named, key=named.__getitem__)
-        sentence += f", {use.amount(named[when])} of them {when}"
+    if of_cause:
+        when = of_first or max(of_cause, key=of_cause.__getitem__)
+        sentence += f", {use.amount(of_cause[when])} of them {when}"
     if unmeasured := use.of("unknown")[0]:
-        sentence += f"{';' if named else ','} {use.amount(unmeasured)} were not measured"
+        sentence += f"{';' if of_cause else ','} {use.amount(unmeasured)} were not measured"
     return sentence

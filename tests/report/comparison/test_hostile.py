@@ -100,7 +100,7 @@ def shown(one: document.Report, *, first: bool) -> None:
         ),
         (("time_blocks", 0, "histogram", 3), 101.0, "time_blocks.histogram has a percentage above 100"),
         (("goodput", "parts"), [], "goodput.parts lacks a part"),
-        (("goodput", "parts", 3, "seconds"), 4321.0, "goodput.parts do not add up to goodput.seconds"),
+        (("goodput", "parts", 3, "amount"), 4321.0, "goodput.parts do not add up to goodput.seconds"),
         (("goodput", "parts", 3, "percent"), 400.0, "goodput.parts[3].percent"),
         (("goodput", "lost_steps"), 401, "goodput.lost_steps is more steps than there were"),
         (("verdict", "use", "parts", 0, "percent"), -1.0, "verdict.use.parts[0].percent"),

@@ -92,7 +92,7 @@ def test_a_job_without_samples_has_no_known_start() -> None:
     assert [one.facts["gpus"] for one in found.variants] == [1, None]
     assert found.measure("duration_s").against["b"].reason == "the start of b was not recorded"
     measured = {part.key: part.measured for part in found.goodput["b"]}
-    assert not measured["start_up"]
+    assert not measured["before-first-step"]
     assert measured["productive"]
 
 

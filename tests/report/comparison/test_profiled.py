@@ -233,7 +233,7 @@ def test_a_trace_that_lacks_events_has_no_causes_of_idle_time() -> None:
     assert found.measure("profiled_data_loading_percent").against["B"].word is Word.NOT_MEASURED
     assert found.measure("profiled_idle_percent").values["B"] == pytest.approx(40, abs=0.1)
     assert found.profiled
-    assert [part.key for part in found.profiled.time["B"]] == ["compute", "unknown"]
+    assert [part.key for part in found.profiled.time["B"]] == ["computing", "idle-unknown"]
 
 
 # --- the whole job

@@ -251,8 +251,8 @@ def test_the_reason_of_a_longer_job_is_the_part_that_grew() -> None:
     """A start that takes a minute longer; the steps are equal."""
     late = steady(1.0, 2)
     assert late.goodput
-    minute = {"start_up": 60.0}
-    parts = tuple(replace(p, seconds=p.seconds + minute.get(p.key, 0)) for p in late.goodput.parts)
+    minute = {"before-first-step": 60.0}
+    parts = tuple(replace(p, seconds=p.amount + minute.get(p.key, 0)) for p in late.goodput.parts)
     late = replace(
         late,
         job=replace(late.job, end_us=late.job.end_us + 60_000_000),
@@ -262,7 +262,7 @@ def test_the_reason_of_a_longer_job_is_the_part_that_grew() -> None:
     assert pair(steady(), late).verdict.endswith(
         "; main reason: time to the first step took 70\u00a0s instead of 10\u00a0s."
     )
-    unmeasured = tuple(replace(part, measured=part.key != "start_up") for part in parts)
+    unmeasured = tuple(replace(part, measured=part.key != "before-first-step") for part in parts)
     unknown = replace(late, goodput=replace(late.goodput, parts=unmeasured))
     assert "main reason" not in pair(steady(), unknown).verdict
 

@@ -111,23 +111,23 @@ def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
     terminal = " ".join(summary.terminal(report)).replace("\u00a0", " ")
 
     assert [(label, float(h), float(p)) for label, h, p in lines] == [
-        (part.label.replace("\u00a0", " "), part.hours, part.percent) for part in use.parts
+        (part.label.replace("\u00a0", " "), part.amount, part.percent) for part in use.parts
     ]
     assert sum(float(h) for _, h, _ in lines) == pytest.approx(use.hours)
     assert sum(float(p) for _, _, p in lines) == pytest.approx(100)
     linked = {part.finding: part for part in use.parts if part.finding}
     assert set(linked) == {"gpu-never-used", "cpu-bottleneck"}
     for part in linked.values():
-        hours, share = f"{part.hours:.{use.digits}f} GPU-h", f"{part.percent:.1f}%"
+        hours, share = f"{part.amount:.{use.digits}f} GPU-h", f"{part.percent:.1f}%"
         assert f"{hours}, {share}" in page
         assert f"{hours} {share} of GPU time" in told
         assert f"Explains {hours}, {share} of GPU time" in text
     main = linked[report.verdict.findings[0].key]
     assert (
-        f"Main cause (critical): 1 of 2 GPUs was never used (no sample above 1%) ({main.hours:.{use.digits}f} GPU-h, "
+        f"Main cause (critical): 1 of 2 GPUs was never used (no sample above 1%) ({main.amount:.{use.digits}f} GPU-h, "
         in terminal
     )
-    assert f"Possible gain: at most {main.hours:.{use.digits}f} GPU-h." in page
+    assert f"Possible gain: at most {main.amount:.{use.digits}f} GPU-h." in page
 
 
 def test_the_parts_come_in_the_order_of_the_bar() -> None:

@@ -43,7 +43,7 @@ def interrupted_job(*, fetches: bool = True, resumes_at: int = 50) -> Job:
 
 def parts(found: Goodput | None) -> dict[str, float]:
     assert found
-    return {part.key: part.seconds for part in found.parts if part.seconds}
+    return {part.key: part.amount for part in found.parts if part.amount}
 
 
 def test_an_interrupted_job_is_split_as_it_was_made() -> None:
@@ -52,12 +52,12 @@ def test_an_interrupted_job_is_split_as_it_was_made() -> None:
     assert parts(found) == {
         "interruption": 88,
         "checkpoint": 10,
-        "lost_work": 80,
-        "start_up": 160,
-        "first_step": 34,
-        "data_wait": 80,
+        "lost-work": 80,
+        "before-first-step": 160,
+        "first-step": 34,
+        "data-loading": 80,
         "productive": 560,
-        "wind_down": 8,
+        "after-last-step": 8,
     }
     assert found
     assert f"{found.percent:.1f}" == "54.9"
@@ -71,7 +71,7 @@ def test_without_fetches_waiting_is_within_productive_time() -> None:
     assert parts(found)["productive"] == 640
     assert found
     assert found.at_most
-    assert not found.of("data_wait").measured
+    assert not found.of("data-loading").measured
 
 
 def test_steps_that_are_counted_anew_without_a_restart_are_kept() -> None:
@@ -81,7 +81,7 @@ def test_steps_that_are_counted_anew_without_a_restart_are_kept() -> None:
 
     found = parts(goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*epochs))))
 
-    assert "lost_work" not in found
+    assert "lost-work" not in found
     assert found["productive"] == 270
 
 
@@ -94,7 +94,7 @@ def test_a_restart_whose_samples_go_on_loses_the_steps_that_run_again() -> None:
 
     found = parts(goodput(JobInMemory(name="job", panels=(panel,), steps=steps)))
 
-    assert found == {"lost_work": 20, "start_up": 40, "productive": 80, "wind_down": 10}
+    assert found == {"lost-work": 20, "before-first-step": 40, "productive": 80, "after-last-step": 10}
 
 
 @pytest.mark.parametrize("late_s", [0.0, 7.0, 90.0, 250.0])
@@ -107,7 +107,7 @@ def test_copies_at_one_time_lose_no_work(late_s: float, ranks: tuple[str, str]) 
 
     found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(one, other)))
 
-    assert "lost_work" not in parts(found)
+    assert "lost-work" not in parts(found)
     assert parts(found)["productive"] > 0.95 * (400 if late_s < 60 else late_s + 345)
 
 
@@ -125,7 +125,7 @@ def test_a_process_that_begins_after_another_repeats_only_what_it_resumes(
 
     assert found
     assert found.lost_steps == (20 if lost else 0)
-    assert parts(found).get("lost_work", 0) == (40 if lost else 0)
+    assert parts(found).get("lost-work", 0) == (40 if lost else 0)
 
 
 @pytest.mark.parametrize("again_at", [500, 400])
@@ -147,7 +147,7 @@ def test_each_process_that_resumes_the_same_checkpoint_repeats_all_before_it(
 
     assert found
     assert found.lost_steps == 1000 - again_at + 301
-    assert parts(found)["lost_work"] == pytest.approx(found.lost_steps, abs=1)
+    assert parts(found)["lost-work"] == pytest.approx(found.lost_steps, abs=1)
 
 
 @pytest.mark.parametrize(("second_s", "known"), [(300, False), (30, True)])
@@ -163,7 +163,7 @@ def test_whether_a_process_that_counts_from_the_beginning_repeats_another_is_not
     found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*steps)))
 
     assert found
-    assert (found.of("lost_work").seconds, found.of("lost_work").measured) == (0, known)
+    assert (found.of("lost-work").amount, found.of("lost-work").measured) == (0, known)
 
 
 def test_a_restart_of_all_ranks_is_one() -> None:
@@ -176,7 +176,7 @@ def test_a_restart_of_all_ranks_is_one() -> None:
     assert found
     assert found.lost_steps == 10
     assert parts(found)["productive"] == pytest.approx(80, abs=1)
-    assert parts(found)["start_up"] == pytest.approx(40, abs=1)
+    assert parts(found)["before-first-step"] == pytest.approx(40, abs=1)
 
 
 def test_the_slowest_process_decides_how_long_a_step_takes() -> None:
@@ -224,8 +224,8 @@ def test_the_parts_of_any_job_add_up_to_its_time(node: str, data: st.DataObject)
     found = goodput(job)
 
     assert found
-    assert sum(part.seconds for part in found.parts) == pytest.approx(found.seconds, abs=1e-6)
-    assert all(part.seconds >= -1e-6 for part in found.parts), found
+    assert sum(part.amount for part in found.parts) == pytest.approx(found.seconds, abs=1e-6)
+    assert all(part.amount >= -1e-6 for part in found.parts), found
     assert sum(part.percent for part in found.parts) == pytest.approx(100, abs=1e-6)
     assert all(part.percent >= 0 for part in found.parts), found
-    assert found.percent == round(100 * found.of("productive").seconds / found.seconds, 1)
+    assert found.percent == round(100 * found.of("productive").amount / found.seconds, 1)

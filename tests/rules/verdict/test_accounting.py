@@ -33,7 +33,7 @@ from jobrules.verdict.accounting import DeviceTime, claimed, spent_per_node
 from jobrules.verdict.edges import edges
 from jobrules.verdict.findings import judge
 from jobrules.verdict.phases import job_phases
-from jobrules.verdict.time_use import LABELS, in_parts, time_use
+from jobrules.verdict.time_use import in_parts, time_use
 from tests.elsewhere import JobElsewhere
 from tests.jobs import make_job, make_panel, make_steps
 from tests.rules.verdict.random_jobs import overlap, plain_work_us, plain_worked, random_job
@@ -518,14 +518,14 @@ def test_findings_and_parts_say_the_same_and_add_up(seed: int) -> None:
     use = verdict.use
     assert use is not None
 
-    assert round(sum(part.hours for part in use.parts), use.digits) == use.hours
+    assert round(sum(part.amount for part in use.parts), use.digits) == use.hours
     assert round(sum(part.percent for part in use.parts), 1) == 100.0
     assert len({part.key for part in use.parts}) == len(use.parts)
     found = {finding.key: finding for finding in verdict.findings}
     linked: dict[str, float] = {}
     for part in use.parts:
         if part.finding:
-            linked[part.finding] = linked.get(part.finding, 0.0) + part.hours
+            linked[part.finding] = linked.get(part.finding, 0.0) + part.amount
     for key, hours in linked.items():
         parts = sum(part.finding == key for part in use.parts)
         assert (found[key].gpu_s or 0) / 3600 == pytest.approx(hours, abs=1.1 * parts / 10**use.digits)
@@ -564,7 +564,7 @@ def test_the_used_share_is_the_number_rounded() -> None:
         )
     ]
 
-    use = in_parts("GPU", spent, LABELS, 3600 * SECOND_US)
+    use = in_parts("GPU", spent, {}, 3600 * SECOND_US)
 
     assert use is not None
     assert [part.percent for part in use.parts] == [56.1, 20.9, 23.0]
@@ -575,7 +575,7 @@ def test_hours_on_the_edge_of_rounding_add_up() -> None:
     use = time_use(make_job(gpu=[50.0] * 534, interval_s=18))
     assert use is not None
 
-    assert (use.hours, round(sum(part.hours for part in use.parts), 2)) == (2.67, 2.67)
+    assert (use.hours, round(sum(part.amount for part in use.parts), 2)) == (2.67, 2.67)
 
 
 def test_time_that_only_another_sensor_covers_is_not_measured_and_not_lost() -> None:

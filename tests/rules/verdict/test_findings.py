@@ -587,7 +587,7 @@ def test_amounts_are_exact_where_hours_are_rounded() -> None:
 
     assert found(verdict, "gpu-never-used").gpu_s == 2879 * 30
     assert verdict.use is not None
-    assert 3600 * next(p.hours for p in verdict.use.parts if p.finding == "gpu-never-used") != 2879 * 30
+    assert 3600 * next(p.amount for p in verdict.use.parts if p.finding == "gpu-never-used") != 2879 * 30
 
 
 def test_the_sentences_on_a_bar_without_causes_add_up() -> None:

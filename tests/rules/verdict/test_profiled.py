@@ -25,9 +25,9 @@ def profiled(job: Any) -> ProfiledTime:
     one = verdict_of(job).profiled
     assert isinstance(one, ProfiledTime)
     assert sum(part.percent for part in one.parts) == pytest.approx(100)
-    assert sum(part.seconds for part in one.parts) == pytest.approx(one.gpu_s)
+    assert sum(part.amount for part in one.parts) == pytest.approx(one.gpu_s)
     for part in one.parts:
-        assert part.seconds == pytest.approx(one.gpu_s * part.percent / 100, abs=1.2 * 10**-one.digits)
+        assert part.amount == pytest.approx(one.gpu_s * part.percent / 100, abs=1.2 * 10**-one.digits)
     return one
 
 
@@ -38,26 +38,30 @@ def parts(one: ProfiledTime) -> dict[str, tuple[str, float]]:
 @pytest.mark.parametrize(
     ("cause", "share", "expected"),
     [
-        ("", 0.0, {"used": ("", 100.0)}),
-        ("copy", 0.03, {"used": ("", 97.0), "other": ("", 3.0)}),
-        ("copy", 0.2, {"used": ("", 80.0), "exposed-copies": ("exposed-copies", 20.0)}),
+        ("", 0.0, {"computing": ("", 100.0)}),
+        ("copy", 0.03, {"computing": ("", 97.0), "other-causes": ("", 3.0)}),
+        ("copy", 0.2, {"computing": ("", 80.0), "copies": ("exposed-copies", 20.0)}),
         (
             "communication",
             0.2,
-            {"used": ("", 80.0), "exposed-communication": ("exposed-communication", 20.0)},
+            {"computing": ("", 80.0), "communication": ("exposed-communication", 20.0)},
         ),
-        ("host", 0.4, {"used": ("", 60.0), "launch-bound": ("launch-bound", 40.0)}),
+        ("host", 0.4, {"computing": ("", 60.0), "launches": ("launch-bound", 40.0)}),
         (
             "blocking",
             0.1,
-            {"used": ("", 90.0), "synchronization-stall": ("synchronization-stall", 10.0)},
+            {"computing": ("", 90.0), "synchronization": ("synchronization-stall", 10.0)},
         ),
-        ("profiler", 0.1, {"used": ("", 90.0), "profiler-overhead": ("profiler-overhead", 10.0)}),
+        ("profiler", 0.1, {"computing": ("", 90.0), "profiler": ("profiler-overhead", 10.0)}),
         # The first of ten steps does not count.
         (
             "allocation",
             0.1,
-            {"used": ("", 90.0), "allocation-stall": ("allocation-stall", 9.0), "other": ("", 1.0)},
+            {
+                "computing": ("", 90.0),
+                "memory-allocation": ("allocation-stall", 9.0),
+                "other-causes": ("", 1.0),
+            },
         ),
     ],
 )
@@ -85,7 +89,7 @@ def test_idle_time_without_a_launch_is_not_known(tmp_path: Path) -> None:
 
     one = profiled(job_of(tmp_path, trace))
 
-    assert parts(one) == {"used": ("", 80.0), "unknown": ("", 20.0)}
+    assert parts(one) == {"computing": ("", 80.0), "idle-unknown": ("", 20.0)}
     assert profiled_lost(one) == "In 20.0% GPUs idled for a cause that is not known"
     verdict = verdict_of(job_of(tmp_path, trace))
     assert verdict.without_finding.startswith("No cause found for 20.0% of the profiled time. ")
@@ -103,7 +107,7 @@ def test_a_finding_known_for_some_gpus_claims_their_part(tmp_path: Path) -> None
     said = "In 40.0% of the profiled time GPUs waited for the host to launch work, known for 2 of 4 GPUs"
     assert (finding.title.replace(NBSP, " "), finding.share) == (said, 0.2)
     assert isinstance(verdict.profiled, ProfiledTime)
-    assert parts(verdict.profiled)["unknown"] == ("", 20.0)
+    assert parts(verdict.profiled)["idle-unknown"] == ("", 20.0)
 
 
 def test_a_trace_of_another_time_is_named(tmp_path: Path) -> None:
@@ -154,8 +158,8 @@ def test_waiting_for_a_late_rank_is_no_other_communication(
 
     assert isinstance(verdict.profiled, ProfiledTime)
     of_parts = {part.key: (part.label, part.percent) for part in verdict.profiled.parts}
-    assert of_parts["straggler-rank"] == ("Lost: waiting for other ranks", waiting)
-    assert of_parts["exposed-communication"] == ("Lost: transferring between ranks", transferring)
+    assert of_parts["waiting"] == ("Lost: waiting for other ranks", waiting)
+    assert of_parts["communication"] == ("Lost: exposed communication", transferring)
     assert [part.key for part in verdict.profiled.parts][1 : 1 + len(expected)] == [
         key for key, *_ in expected
     ]
@@ -191,7 +195,7 @@ def test_first_iterations_are_not_taken_as_the_job(tmp_path: Path) -> None:
 
     one = profiled(job_of(tmp_path, trace))
 
-    assert parts(one)["first"] == ("", 9.5)
+    assert parts(one)["first-iterations"] == ("", 9.5)
     assert (
         "The traces hold first iterations: memory allocation that does not recur took 9.5% of their time."
         in coverage(one)
@@ -292,7 +296,7 @@ def test_a_trace_supports_what_samples_show(tmp_path: Path) -> None:
     assert "DataLoaderWait" in finding.rules
     assert in_words(finding.evidence).count("30.0% of the profiled time") == 1
     assert isinstance(both.profiled, ProfiledTime)
-    assert parts(both.profiled)["data-loader-wait"] == ("data-loading", 30.0)
+    assert parts(both.profiled)["data-loading"] == ("data-loading", 30.0)
 
 
 def test_a_trace_of_another_time_supports_no_sample(tmp_path: Path) -> None:

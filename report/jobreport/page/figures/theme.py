@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 #: Tokens that figures use. Their light colors differ, because the script knows a token by its light color.
 TOKENS = (
-    *("paper", "ink", "ink2", "line", "grid", "used", "used2", "used3", "void"),
-    *("lost", "lost2", "lost3", "lost4", "rest2", "rest3"),
+    *("paper", "ink", "ink2", "line", "grid", "void", "rest2", "rest3"),
+    *("used", "used2", "used3", "used4"),
+    *("lost", *(f"lost{i}" for i in range(2, 11))),
     *("s1", "s2", "s3", "s4"),
     *(f"h{i}" for i in range(10)),
 )

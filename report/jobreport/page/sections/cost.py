@@ -13,7 +13,7 @@ from jobreport.page.kit.marks import status
 from jobreport.page.kit.table import swatch
 from jobreport.page.sections.outline import section
 from jobreport.page.sections.parts.sizes_table import NOT_HELD, sizes
-from jobreport.page.sections.verdict import gpu_fill
+from jobrules.model.time_parts import named
 
 if TYPE_CHECKING:
     from jobreport.cost.document import JobCost, RunCost
@@ -81,9 +81,9 @@ def _parts(cost: JobCost, run: RunCost, use: TimeUse | None, phases: JobPhases) 
         return None
     rows = [
         (
-            swatch(gpu_fill(part.key, part.role), part.label),
+            swatch(named(part.key).fill, part.label),
             formats.part_hours(use, phases, part),
-            words.money(paid.cost, cost.currency, run.cost),
+            words.money(paid.amount, cost.currency, run.cost),
         )
         for part, paid in zip(use.parts, cost.parts, strict=True)
     ]

@@ -12,6 +12,7 @@ from jobreport.page.kit.table import swatch
 from jobreport.page.sections.outline import section
 from jobreport.page.sections.parts.recordings import interruptions
 from jobreport.sentences import goodput_sentence
+from jobrules.model.time_parts import named
 from jobrules.text import capitalized
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 TO_RECORD = {
     "interruption": "record the job with record-job, or log its GPUs",
     "checkpoint": 'save within `jobrecord.phase("Checkpoint")`',
-    "lost_work": "after a restart, go on with the step number of the checkpoint",
-    "data_wait": "load batches with `jobrecord.data(loader)`",
+    "lost-work": "after a restart, go on with the step number of the checkpoint",
+    "data-loading": "load batches with `jobrecord.data(loader)`",
 }
 
 READING = (
@@ -67,9 +68,9 @@ def _table(found: Goodput) -> Table:
         heads=(":Part", "Time (s)", "Share of the job (%)"),
         rows=[
             (
-                swatch(figures.FILLS[part.key], part.label),
-                formats.number(part.seconds) if part.measured or part.seconds else "not measured",
-                formats.number(part.percent) if part.measured or part.seconds else "–",
+                swatch(named(part.key).fill, part.label),
+                formats.number(part.amount) if part.measured or part.amount else "not measured",
+                formats.number(part.percent) if part.measured or part.amount else "–",
             )
             for part in found.parts
         ],

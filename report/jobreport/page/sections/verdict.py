@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,45 +14,18 @@ from jobreport.cost import words
 from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.outline import ANCHORS, has_edges, section
 from jobrules.model import Severity, Status, in_words
+from jobrules.model.time_parts import named
 from jobrules.verdict.not_evaluated import by_reason
 from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jobreport.document import Report
     from jobrules.model import Finding
-    from jobrules.verdict.profiled import ProfiledTime
+    from jobrules.model.time_parts import TimePart
     from jobrules.verdict.time_use import TimeUse
 
-#: Classes that fill the parts of lost time by kind: shades of one color, the same in every report.
-LOST_FILLS = {
-    "start-up": "l2",
-    "wind-down": "l2",
-    "idle": "l3",
-    "low": "l4",
-    "busy": "l4",
-}
-#: The shade of a cause.
-CAUSE_FILL = "l"
-#: The parts of the profiled time: each has a fill of its own, since a bar may hold all of them.
-PROFILED_FILLS = {
-    "used": "u",
-    "straggler-rank": "l3",
-    "uneven-ranks": "l3",
-    "exposed-communication": "l2",
-    "exposed-copies": "u3",
-    "launch-bound": "l",
-    "data-loader-wait": "n2",
-    "synchronization-stall": "n1",
-    "allocation-stall": "u2",
-    "profiler-overhead": "f3",
-    "first": "f2",
-    "other": "l4",
-    "unknown": "x",
-}
-#: The same for CPU cores, whose free time is no loss: neutral shades.
-FREE_FILLS = {"idle": "n1", "low": "f2", "busy": "f3"}
 #: Class and word of a status or severity.
 SIGNS = {
     Severity.CRITICAL: ("crit", "Critical"),
@@ -94,14 +68,24 @@ def verdict(report: Report) -> Fragment:
         number=f"{use.of('used')[1]:.1f}" if use else "",
         lost=formats.lost(report.verdict, use, report.phases) if use else "",
         money=words.lost_money(report.cost) if report.cost else "",
-        segments=_segments(report, use) if use else (),
-        bar_label=_bar_label(use) if use else "",
+        segments=_segments(report, use.parts, partial(formats.part_hours, use, report.phases), use.unit)
+        if use
+        else (),
+        bar_label=_bar_label(f"{use.amount(use.hours)} {use.units}", use.parts) if use else "",
         profiled=profiled,
         profiled_number=f"{profiled.of('used'):.1f}" if profiled else "",
         profiled_used=profiled_used(profiled) if profiled else "",
         profiled_lost=profiled_lost(profiled) if profiled else "",
-        profiled_segments=_profiled_segments(report, profiled) if profiled else (),
-        profiled_label=_profiled_label(profiled) if profiled else "",
+        profiled_segments=_segments(
+            report, profiled.parts, lambda part: formats.number(part.amount, profiled.digits), "GPU-s"
+        )
+        if profiled
+        else (),
+        profiled_label=_bar_label(
+            f"{formats.number(profiled.gpu_s, profiled.digits)} profiled GPU-seconds", profiled.parts
+        )
+        if profiled
+        else "",
         coverage=coverage(profiled) if profiled else (),
         first=first,
         verdict=report.verdict,
@@ -173,64 +157,29 @@ def _anchors(findings: Sequence[Finding]) -> list[str]:
     return result
 
 
-def gpu_fill(key: str, role: str) -> str:
-    """Class of a part of the GPU time."""
-    return {"used": "u", "unknown": "x"}.get(role) or LOST_FILLS.get(key, CAUSE_FILL)
-
-
-def _segments(report: Report, use: TimeUse) -> list[Segment]:
-    """The parts of the bar; a part without width keeps its line in the legend."""
+def _segments(
+    report: Report, parts: Sequence[TimePart], amount: Callable[[TimePart], str], unit: str
+) -> list[Segment]:
+    """The parts of a bar; a part without width keeps its line in the legend."""
     links = anchors(report.verdict.findings)
-    segments, at = [], 0.0
-    for part in use.parts:
-        fill = gpu_fill(part.key, part.role)
-        if use.device != "GPU" and part.role == "lost":
-            fill = FREE_FILLS.get(part.key, "n1")
-        segments.append(
-            Segment(
-                fill=fill,
-                label=part.label,
-                at=round(at, 1),
-                width=part.percent,
-                amount=formats.part_hours(use, report.phases, part),
-                unit=use.unit,
-                percent=part.percent,
-                link=links.get(part.finding) if part.finding else None,
-            )
+    starts = itertools.accumulate((part.percent for part in parts), initial=0.0)
+    return [
+        Segment(
+            fill=named(part.key).fill,
+            label=part.label,
+            at=round(at, 1),
+            width=part.percent,
+            amount=amount(part),
+            unit=unit,
+            percent=part.percent,
+            link=links.get(part.finding),
         )
-        at += part.percent
-    return segments
+        for part, at in zip(parts, starts, strict=False)
+    ]
 
 
-def _profiled_segments(report: Report, profiled: ProfiledTime) -> list[Segment]:
-    """The parts of the bar of the profiled time."""
-    links = anchors(report.verdict.findings)
-    segments, at = [], 0.0
-    for part in profiled.parts:
-        segments.append(
-            Segment(
-                fill=PROFILED_FILLS[part.key],
-                label=part.label,
-                at=round(at, 1),
-                width=part.percent,
-                amount=formats.number(part.seconds, profiled.digits),
-                unit="GPU-s",
-                percent=part.percent,
-                link=links.get(part.finding),
-            )
-        )
-        at += part.percent
-    return segments
-
-
-def _profiled_label(profiled: ProfiledTime) -> str:
-    parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in profiled.parts)
-    return f"{formats.number(profiled.gpu_s, profiled.digits)} profiled GPU-seconds: {parts}"
-
-
-def _bar_label(use: TimeUse) -> str:
-    parts = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in use.parts)
-    return f"{use.amount(use.hours)} {use.units}: {parts}"
+def _bar_label(whole: str, parts: Sequence[TimePart]) -> str:
+    return f"{whole}: {', '.join(f'{part.label} {formats.percent(part.percent)}' for part in parts)}"
 
 
 def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:

@@ -123,7 +123,6 @@ class ProfilerOverhead(ShareRule):
             Cause(
                 key="profiling",
                 precedence=Precedence.PROFILING,
-                label="Lost: profiled steps are longer",
                 when="while a profiler made steps longer",
                 claim=partial(_in_profiled_steps, spans, numbers),
                 finding=partial(_found, worst),

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from jobreport.cost.prices import Machine, Prices, Pricing
-from jobrules.analyses.goodput import PARTS, Goodput, GoodputPart
+from jobrules.analyses.goodput import PARTS, Goodput
+from jobrules.model.time_parts import TimePart, named
 
 #: Of a job of 17 minutes that was killed once.
 SECONDS = {
     "interruption": 88.0,
     "checkpoint": 10.0,
-    "lost_work": 80.0,
-    "start_up": 160.0,
-    "first_step": 34.0,
-    "data_wait": 80.0,
+    "lost-work": 80.0,
+    "before-first-step": 160.0,
+    "first-step": 34.0,
+    "data-loading": 80.0,
     "productive": 560.0,
-    "wind_down": 8.0,
+    "after-last-step": 8.0,
 }
 
 
 def goodput(seconds: dict[str, float] = SECONDS, *not_measured: str) -> Goodput:
     whole = sum(seconds.values())
     parts = (
-        GoodputPart(
+        TimePart(
             key=key,
-            label=label,
-            seconds=seconds.get(key, 0.0),
+            label=named(key).title,
+            role=named(key).role,
+            amount=seconds.get(key, 0.0),
             percent=100 * seconds.get(key, 0.0) / whole,
             measured=key not in not_measured,
         )
-        for key, label in PARTS.items()
+        for key in PARTS
     )
     return Goodput(seconds=whole, parts=tuple(parts))
 

@@ -18,11 +18,12 @@ from jobrules.analyses.time_lines import Columns, TimeLine, time_line
 from jobrules.analyses.utilization import UsageRow
 from jobrules.measures.sample_weights import Gap
 from jobrules.model import Finding, Measure, Note, Reason, ReasonKind, Severity, Status
+from jobrules.model.time_parts import TimePart, named
 from jobrules.rule import NO_STEPS
 from jobrules.verdict.findings import Verdict
 from jobrules.verdict.not_evaluated import NotEvaluated
 from jobrules.verdict.phases import JobPhases, Phase, missing
-from jobrules.verdict.time_use import Part, TimeUse
+from jobrules.verdict.time_use import TimeUse
 from tests.copies import replace
 from tests.report.page.sections import example_captures, example_close_ups, example_cost, example_nodes
 from tests.report.page.sections.example_balance import balance
@@ -157,21 +158,21 @@ def use(
     device: str,
     count: int,
     hours: float,
-    shares: Sequence[tuple[str, str, str, float]],
+    shares: Sequence[tuple[str, float]],
     digits: int = 2,
     findings: Collection[str] = (),
 ) -> TimeUse:
-    """Parts from key, label, role, and percent; those with a key in ``findings`` have a finding of that key."""
+    """Parts from key and percent; those with a key in ``findings`` have a finding of that key."""
     parts = tuple(
-        Part(
+        TimePart(
             key=key,
-            label=label,
-            role=role,
-            hours=round(hours * percent / 100, digits),
+            label=named(key).of_device,
+            role=named(key).role,
+            amount=round(hours * percent / 100, digits),
             percent=percent,
             finding=key if key in findings else "",
         )
-        for key, label, role, percent in shares
+        for key, percent in shares
     )
     return TimeUse.of_parts(device=device, count=count, hours=hours, digits=digits, parts=parts)
 
@@ -269,12 +270,12 @@ def gpu_job() -> Report:
                 8,
                 8.0,
                 (
-                    ("used", "Used", "used", 41.0),
-                    ("batch-size", "Lost: CPU, GPU and memory little used", "lost", 40.4),
-                    ("start-up", "Lost: start-up", "lost", 8.3),
-                    ("wind-down", "Lost: wind-down", "lost", 1.7),
-                    ("idle", "Unexplained: idle, under 10%", "lost", 4.6),
-                    ("low", "Unexplained: partly used", "lost", 4.0),
+                    ("used", 41.0),
+                    ("batch-size", 40.4),
+                    ("start-up", 8.3),
+                    ("wind-down", 1.7),
+                    ("idle", 4.6),
+                    ("low", 4.0),
                 ),
                 findings=("batch-size", "start-up"),
             ),
@@ -425,10 +426,10 @@ def hostile_job() -> Report:
                 4,
                 2.67,
                 (
-                    ("used", "Used", "used", 45.0),
-                    ("start-up", "Lost: start-up", "lost", 5.0),
-                    ("idle", "Lost: idle, under 10%", "lost", 43.7),
-                    ("unmeasured", "Not measured", "unknown", 6.3),
+                    ("used", 45.0),
+                    ("start-up", 5.0),
+                    ("idle", 43.7),
+                    ("unmeasured", 6.3),
                 ),
             ),
             findings=(
@@ -511,7 +512,7 @@ def cpu_job() -> Report:
     """One node without a GPU; one rule passed, no finding."""
     node, count = "algo-1", 100
     end = START_US + 10 * MINUTE_US
-    parts = (("used", "Used", "used", 30.0), ("idle", "Free: core idle, under 10%", "lost", 70.0))
+    parts = (("used", 30.0), ("core-idle", 70.0))
     return report(
         "cpu",
         NodeFacts(name=node, gpus=0, cores=1, interval_s=1.0, first_us=START_US, last_us=end),
@@ -563,8 +564,8 @@ def idle_job() -> Report:
                 8,
                 8.0,
                 (
-                    ("used", "Used", "used", 0.0),
-                    ("gpu-never-used", "Lost: GPUs that never worked", "lost", 100.0),
+                    ("used", 0.0),
+                    ("gpu-never-used", 100.0),
                 ),
                 findings=("gpu-never-used",),
             ),

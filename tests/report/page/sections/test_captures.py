@@ -21,11 +21,9 @@ from jobreport.page.sections.captures.kernels import kernel_sums, operator_sums
 from jobreport.page.sections.captures.parts import captures_of, devices_of, odd_first
 from jobreport.page.sections.captures.profiled_time import PARTS, parts_of
 from jobreport.page.sections.outline import OF_CAPTURES
-from jobreport.page.sections.verdict import PROFILED_FILLS
 from jobrules.captures.across import joined
 from jobrules.captures.own_times import own_times
 from jobrules.model.captures import IDLE_CAUSES, AcrossRanks, Capture, HostPart
-from jobrules.verdict import profiled
 from tests.copies import replace
 from tests.kineto import Recording, capture
 from tests.paths import SAMPLES
@@ -394,13 +392,6 @@ def test_captures_of_several_jobs_are_counted_as_such() -> None:
     assert "3 captures of several jobs or attempts (2 GPUs): 3 steps each" in found
     assert "1 capture holds no GPU activity." in found
     assert "2 profiled GPUs" in Page.of(sections.head(report(first, second, empty)).html).text
-
-
-def test_no_two_parts_of_the_profiled_time_look_alike() -> None:
-    assert PROFILED_FILLS.keys() == {loss.key for loss in profiled._LOSSES} | profiled._LABELS.keys()
-    # Only one of the two can be a finding.
-    fills = [fill for key, fill in PROFILED_FILLS.items() if key != "uneven-ranks"]
-    assert len(set(fills)) == len(fills)
 
 
 def test_idle_time_says_which_devices_it_does_not_count() -> None:

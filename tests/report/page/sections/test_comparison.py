@@ -14,12 +14,12 @@ from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.document import Comparison, Word, to_json
 from jobreport.comparison.markdown import MAX_CHARACTERS, markdown, terminal
 from jobreport.comparison.measures import KINDS
-from jobreport.comparison.profiled import PARTS
 from jobreport.cost.prices import Machine, Prices
 from jobreport.document import Report
 from jobreport.page.sections import Fragment, comparison
 from jobreport.page.sections.comparison import marks
 from jobreport.page.sections.comparison.outline import SECTIONS
+from jobrules.model.time_parts import TIME_PARTS
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.report.comparison.runs import of_traces, published, report_of, run, steady
@@ -329,4 +329,4 @@ def test_markdown_counts_what_could_not_be_tested_by_its_reason() -> None:
 def test_communication_with_and_without_waiting_has_two_names() -> None:
     (measure,) = (kind for kind in KINDS if kind.key == "profiled_exposed_communication_percent")
 
-    assert measure.label == f"Profiled: {PARTS['exposed_communication'][0].lower()} and waiting"
+    assert measure.label == f"Profiled: {TIME_PARTS['communication'].name} and waiting"

@@ -61,7 +61,7 @@ def test_lost_time_is_money_and_the_parts_add_up_to_the_cost() -> None:
     assert found.cost.run
     # 8 GPUs for an hour, at 24.48 for all; 59% were lost.
     assert found.cost.run.cost == pytest.approx(24.48)
-    assert sum(part.cost for part in found.cost.parts) == pytest.approx(24.48)
+    assert sum(part.amount for part in found.cost.parts) == pytest.approx(24.48)
     assert found.cost.lost == pytest.approx(0.59 * 24.48)
     sentence = "Lost GPU time cost about $14.44 of $24.48."
     assert sentence in Page.of(sections.verdict(found).html).text
@@ -76,7 +76,7 @@ def test_fewer_gpus_than_were_recorded_make_no_part_cost_more_than_the_job() -> 
     found = priced(examples.gpu_job(), Pricing(facts={"cost": 10.0, "gpus_per_node": 1.0}))
 
     assert found.cost
-    assert sum(part.cost for part in found.cost.parts) == pytest.approx(10.0, rel=0.01)
+    assert sum(part.amount for part in found.cost.parts) == pytest.approx(10.0, rel=0.01)
     assert found.cost.lost == pytest.approx(5.9)
 
 

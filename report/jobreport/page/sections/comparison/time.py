@@ -14,35 +14,22 @@ from jobreport.formats import time_scale
 from jobreport.page.figures.canvas import Figure  # noqa: TC001 - msgspec reads the annotation
 from jobreport.page.figures.chart import along
 from jobreport.page.figures.embed import document_json
-from jobreport.page.figures.goodput import FILLS
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
 from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.kit.table import Table, as_code, swatch
 from jobreport.page.sections.comparison.outline import heading, headings_of, section
-from jobreport.page.sections.verdict import gpu_fill
+from jobrules.model.time_parts import ROLES, named
 from jobrules.text import join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.document import Comparison, Profiled, TimePart, WorkTime
+    from jobreport.comparison.document import Comparison, Profiled, WorkTime
     from jobreport.formats import TimeScale
     from jobreport.page.kit.section import Heading
+    from jobrules.model.time_parts import TimePart
 
-#: Class of each part of the profiled time: blue works, orange waits.
-PROFILED_FILLS = {
-    "compute": "u",
-    "exposed_communication": "u2",
-    "exposed_copies": "u3",
-    "waiting": "l3",
-    "data_loading": "l",
-    "launch_bound": "l2",
-    "synchronization": "l4",
-    "memory_allocation": "f2",
-    "profiler": "f3",
-    "unknown": "x",
-}
 #: What each kind of recorded work is counted by.
 KINDS = {
     "operator": "Operators: own time on the host",
@@ -100,14 +87,11 @@ def _goodput(comparison: Comparison, place: Heading) -> Shown:
     aid = "Each moment counts once. Blue: training. Orange: lost time of training. Gray: outside of training."
     if unknown:
         aid += f" Not recorded in all runs: {', '.join(unknown)}."
-    known = {p.key for own in parts.values() for p in own if p.amount}
     return _figure(
         comparison,
         place,
         name="goodput",
         parts=parts,
-        order=[key for key in FILLS if key in known],
-        fill=lambda key: FILLS[key],
         caption=f"Goodput, the share of the job that trained: {named}.",
         aid=aid,
         unit="s",
@@ -119,18 +103,11 @@ def _devices(comparison: Comparison, place: Heading) -> Shown:
     parts = comparison.device_time
     lost = {label: sum(p.amount for p in own if p.role == "lost") for label, own in parts.items()}
     named = ", ".join(f"{label} {formats.number(hours, 3)}" for label, hours in list(lost.items())[:4])
-    keys = list(
-        dict.fromkeys(p.key for own in parts.values() for p in own if round(p.amount, 3) or p.percent)
-    )
-    roles = {p.key: p.role for own in parts.values() for p in own}
-
     return _figure(
         comparison,
         place,
         name="devices",
         parts=parts,
-        order=keys,
-        fill=lambda key: gpu_fill(key, roles[key]),
         caption=f"GPU-hours lost: {named}.",
         aid="All bars have one scale. Blue: used. Orange: lost, by cause.",
         unit="GPU-h",
@@ -145,19 +122,16 @@ def _profiled(comparison: Comparison, traces: Profiled, place: Heading) -> Shown
         label: [replace(part, amount=part.amount * scale.factor) for part in own]
         for label, own in traces.time.items()
     }
-    computed = {label: next((p for p in own if p.key == "compute"), None) for label, own in parts.items()}
+    computed = {label: next((p for p in own if p.key == "computing"), None) for label, own in parts.items()}
     named = ", ".join(
         f"{label} {formats.percent(part.percent if part else 0.0)}"
         for label, part in list(computed.items())[:4]
     )
-    known = {part.key for own in parts.values() for part in own if part.amount}
     return _figure(
         comparison,
         place,
         name="profiled",
         parts=parts,
-        order=[key for key in PROFILED_FILLS if key in known],
-        fill=lambda key: PROFILED_FILLS[key],
         caption=f"Computing in the profiled time: {named}.",
         aid=f"Mean {'step' if traces.per_step else 'trace'} of one GPU in the profiled stretch. Blue: work that nothing "
         f"hides. Orange: waiting.{_rest_of_steps(comparison, traces)}",
@@ -242,8 +216,6 @@ def _figure(
     *,
     name: str,
     parts: Mapping[str, Sequence[TimePart]],
-    order: Sequence[str],
-    fill: Callable[[str], str],
     caption: str,
     aid: str,
     unit: str,
@@ -253,7 +225,10 @@ def _figure(
     """Bars of 100%, or ``to_scale`` of the amounts."""
     labels = [label for label in comparison.labels if label in parts]
     by_key = {label: {p.key: p for p in parts[label]} for label in labels}
-    names = {p.key: p.label for own in parts.values() for p in own}
+    known = {
+        p.key: p for own in parts.values() for p in own if round(p.amount, digits) or round(p.percent, 1)
+    }
+    shown = sorted(known.values(), key=lambda p: ROLES.index(p.role))
 
     def amount(label: str, key: str) -> float:
         return by_key[label][key].amount if key in by_key[label] else 0.0
@@ -265,13 +240,13 @@ def _figure(
         labels,
         [
             Part(
-                style=fill(key),
-                label=names[key],
-                percents=tuple(share(label, key) for label in labels),
-                amounts=tuple(words.value(amount(label, key), unit) for label in labels),
-                lengths=tuple(amount(label, key) for label in labels) if to_scale else (),
+                style=named(part.key).fill,
+                label=part.label,
+                percents=tuple(share(label, part.key) for label in labels),
+                amounts=tuple(words.value(amount(label, part.key), unit) for label in labels),
+                lengths=tuple(amount(label, part.key) for label in labels) if to_scale else (),
             )
-            for key in order
+            for part in shown
         ],
         bar="Variant",
         amount="Amount",
@@ -279,14 +254,15 @@ def _figure(
     )
     two, shares = len(labels) == 2, len(labels) <= MAX_SHARES
     rows: list[list[str]] = []
-    for key in order:
-        cells: list[str] = [swatch(fill(key), names[key])]
-        for label in labels:
-            cells.append(formats.number(amount(label, key), digits))
+    for part in shown:
+        amounts = [amount(label, part.key) for label in labels]
+        cells: list[str] = [swatch(named(part.key).fill, part.label)]
+        for label, one in zip(labels, amounts, strict=True):
+            cells.append(formats.number(one, digits))
             if shares:
-                cells.append(formats.percent(share(label, key)))
+                cells.append(formats.percent(share(label, part.key)))
         if two:
-            cells.append(_moved(amount(labels[1], key) - amount(labels[0], key), digits))
+            cells.append(_moved(amounts[1] - amounts[0], digits))
         rows.append(cells)
     heads = [":Part"]
     for head in headings_of(labels):
