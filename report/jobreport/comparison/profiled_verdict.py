@@ -70,7 +70,7 @@ def reason(found: Profiled, measure: Measure, base: str, label: str) -> str:
     noun = (after.get(key) or before[key]).label.lower()
     amounts = [_amount(parts, key) for parts in (after, before)]
     new, old = words.times(*amounts)
-    return f"{new if amounts[0] else 'no'} {noun} per step instead of {old if amounts[1] else 'none'}"
+    return f"{f'{new} of' if amounts[0] else 'no'} {noun} per step instead of {old if amounts[1] else 'none'}"
 
 
 def _amount(parts: Mapping[str, TimePart], key: str) -> float:

@@ -120,7 +120,7 @@ TIME_PARTS = {
     "synchronization": NamedPart("synchronization", "lost", "l8"),
     "memory-allocation": NamedPart("memory allocation", "lost", "l6"),
     "first-iterations": NamedPart("memory for first iterations", "lost", "l9"),
-    "profiler": NamedPart("profiler", "lost", "l10"),
+    "profiler": NamedPart("profiler overhead", "lost", "l10"),
     "other-causes": NamedPart("other causes", "lost", "l4"),
     "idle-unknown": NamedPart("idle, cause not known", "unknown", "x"),
     "device-wait": NamedPart("device wait", "unknown", "x"),

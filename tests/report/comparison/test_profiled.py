@@ -61,7 +61,7 @@ def test_a_step_without_its_data_wait_is_that_much_shorter() -> None:
 
     assert plain(found.verdict) == (
         "B took 40.0% less time per profiled step than A (30.0 ms against 50.0 ms, not tested); main reason: "
-        "no idle for data loading per step instead of 20.0 ms."
+        "no waiting for data per step instead of 20.0 ms."
     )
     values = {one.key: one.values for one in found.measures}
     assert values["profiled_step_s"] == pytest.approx({"A": 0.05, "B": 0.03})
@@ -82,7 +82,7 @@ def test_swapped_runs_change_signs_and_a_run_against_itself_changes_nothing() ->
     same = pair(traced(**SLOW), traced(**SLOW))
 
     assert "B took 66.7% more time per profiled step than A" in plain(back.verdict)
-    assert "20.0 ms idle for data loading" in plain(back.verdict)
+    assert "20.0 ms of waiting for data" in plain(back.verdict)
     for forth, reverse in zip(there.measures, back.measures, strict=True):
         one, other = forth.against["B"], reverse.against["B"]
         assert (one.points or 0.0) == -(other.points or 0.0)
@@ -100,10 +100,10 @@ def test_swapped_runs_change_signs_and_a_run_against_itself_changes_nothing() ->
     [
         ("communication", "exposed communication"),
         ("copy", "exposed copies"),
-        ("blocking", "idle for synchronization"),
-        ("allocation", "idle for memory allocation"),
-        ("profiler", "idle for the profiler"),
-        ("late host", "idle for launches"),
+        ("blocking", "of synchronization"),
+        ("allocation", "of memory allocation"),
+        ("profiler", "of profiler overhead"),
+        ("late host", "of waiting for launches"),
     ],
 )
 def test_the_largest_part_of_a_longer_step_is_the_reason(cause: str, words: str) -> None:
@@ -136,7 +136,7 @@ def test_computing_itself_is_a_reason() -> None:
     verdict = plain(pair(one, other).verdict)
 
     assert "B took 50.0% less time" in verdict
-    assert "main reason: 15.0 ms computing per step instead of 40.0 ms" in verdict
+    assert "main reason: 15.0 ms of computing per step instead of 40.0 ms" in verdict
 
 
 def test_without_steps_shares_are_compared() -> None:
@@ -144,7 +144,7 @@ def test_without_steps_shares_are_compared() -> None:
 
     assert plain(found.verdict) == (
         "B computed in 100.0% of the profiled time against 60.0% of A (not tested); main reason: "
-        "no idle for data loading instead of 40.0%."
+        "no waiting for data instead of 40.0%."
     )
     assert found.headline == "profiled_compute_percent"
     assert found.profiled

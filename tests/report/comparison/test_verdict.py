@@ -252,7 +252,7 @@ def test_the_reason_of_a_longer_job_is_the_part_that_grew() -> None:
     late = steady(1.0, 2)
     assert late.goodput
     minute = {"before-first-step": 60.0}
-    parts = tuple(replace(p, seconds=p.amount + minute.get(p.key, 0)) for p in late.goodput.parts)
+    parts = tuple(replace(p, amount=p.amount + minute.get(p.key, 0)) for p in late.goodput.parts)
     late = replace(
         late,
         job=replace(late.job, end_us=late.job.end_us + 60_000_000),

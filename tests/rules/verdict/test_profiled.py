@@ -160,10 +160,10 @@ def test_waiting_for_a_late_rank_is_no_other_communication(
     of_parts = {part.key: (part.label, part.percent) for part in verdict.profiled.parts}
     assert of_parts["waiting"] == ("Lost: waiting for other ranks", waiting)
     assert of_parts["communication"] == ("Lost: exposed communication", transferring)
-    assert [part.key for part in verdict.profiled.parts][1 : 1 + len(expected)] == [
+    assert [part.finding for part in verdict.profiled.parts][1 : 1 + len(expected)] == [
         key for key, *_ in expected
     ]
-    of_ranks = [one for one in verdict.findings if one.key in of_parts]
+    of_ranks = [one for one in verdict.findings if one.section == "communication" or one.key == "exposed-communication"]
     assert [(one.key, one.severity, one.share) for one in of_ranks] == expected
     whole, *rest = (f"{percent:.1f}%" for percent in percents)
     said = f"{whole} of the profiled time GPUs only communicated: {rest[0]} waiting for other ranks, {rest[1]} transferring"

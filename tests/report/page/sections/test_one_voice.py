@@ -56,8 +56,8 @@ TOPICS = {
     ),
     "alike or different": Topic(
         r"(?:GPU utilization is|GPUs are) similar(?: within each node)?: largest distance()",
-        r"(?:GPU utilization|Utilization of .*) (?:differs|differed)()|Lost: uneven load()",
-        ("GPU utilization is similar: largest distance 0.07", "Lost: uneven load"),
+        r"(?:GPU utilization|Utilization of .*) (?:differs|differed)()",
+        ("GPU utilization is similar: largest distance 0.07", "GPU utilization differs"),
         always=False,
     ),
     "never used or used": Topic(

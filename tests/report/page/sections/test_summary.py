@@ -10,6 +10,7 @@ from jobreport.document import Report
 from jobreport.page import sections
 from jobrules.measures.sample_weights import Gap
 from jobrules.model import Severity
+from jobrules.model.time_parts import ROLES
 from jobrules.text import duration, percent
 from jobrules.verdict.phases import Phase
 from jobrules.verdict.time_use import RoleSum
@@ -38,7 +39,9 @@ def single() -> Report:
 def with_use(mean: float, **percents: float) -> sections.Fragment:
     """Utilization by the mean of the samples and the percent of each role."""
     assert BASE.verdict.use
-    roles = tuple(RoleSum(role=role, hours=1.0, percent=percent) for role, percent in percents.items())
+    roles = tuple(
+        RoleSum(role=role, hours=1.0, percent=percents[role]) for role in ROLES if role in percents
+    )
     usage = tuple(replace(row, mean=mean) if row.label == "GPU" else row for row in BASE.utilization)
     verdict = replace(BASE.verdict, use=replace(BASE.verdict.use, roles=roles))
     return sections.utilization(replace(BASE, verdict=verdict, utilization=usage))

@@ -37,29 +37,6 @@ def test_findings_of_one_key_have_anchors_of_their_own() -> None:
     assert all(" " not in anchor for anchor in anchors)
 
 
-def test_every_kind_of_part_has_a_fill_of_its_own_in_every_report() -> None:
-    report = examples.gpu_job()
-    use = report.verdict.use
-    assert use is not None
-    kinds = ("cpu-bottleneck", "start-up", "idle", "low")
-
-    def fills(keys: tuple[str, ...]) -> list[str]:
-        lost = tuple(replace(use.parts[1], key=key, percent=5.0, finding="") for key in keys)
-        many = replace(use, parts=(use.parts[0], *lost))
-        page = read(sections.verdict(replace(report, verdict=replace(report.verdict, use=many))))
-        return [str(r["class"]) for r in page.all("rect") if str(r.get("height")) == "100%"][1:]
-
-    told = dict(zip(kinds, fills(kinds), strict=True))
-    assert len(set(told.values())) == len(kinds)
-    assert fills(kinds[::-1]) == [told[kind] for kind in kinds[::-1]]
-    assert fills(("low", "gpu-never-used", "start-up", "wind-down")) == [
-        told["low"],
-        told["cpu-bottleneck"],
-        told["start-up"],
-        told["start-up"],
-    ]
-
-
 def judged(*found: Finding, **changes: Any) -> sections.Fragment:
     report = examples.gpu_job()
     return sections.verdict(replace(report, verdict=replace(report.verdict, findings=found, **changes)))
