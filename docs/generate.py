@@ -101,7 +101,7 @@ EXAMPLES = {
     "Where the GPU time went; the parts add up": """
         use = report["verdict"]["use"]
         for part in use["parts"]:
-            print(f"{part['percent']:5.1f}%  {part['hours']:.3f} {use['device']}-h  {part['label']}")
+            print(f"{part['percent']:5.1f}%  {part['amount']:.3f} {use['device']}-h  {part['label']}")
     """,
     "Which rules were not evaluated, and why": """
         for rule in report["rules"]:

@@ -163,7 +163,7 @@ def test_waiting_for_a_late_rank_is_no_other_communication(
     assert [part.finding for part in verdict.profiled.parts][1 : 1 + len(expected)] == [
         key for key, *_ in expected
     ]
-    of_ranks = [one for one in verdict.findings if one.section == "communication" or one.key == "exposed-communication"]
+    of_ranks = [one for one in verdict.findings if one.key in {"straggler-rank", "exposed-communication"}]
     assert [(one.key, one.severity, one.share) for one in of_ranks] == expected
     whole, *rest = (f"{percent:.1f}%" for percent in percents)
     said = f"{whole} of the profiled time GPUs only communicated: {rest[0]} waiting for other ranks, {rest[1]} transferring"

@@ -39,9 +39,7 @@ def single() -> Report:
 def with_use(mean: float, **percents: float) -> sections.Fragment:
     """Utilization by the mean of the samples and the percent of each role."""
     assert BASE.verdict.use
-    roles = tuple(
-        RoleSum(role=role, hours=1.0, percent=percents[role]) for role in ROLES if role in percents
-    )
+    roles = tuple(RoleSum(role=role, hours=1.0, percent=percents[role]) for role in ROLES if role in percents)
     usage = tuple(replace(row, mean=mean) if row.label == "GPU" else row for row in BASE.utilization)
     verdict = replace(BASE.verdict, use=replace(BASE.verdict.use, roles=roles))
     return sections.utilization(replace(BASE, verdict=verdict, utilization=usage))
