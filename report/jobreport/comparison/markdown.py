@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
 from jobreport.comparison.document import NO_COST, Word
 from jobreport.cost.words import money, origin, price
+from jobreport.markdown import MAX_CHARACTERS, escape, table
 from jobrules.text import between, capitalized, count, escape_name, join_names
 
 if TYPE_CHECKING:
@@ -17,16 +17,8 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.document import Budget, Comparison, Measure
 
-#: Text fields of trackers hold at least this many characters.
-MAX_CHARACTERS = 10_000
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 #: Words that stand in the table; the others are counted.
 SHOWN = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.SMALL, Word.NOT_RESOLVED, Word.SAME)
-
-
-def escape(text: str) -> str:
-    """Text as Markdown that shows it unchanged."""
-    return _MARKUP.sub(r"\\\1", text)
 
 
 def markdown(comparison: Comparison) -> str:
@@ -71,11 +63,6 @@ def _named(budgets: Sequence[Budget]) -> str:
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *([escape(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _runs(comparison: Comparison) -> str:
     rows = [
         # A trace whose clock counts from the start of the machine has no date.
@@ -87,7 +74,7 @@ def _runs(comparison: Comparison) -> str:
         for variant in comparison.variants
         for run in variant.runs
     ]
-    return _table(["Variant", "Run", "Time"], rows)
+    return table(["Variant", "Run", "Time"], rows)
 
 
 def _budgets(comparison: Comparison) -> str:
@@ -100,15 +87,14 @@ def _budgets(comparison: Comparison) -> str:
         rows.append(
             [measure.label if measure else one.measure, one.limit, one.label, found, state, one.level]
         )
-    return _table(["Budget", "Limit", "Variant", "Value", "State", "Level"], rows) if rows else ""
+    return table(["Budget", "Limit", "Variant", "Value", "State", "Level"], rows)
 
 
 def _measures(comparison: Comparison) -> str:
     shown = [one for one in comparison.measures if any(c.word in SHOWN for c in one.against.values())]
     rows = [_row(comparison, measure, label) for measure in shown for label in comparison.others]
     heads = ["Measure", "Variant", comparison.base, "Value", "Change", "95% interval", "Result"]
-    table = _table([escape(head) for head in heads], rows) if rows else ""
-    return "\n\n".join(filter(None, (table, escape(_left_out(comparison, shown)))))
+    return "\n\n".join(filter(None, (table(heads, rows), escape(_left_out(comparison, shown)))))
 
 
 def _left_out(comparison: Comparison, shown: Sequence[Measure]) -> str:
@@ -155,7 +141,7 @@ def _cost(comparison: Comparison) -> str:
         for row in cost.rows
     ]
     heads = ["Variant", "Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change"]
-    return f"{_table(heads, rows)}\n\n{escape(origin(cost))}"
+    return f"{table(heads, rows)}\n\n{escape(origin(cost))}"
 
 
 def terminal(comparison: Comparison) -> list[str]:

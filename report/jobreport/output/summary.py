@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.cost import words
+from jobreport.markdown import MAX_CHARACTERS, escape
 from jobreport.sentences import bad_end, goodput_sentence, mixed, unread
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
@@ -20,18 +21,8 @@ if TYPE_CHECKING:
     from jobrules.verdict.findings import Verdict
     from jobrules.verdict.profiled import ProfiledTime
 
-#: Text fields of trackers hold at least this many characters.
-MAX_CHARACTERS = 10_000
-
 #: Code in texts, in one or two backticks; narrow, so that no other text from data stays unescaped.
 _CODE = re.compile(r"(?<!`)(`{1,2})(?! )([\w .,:;=()/*+-]+)(?<! )\1(?!`)")
-#: The colon of ``https://`` and the dot of ``www.`` too: trackers make links of bare addresses.
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+|~@&!$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
-
-
-def escape(text: str) -> str:
-    """Text as Markdown that shows it unchanged: no emphasis, formula, image, link, tag or mention."""
-    return _MARKUP.sub(r"\\\1", text)
 
 
 def prose(text: str) -> str:

@@ -16,6 +16,7 @@ from jobreport.debugger_report import differences
 from jobreport.debugger_report import report as debugger_report
 from jobreport.debugger_report import rules as debugger_rules
 from jobreport.document import Origin, Report, RuleCard
+from jobreport.markdown import MAX_CHARACTERS
 from jobreport.options import Options
 from jobreport.output import summary
 from jobreport.page import sections
@@ -671,7 +672,7 @@ def test_the_page_holds_together(tmp_path: Path, kind: str) -> None:
     assert {link[1:] for link in page.links if not link.startswith("#i-")} <= set(page.ids)
     assert not re.search(r"\b(nan|inf)\b|=None|: None\b|\\xa0|\\u202f", page.text)
     assert "![" not in summary.markdown(report)
-    assert len(summary.markdown(report)) < summary.MAX_CHARACTERS
+    assert len(summary.markdown(report)) < MAX_CHARACTERS
 
 
 def test_differences_have_ids_of_their_own_and_three_columns() -> None:

@@ -27,8 +27,8 @@ from fuzz.hostile import (
     write,
 )
 from jobreport import cli, pipeline
+from jobreport.markdown import escape
 from jobreport.options import Options
-from jobreport.output.summary import escape
 from jobrules.text import escape_name
 from tests.paths import ROOT
 from tests.report.page.sections.html import Page

@@ -10,6 +10,7 @@ import pytest
 from jobreport import formats
 from jobreport.build import build_report
 from jobreport.document import Report
+from jobreport.markdown import MAX_CHARACTERS
 from jobreport.output import summary
 from jobreport.page import sections
 from jobreport.remarks import Quality, SourceQuality
@@ -204,7 +205,7 @@ def test_the_summary_fits_a_text_field_whatever_the_number_of_findings() -> None
 
     text = summary.markdown(many)
 
-    assert len(text) < summary.MAX_CHARACTERS
+    assert len(text) < MAX_CHARACTERS
     assert "more findings" in text
 
 

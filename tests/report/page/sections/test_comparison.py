@@ -12,10 +12,11 @@ from msgspec import UNSET
 from jobreport.comparison.budgets import limit_of
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.document import Comparison, Word, to_json
-from jobreport.comparison.markdown import MAX_CHARACTERS, markdown, terminal
+from jobreport.comparison.markdown import markdown, terminal
 from jobreport.comparison.measures import KINDS
 from jobreport.cost.prices import Machine, Prices
 from jobreport.document import Report
+from jobreport.markdown import MAX_CHARACTERS
 from jobreport.page.sections import Fragment, comparison
 from jobreport.page.sections.comparison import marks
 from jobreport.page.sections.comparison.outline import SECTIONS
