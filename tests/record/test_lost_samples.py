@@ -105,81 +105,63 @@ def test_lost_samples_come_before_what_follows_from_them(
     assert line.startswith(f"**{title}. ")
 
 
-def test_a_pause_with_lost_samples_is_told_once(tmp_path: Path) -> None:
+def lost(what: str, many: int, reason: str, since_us: int, until_us: int) -> dict[str, Any]:
+    return {what: many, "reason": reason, "since_us": since_us, "until_us": until_us}
+
+
+FULL, QUOTA, FAULT = "No space left on device", "Disk quota exceeded", "Input/output error"
+
+
+@pytest.mark.parametrize(
+    ("sampled_s", "steps_s", "dropped", "severity", "title", "others"),
+    [
+        # A pause with lost samples is told once.
+        (
+            (0, 130),
+            (0, 400),
+            lost("samples", 1350, QUOTA, 130, 400),
+            "first",
+            "1,350 of 2,000\u00a0samples",
+            set(),
+        ),
+        # A few are no reason to doubt the rest.
+        ((0, 400), (0, 400), lost("samples", 7, FAULT, 30, 31), "info", "7 of 2,007\u00a0samples", set()),
+        # Times that do not overlap for another reason are still told.
+        (
+            (0, 100),
+            (4000, 4400),
+            lost("samples", 90, FULL, 5000, 5100),
+            "",
+            "90 of 590\u00a0samples",
+            {"disjoint-times"},
+        ),
+        # Lost events say nothing against the samples.
+        ((0, 300), (0, 100), lost("events", 431, FULL, 101, 300), "warning", "431 of 533\u00a0events", set()),
+    ],
+)
+def test_what_was_lost_is_told_once_and_doubted_as_far_as_it_matters(
+    sampled_s: tuple[int, int],
+    steps_s: tuple[int, int],
+    dropped: dict[str, Any],
+    severity: str,
+    title: str,
+    others: set[str],
+    tmp_path: Path,
+) -> None:
     out = tmp_path / "job"
-    made(
-        out,
-        sampled_s=(0, 130),
-        steps_s=(0, 400),
-        samples=1350,
-        reason="Disk quota exceeded",
-        since_us=130,
-        until_us=400,
-    )
-
-    (first, *others), _ = judged(out)
-
-    assert first["key"] == "lost-samples"
-    assert not {one["key"] for one in others} & {*KEYS}
-
-
-def test_a_few_lost_samples_are_no_reason_to_doubt_the_rest(tmp_path: Path) -> None:
-    out = tmp_path / "job"
-    made(
-        out,
-        sampled_s=(0, 400),
-        steps_s=(0, 400),
-        samples=7,
-        reason="Input/output error",
-        since_us=30,
-        until_us=31,
-    )
+    made(out, sampled_s=sampled_s, steps_s=steps_s, **dropped)
 
     found, line = judged(out)
 
-    (lost,) = (one for one in found if one["key"] == "lost-samples")
-    assert (lost["severity"], lost["title"]) == (
-        "info",
-        "7 of 2,007\u00a0samples were lost: Input/output error",
-    )
-    assert "lost:" not in line
-
-
-def test_times_that_do_not_overlap_for_another_reason_are_still_told(tmp_path: Path) -> None:
-    out = tmp_path / "job"
-    made(
-        out,
-        sampled_s=(0, 100),
-        steps_s=(4000, 4400),
-        samples=90,
-        reason="No space left on device",
-        since_us=5000,
-        until_us=5100,
-    )
-
-    found, _ = judged(out)
-
-    assert "disjoint-times" in {one["key"] for one in found}
-
-
-def test_lost_events_are_told_but_say_nothing_against_the_samples(tmp_path: Path) -> None:
-    out = tmp_path / "job"
-    lost: dict[str, Any] = {
-        "events": 431,
-        "reason": "No space left on device",
-        "since_us": 101,
-        "until_us": 300,
-    }
-    made(out, sampled_s=(0, 300), steps_s=(0, 100), **lost)
-
-    found, line = judged(out)
-
-    (one,) = (one for one in found if one["key"] == "lost-samples")
-    assert (one["severity"], one["title"]) == (
-        "warning",
-        "431 of 533\u00a0events were lost: No space left on device",
-    )
-    assert line.startswith("**431") == (found[0] is one)
+    (own,) = (one for one in found if one["key"] == "lost-samples")
+    assert own["title"] == f"{title} were lost: {dropped['reason']}"
+    assert {one["key"] for one in found} & {"disjoint-times"} == others
+    assert line.startswith(f"**{title}") == (found[0] is own and own["severity"] != "info")
+    if severity == "first":
+        assert found[0] is own
+        assert not {one["key"] for one in found} & {*KEYS}
+    elif severity:
+        assert own["severity"] == severity
 
 
 @pytest.fixture

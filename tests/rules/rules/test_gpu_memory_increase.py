@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.model import SECOND_US, Metric, Severity, Status, in_words
-from jobrules.rule import run_rules
 from jobrules.rules.gpu_memory_increase import MAX_EVENTS, GPUMemoryIncrease
 from tests.jobs import START_US, make_job, make_panel
 
@@ -176,12 +175,3 @@ def test_a_rise_is_no_news_of_how_full_memory_is() -> None:
     assert finding.severity is Severity.INFO
     for wrong in ("out-of-memory", "full", "room "):
         assert wrong not in finding.title + in_words(finding.evidence) + " ".join(finding.advice)
-
-
-def test_a_job_without_memory_samples_is_not_judged() -> None:
-    (nothing,) = run_rules([SMALL], make_job(gpu=[1.0] * 20))
-
-    assert (nothing.status, str(nothing.reason)) == (
-        Status.NOT_EVALUATED,
-        "GPU memory activity not recorded",
-    )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from jobrules import OverallSystemUsage
-from jobrules.model import SECOND_US, Metric, Status
+from jobrules.model import SECOND_US, Metric
 from tests.jobs import START_US, make_job, make_panel, make_steps
 
 
@@ -116,7 +116,3 @@ def test_nodes_differ_and_the_longer_one_counts() -> None:
     assert result.details["CPU"]["algo-1"]["max"] == 10.0
     assert result.details["CPU"]["algo-2"]["max"] == 90.0
     assert (result.datapoints, result.datapoints_per_series["algo-1/CPU"]) == (5, 3)
-
-
-def test_steps_alone_give_no_figures() -> None:
-    assert OverallSystemUsage().check(make_job(steps=make_steps([(0, 1)]))).status is Status.NOT_EVALUATED

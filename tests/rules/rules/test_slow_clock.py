@@ -152,12 +152,6 @@ def test_one_gpu_has_no_peer() -> None:
     assert str(found.reason) == "no peer: no other GPU with similar memory"
 
 
-def test_without_use_idle_clocks_cannot_be_left_out() -> None:
-    found = checked(make_job(extra=[make_panel(Metric.GPU_CLOCK, clocks(1980, 1000))]))
-
-    assert (found.status, str(found.reason)) == (Status.NOT_EVALUATED, "GPU utilization not recorded")
-
-
 def test_the_limit_lies_below_how_far_sound_gpus_differ() -> None:
     """The check of the threshold, which is ours.
 
