@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+class Cell(Struct, frozen=True):
+    """A cell with classes of its own."""
+
+    text: str
+    style: str
+
+
 class Table(Struct, frozen=True, kw_only=True):
     """The first cell of a row is its head; columns of words stand left, others hold numbers."""
 
@@ -21,7 +28,7 @@ class Table(Struct, frozen=True, kw_only=True):
     #: A head that begins with ``:`` is one of words, with ``::`` of words that may take several lines.
     heads: Sequence[str]
     #: Cells; a text alone is the title of the rows that follow.
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Cell]]
     caption: str = ""
     #: A second sentence of the caption that helps to read the table.
     aid: str = ""
@@ -39,7 +46,15 @@ class Table(Struct, frozen=True, kw_only=True):
     def body(self) -> list[str | list[tuple[str, str]]]:
         """Cells of each row, each with its classes; titles as they are."""
         styles = ["tl wrap" if head.startswith("::") else "tl" * head.startswith(":") for head in self.heads]
-        return [row if isinstance(row, str) else list(zip(row, styles, strict=True)) for row in self.rows]
+        return [
+            row
+            if isinstance(row, str)
+            else [
+                (cell.text, cell.style) if isinstance(cell, Cell) else (cell, style)
+                for cell, style in zip(row, styles, strict=True)
+            ]
+            for row in self.rows
+        ]
 
     def __bool__(self) -> bool:
         """A table without rows is not shown."""

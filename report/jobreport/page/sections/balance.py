@@ -5,21 +5,23 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
 from jobreport.page.figures import theme
 from jobreport.page.figures.balance import MAX_LINES, Curve, Histograms, frame, histograms, series
-from jobreport.page.kit.table import Table, device_name, node_cells, node_heads
-from jobreport.page.sections.outline import heading, section
+from jobreport.page.kit import Drawing, Empty, Figure, Side, Table, code
+from jobreport.page.kit.table import Cell, device_name, node_cells, node_heads
+from jobreport.page.sections.outline import section
 from jobrules.analyses.balance import MAX_NODES
 from jobrules.measures.quartiles import ALIKE_POINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jobreport.document import Report
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.balance import Balance, FarPair, Load, NodeLoad
 
 #: Rows of the table of GPUs; the nodes that differ most come first.
@@ -28,90 +30,79 @@ MAX_ROWS = 64
 SHADES = 6
 FULL = "h9"
 SIGN = "▲"
+_OVER = Markup('<span aria-hidden="true">{}</span> {}<span class="vh"> above the threshold</span>')
+_USUAL = (("s1", "the GPU", "gpu-1"), ("n1", "mean of its node", ""))
 
 
-class Panel(Struct, frozen=True, kw_only=True):
-    """One plot."""
+class Plot(Struct, frozen=True, kw_only=True):
+    """Histograms with their title and text alternative."""
 
     title: str
-    #: Text alternative.
     label: str
     histograms: Histograms
-    #: Mean distance of its GPU to the others of its node; 0 of the GPUs of a node together.
-    distance: float = 0.0
-
-
-class Cell(Struct, frozen=True, kw_only=True):
-    """A distance as printed; ``style`` is a shade or that of what is not compared."""
-
-    text: str
-    style: str
-    over: bool = False
-
-
-class MatrixRow(Struct, frozen=True, kw_only=True):
-    """A GPU's distances from all others listed."""
-
-    device: str
-    cells: tuple[Cell, ...]
-    mean: str
-    enough: bool
-
-
-class Matrix(Struct, frozen=True, kw_only=True):
-    """The distances of one node."""
-
-    node: str
-    finding: str
-    #: Pairs that were compared, and those above the threshold.
-    compared: int
-    over: int
-    rows: tuple[MatrixRow, ...]
-    cut: str
-    #: Whether a GPU has too few samples to be compared.
-    partly: bool
 
 
 @section
-def balance(report: Report) -> Fragment:
+def balance(report: Report) -> Content:
     """Histograms, a matrix of distances per node, and what the rule counted."""
-    place, found = heading("balance", report), report.balance
+    found = report.balance
     if found is None or not any(gpu.histogram for _, gpu in _gpus(found)):
-        return place.nothing(_why_none(report))
-    together = _shared(found)
-    evaluated = _is_evaluated(report)
-    similar = _similar(found) if evaluated else None
-    panels = _panels(found, [similar] if similar else found.nodes, together=together)
-    one = evaluated and not together and _are_similar(found)
-    if one:
-        panels = sorted(panels, key=lambda panel: -panel.distance)[:1]
-    axes = frame(panel.histograms for panel in panels)
-    figures = [histograms(panel.histograms, axes) for panel in panels]
+        return Empty(_why_none(report))
+    similar = _similar(found) if _is_evaluated(report) else None
     # The single distance of two GPUs is a sentence.
     listed = [node for node in found.nodes if len(node.listed) > 2 and similar in (None, node)]
-    matrices = [_matrix(node, found.limit) for node in listed]
-    return place.section(
-        lead=_lead(report, found),
-        caption=_caption(found, report, evaluated=evaluated),
-        joined="" if one else _joined(found, similar),
-        basis=_basis(found),
-        drawn=_most_different(found, panels[0]) if one else "" if similar else _drawn(found),
-        ordered=len(found.nodes) > MAX_NODES,
-        panels=[(panel, figure.drawing) for panel, figure in zip(panels, figures, strict=True)],
-        together=together,
-        usual=any(panel.histograms.usual for panel in panels),
-        key=_key(panels) if together else [],
-        several=len(found.nodes) > 1,
-        compared=_are_compared(found),
-        data=_data(found),
-        threshold=formats.plain_number(found.limit),
-        sign=SIGN,
-        matrices=matrices,
-        pairs=_pairs(found, matrices, agrees=_agrees(found, report)),
-        two=_two(found),
-        others=_others([node for node in found.nodes if len(node.gpus) > 2 and node not in listed]),
-        figures={f"live-balance-{i}": figure.live for i, figure in enumerate(figures)},
+    return [
+        code(_lead(report, found)),
+        _histograms(report, found, similar),
+        _two(found),
+        _distances(report, found, listed) if listed else None,
+        _others([node for node in found.nodes if len(node.gpus) > 2 and node not in listed]),
+    ]
+
+
+def _histograms(report: Report, found: Balance, similar: NodeLoad | None) -> Figure:
+    """The GPUs of all nodes, of the node that stands for all, or the GPU that stands for all."""
+    evaluated, together = _is_evaluated(report), _shared(found)
+    one = evaluated and not together and _are_similar(found)
+    plots = _plots(found, [similar] if similar else found.nodes, together=together, one=one)
+    axes = frame(plot.histograms for plot in plots)
+    caption = _caption(found, report, evaluated=evaluated)
+    joined = "" if one else _joined(found, similar)
+    drawn = _most_different(found, plots[0]) if one else "" if similar else _drawn(found)
+    usual = any(plot.histograms.usual for plot in plots)
+    return Figure(
+        name="balance",
+        finding=code(caption) + (f" {joined}" if joined else ""),
+        aid=f"Share of {_basis(found)} per 2% bin. {drawn}".rstrip(),
+        key=_key(plots) if together else _USUAL if usual else (),
+        drawings=[
+            Side(
+                style="multiples" if len(plots) > 1 and not together else "blocks",
+                blocks=[
+                    Drawing(
+                        figure=histograms(plot.histograms, axes),
+                        title=plot.title,
+                        label=plot.label if len(plots) > 1 else f"GPU utilization in bins. {caption}",
+                        style="" if together else "low",
+                    )
+                    for plot in plots
+                ],
+            )
+        ],
+        reading=_reading(found, joined=bool(joined)),
+        tables=[_data(found)],
     )
+
+
+def _reading(found: Balance, *, joined: bool) -> str:
+    sentences = [
+        "Distance: Jensen–Shannon distance of two histograms; 0 is equal, 0.83 has nothing in common."
+        if _are_compared(found)
+        else "",
+        "The last bin includes 100%.",
+        "Nodes with the largest distance come first." if len(found.nodes) > MAX_NODES and not joined else "",
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _gpus(found: Balance) -> Iterator[tuple[NodeLoad, Load]]:
@@ -135,44 +126,43 @@ def _shared(found: Balance) -> bool:
     return all(len(node.gpus) <= MAX_LINES for node in found.nodes) and not _drawn(found)
 
 
-def _panels(found: Balance, nodes: Sequence[NodeLoad], *, together: bool) -> list[Panel]:
-    """A plot for each node, or for each GPU with the mean of its node."""
+def _plots(found: Balance, nodes: Sequence[NodeLoad], *, together: bool, one: bool) -> list[Plot]:
+    """A plot for each node, or for each GPU with the mean of its node; ``one`` only of the GPU that differs most."""
     drawn = [(node, [gpu for gpu in node.gpus if gpu.histogram]) for node in nodes]
     if together:
-        return [_panel_of_node(found, node, gpus) for node, gpus in drawn if gpus]
+        return [_plot_of_node(found, node, gpus) for node, gpus in drawn if gpus]
     pairs = [(node, gpu) for node, gpus in drawn for gpu in gpus]
-    if _drawn(found):
+    if one or _drawn(found):
         pairs.sort(key=lambda pair: -(pair[1].mean_distance or 0.0))
-    return [_panel_of_gpu(found, node, gpu) for node, gpu in pairs]
+    return [_plot_of_gpu(found, node, gpu) for node, gpu in (pairs[:1] if one else pairs)]
 
 
-def _panel_of_node(found: Balance, node: NodeLoad, gpus: Sequence[Load]) -> Panel:
+def _plot_of_node(found: Balance, node: NodeLoad, gpus: Sequence[Load]) -> Plot:
     means = (f"{formats.escape_name(gpu.device, 24)} {formats.percent(gpu.mean or 0)}" for gpu in gpus)
     title = formats.escape_name(node.node, 40) if len(found.nodes) > 1 else ""
-    return Panel(
+    return Plot(
         title=title,
         label=f"{title or 'GPU utilization'}. Means: {', '.join(means)}.",
         histograms=Histograms(curves=tuple(map(_curve, gpus))),
     )
 
 
-def _panel_of_gpu(found: Balance, node: NodeLoad, gpu: Load) -> Panel:
+def _plot_of_gpu(found: Balance, node: NodeLoad, gpu: Load) -> Plot:
     title = _name(found, node, gpu.device)
     label = f"{title}. Mean {formats.percent(gpu.mean or 0)}"
     if gpu.mean_distance is not None:
         label += f", mean distance {gpu.mean_distance:.2f} to the others of its node"
     usual = node.histogram if len(node.gpus) > 1 else ()
-    histograms = Histograms(curves=(_curve(gpu),), usual=usual)
-    return Panel(title=title, label=f"{label}.", histograms=histograms, distance=gpu.mean_distance or 0.0)
+    return Plot(title=title, label=f"{label}.", histograms=Histograms(curves=(_curve(gpu),), usual=usual))
 
 
 def _curve(gpu: Load) -> Curve:
     return Curve(name=gpu.device, values=gpu.histogram)
 
 
-def _key(panels: Sequence[Panel]) -> list[tuple[str, str, str]]:
+def _key(plots: Sequence[Plot]) -> list[tuple[str, str, str]]:
     """Swatch, words, and series of each curve; nothing if each plot has one."""
-    places = list(itertools.zip_longest(*([curve.name for curve in one.histograms.curves] for one in panels)))
+    places = list(itertools.zip_longest(*([curve.name for curve in one.histograms.curves] for one in plots)))
     entries = []
     for i, ((style, _), names) in enumerate(zip(theme.SERIES, places, strict=False)):
         known = set(names) - {None}
@@ -290,9 +280,9 @@ def _are_similar(found: Balance) -> bool:
     return len(known) == len(means) and max(known) - min(known) < ALIKE_POINTS
 
 
-def _most_different(found: Balance, panel: Panel) -> str:
+def _most_different(found: Balance, plot: Plot) -> str:
     gpus = formats.every(sum(1 for _ in _gpus(found)), "GPU")
-    return f"{gpus} are similar; drawn: {panel.title}, which differs most from the others of its node."
+    return f"{gpus} are similar; drawn: {plot.title}, which differs most from the others of its node."
 
 
 def _similar(found: Balance) -> NodeLoad | None:
@@ -374,62 +364,89 @@ def _data(found: Balance) -> Table:
     )
 
 
-def _matrix(node: NodeLoad, limit: float) -> Matrix:
+def _distances(report: Report, found: Balance, nodes: Sequence[NodeLoad]) -> Figure:
+    """A matrix for each of the nodes."""
+    return Figure(
+        name="distances",
+        finding=_pairs(report, found, nodes),
+        aid=f"Distance of any two GPUs of a node; {SIGN} and bold: above the threshold of "
+        f"{formats.plain_number(found.limit)}.",
+        drawings=[Side(style="matrices", blocks=[_matrix(found, node) for node in nodes])],
+        of_tables=True,
+    )
+
+
+def _matrix(found: Balance, node: NodeLoad) -> Table:
     gpus = {gpu.device: gpu for gpu in node.gpus}
-    names = node.listed
-
-    def cell(i: int, j: int) -> Cell:
-        if i == j:
-            return Cell(text="–", style="m")
-        far = node.distances[min(i, j)][abs(i - j) - 1]
-        if far is None:
-            return Cell(text="not measured", style="m")
-        text = formats.number(far, 2)
-        if not (gpus[names[i]].enough and gpus[names[j]].enough):
-            return Cell(text=text, style="m")
-        if far > limit:
-            return Cell(text=text, style=FULL, over=True)
-        return Cell(text=text, style=f"h{min(SHADES - 1, int(SHADES * far / limit)) if limit > 0 else 0}")
-
-    rows = tuple(
-        MatrixRow(
-            device=name,
-            cells=tuple(cell(i, j) for j in range(len(names))),
-            mean=formats.known(gpus[name].mean),
-            enough=gpus[name].enough,
-        )
-        for i, name in enumerate(names)
-    )
-    compared = [c for i, row in enumerate(rows) for c in row.cells[i + 1 :] if c.style != "m"]
-    over = sum(c.over for c in compared)
-    left = len(node.gpus) - len(names)
-    return Matrix(
-        node=node.node,
-        finding=f"{over or 'none'} of {formats.count(len(compared), 'pair')} above the threshold"
-        if compared
-        else "too few samples to compare",
-        compared=len(compared),
-        over=over,
-        rows=rows,
-        cut=f"The {len(names)} GPUs that differ most; {left} more are in the data above." if left else "",
-        partly=any(not row.enough for row in rows),
+    listed = [gpus[device] for device in node.listed]
+    names = [formats.escape_name(gpu.device, 12) for gpu in listed]
+    partly = any(not gpu.enough for gpu in listed)
+    name, left = formats.escape_name(node.node, 40), len(node.gpus) - len(listed)
+    cut = f"The {len(listed)} GPUs that differ most; {left} more are in the data above." if left else ""
+    return Table(
+        label=f"Distances of the GPUs of {name}",
+        caption=f"{name}: {_above(found, node)}. {cut}".rstrip() if len(found.nodes) > 1 else cut,
+        style="matrix",
+        heads=[":GPU", *names, "Mean (%)", *([":Compared"] if partly else [])],
+        rows=[
+            [
+                names[i],
+                *(_cell(found, node, gpus, i, j) for j in range(len(listed))),
+                formats.known(gpu.mean),
+                *(["yes" if gpu.enough else "too few samples"] if partly else []),
+            ]
+            for i, gpu in enumerate(listed)
+        ],
     )
 
 
-def _pairs(found: Balance, matrices: Sequence[Matrix], *, agrees: bool) -> str:
+def _cell(found: Balance, node: NodeLoad, gpus: Mapping[str, Load], i: int, j: int) -> Cell:
+    """A distance in its shade; gray if it is not compared."""
+    far = node.distances[min(i, j)][abs(i - j) - 1] if i != j else None
+    if far is None:
+        return Cell("–" if i == j else "not measured", "m")
+    text = formats.number(far, 2)
+    if not (gpus[node.listed[i]].enough and gpus[node.listed[j]].enough):
+        return Cell(text, "m")
+    if far > found.limit:
+        return Cell(_OVER.format(SIGN, text), FULL)
+    return Cell(text, f"h{min(SHADES - 1, int(SHADES * far / found.limit)) if found.limit > 0 else 0}")
+
+
+def _compared(node: NodeLoad) -> list[float]:
+    """The distances of all listed pairs with enough samples."""
+    enough = {gpu.device for gpu in node.gpus if gpu.enough}
+    return [
+        far
+        for i, (device, distances) in enumerate(zip(node.listed, node.distances, strict=True), start=1)
+        for other, far in zip(node.listed[i:], distances, strict=True)
+        if far is not None and {device, other} <= enough
+    ]
+
+
+def _above(found: Balance, node: NodeLoad) -> str:
+    compared = _compared(node)
+    over = sum(far > found.limit for far in compared)
+    if not compared:
+        return "too few samples to compare"
+    return f"{over or 'none'} of {formats.count(len(compared), 'pair')} above the threshold"
+
+
+def _pairs(report: Report, found: Balance, nodes: Sequence[NodeLoad]) -> str:
     """How many pairs of those listed are above the threshold; nothing if the rule finds otherwise during the work."""
-    if not agrees:
+    if not _agrees(found, report):
         return "Distances over the whole job."
-    compared, over = (sum(getattr(m, name) for m in matrices) for name in ("compared", "over"))
+    compared = [far for node in nodes for far in _compared(node)]
     if not compared:
         return "No GPU has enough samples to be compared."
+    over = sum(far > found.limit for far in compared)
     with_pairs = sum(len(node.gpus) > 1 for node in found.nodes)
     where = ""
-    if len(matrices) < with_pairs:
-        most = f"the {len(matrices)} of {with_pairs} nodes that differ most"
-        where = f" on {formats.escape_name(matrices[0].node, 40) if len(matrices) == 1 else most}"
+    if len(nodes) < with_pairs:
+        most = f"the {len(nodes)} of {with_pairs} nodes that differ most"
+        where = f" on {formats.escape_name(nodes[0].node, 40) if len(nodes) == 1 else most}"
     verb = "is" if over < 2 else "are"
-    pairs = f"{over or 'None'} of {formats.count(compared, 'pair')}{where}"
+    pairs = f"{over or 'None'} of {formats.count(len(compared), 'pair')}{where}"
     return f"{pairs} {verb} above the threshold at the end of the job."
 
 

@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.page.figures.data_loading import Unit, at_work, bin_names, fetch_times, unit_for
-from jobreport.page.kit.table import Table, as_code, node_heads
-from jobreport.page.sections.outline import heading, section
-from jobreport.page.sections.parts.panel import Panel
+from jobreport.page.kit import Drawing, Empty, Figure, Sentences, Side, Table, code
+from jobreport.page.kit.table import as_code, node_heads
+from jobreport.page.sections.outline import section
 from jobrules.analyses.data_loading import ADEQUATE, TOO_FEW, TOO_MANY
 from jobrules.model import SECOND_US
 from jobrules.rules.dataloader import Dataloader
@@ -18,10 +18,8 @@ from jobrules.rules.dataloader import Dataloader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bokeh.models import Plot
-
     from jobreport.document import Report
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.data_loading import (
         DataLoading,
         FetchTimes,
@@ -51,37 +49,36 @@ _KINDS = {
 
 
 @section
-def data_loading(report: Report) -> Fragment:
+def data_loading(report: Report) -> Content:
     """Loader processes against cores, fetch times, and active loader processes over time."""
     found = report.data_loading
-    place = heading("data-loading", report)
     if found is None:
-        return place.nothing(_why_none(report))
-    fetches = fetch_times(found.fetches) if found.fetches else None
+        return Empty(_why_none(report))
+    sentences = [
+        *_wait(found, report.verdict),
+        *_against_range(found, advised=_finding(report.verdict) is not None),
+        *_settings_advice(found),
+    ]
     flat = _flat(found)
-    blocks, figures = ([], {}) if flat else _at_work(found)
-    if fetches:
-        figures = {"live-data-loading-fetches": fetches.live, **figures}
-    return place.section(
-        found=found,
-        sentences=[
-            *_wait(found, report.verdict),
-            *_against_range(found, advised=_finding(report.verdict) is not None),
-            *_settings_advice(found),
-        ],
-        fetch_caption=_fetch_caption(found, found.fetches) if found.fetches else "",
-        fetch_drawing=fetches.drawing if fetches else None,
-        fetch_reading=_fetch_reading(found.fetches) if found.fetches else "",
-        bins=_bins(found.fetches) if found.fetches else None,
-        work_caption=_work_caption(found) if blocks else "",
-        work_reading=_work_reading(found, found.columns) if found.columns else "",
-        blocks=blocks,
-        figures=figures,
-        lasting=" ".join(filter(None, [_lives(found), flat])),
-        times=_times(found),
-        nodes=_nodes(found),
-        setups=_setups(found) if found.setups else None,
-        several=len(found.nodes) > 1,
+    return [
+        Sentences([code(sentence) for sentence in sentences]),
+        _fetches(found, found.fetches) if found.fetches else None,
+        _times(found),
+        " ".join(filter(None, [_lives(found), flat])),
+        _at_work(found, found.columns) if found.columns and found.at_work and not flat else None,
+        _nodes(found),
+        _setups(found),
+    ]
+
+
+def _fetches(found: DataLoading, fetches: FetchTimes) -> Figure:
+    return Figure(
+        name="data-loading-fetches",
+        title="Batch fetch times",
+        finding=_fetch_caption(found, fetches),
+        drawings=[Drawing(figure=fetch_times(fetches))],
+        reading=_fetch_reading(fetches),
+        tables=[_bins(fetches)],
     )
 
 
@@ -295,19 +292,27 @@ def _flat(found: DataLoading) -> str:
     return f"{who} {'was' if n == 1 else 'were'} {always}"
 
 
-def _at_work(found: DataLoading) -> tuple[list[Panel], dict[str, Plot]]:
-    blocks: list[Panel] = []
-    figures: dict[str, Plot] = {}
-    if not found.columns or not found.at_work:
-        return blocks, figures
-    for i, (line, figure) in enumerate(
-        zip(found.at_work, at_work(found.at_work, found.columns), strict=True)
-    ):
-        element, title = f"live-data-loading-{i}", _where(line, found) or formats.escape_name(line.node, 60)
-        label = f"Active {_noun(found)} over time, {title}. {_work_caption(found)}"
-        figures[element] = figure.live
-        blocks.append(Panel(id=element, title=title, label=label, drawing=figure.drawing))
-    return blocks, figures
+def _at_work(found: DataLoading, columns: Columns) -> Figure:
+    """Active loader processes over time, of each node."""
+    caption = _work_caption(found)
+    titles = [_where(line, found) or formats.escape_name(line.node, 60) for line in found.at_work]
+    drawings = [
+        Drawing(
+            figure=figure,
+            title=title if len(found.nodes) > 1 else "",
+            label=f"Active {_noun(found)} over time, {title}. {caption}",
+            style="low",
+        )
+        for title, figure in zip(titles, at_work(found.at_work, columns), strict=True)
+    ]
+    return Figure(
+        name="data-loading-work",
+        finding=caption,
+        aid="Line: mean; band: fewest to most.",
+        drawings=[Side(style="blocks", blocks=drawings)],
+        zoom="the active loader processes",
+        reading=_work_reading(found, columns),
+    )
 
 
 def _times(found: DataLoading) -> Table | None:

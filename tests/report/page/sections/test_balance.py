@@ -184,7 +184,7 @@ def test_few_gpus_share_a_plot_with_a_switch_each() -> None:
 
     keys = [a["data-series"] for _, a in page.elements if "data-series" in a]
     assert keys == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
-    assert len([i for i in page.ids if i.startswith("live-balance-")]) == 2
+    assert len([i for i in page.ids if i.startswith("live-balance")]) == 2
     styles = [a["class"] for tag, a in page.elements if tag == "path" and "d" in a and len(str(a["d"])) > 9]
     assert styles == ["s1", "s2", "s3", "s4", "s1", "s2"]
 
