@@ -77,6 +77,12 @@ class Texts:
         """The text of a row, without blanks around it."""
         return self.distinct[int(self.code[row])].strip()
 
+    def with_zero_for(self, nothing: str) -> Texts:
+        """The cells, with 0 in place of a text."""
+        return Texts(
+            lambda: (["0" if text.strip() == nothing else text for text in self.distinct], self.code)
+        )
+
     @classmethod
     def of(cls, cells: Sequence[str]) -> Texts:
         """From the cells."""
