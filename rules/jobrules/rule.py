@@ -130,6 +130,11 @@ class Rule(ABC):
         """The name in files, options and the report."""
         return type(self).__name__
 
+    @property
+    def key(self) -> str:
+        """Key of its finding: ``cpu-bottleneck``."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", self.name).lower()
+
     @abstractmethod
     def check(self, job: Job) -> RuleResult:
         """Check a job that has samples of all ``requires``."""
@@ -179,8 +184,11 @@ class Rule(ABC):
         self, title: str, *evidence: Fact, severity: Severity = Severity.WARNING, **facts: Any
     ) -> Finding:
         """Finding of this rule, with the advice of its docstring unless another is given."""
-        key = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", self.name).lower()
-        known: dict[str, Any] = {"key": key, "advice": self.documentation().advice, "section": self.section}
+        known: dict[str, Any] = {
+            "key": self.key,
+            "advice": self.documentation().advice,
+            "section": self.section,
+        }
         return Finding(
             title=title, evidence=evidence, severity=severity, rules=(self.name,), **(known | facts)
         )

@@ -37,7 +37,7 @@ from jobrules.rule import NO_GPU, ONLY_TRACES, Documentation, parameter_fields
 from jobrules.rules.bottleneck_rule import BottleneckRule
 from jobrules.rules.dataloader import Dataloader
 from jobrules.text import apportion
-from jobrules.verdict.findings import in_loop, sorted_verdict, verdict_of
+from jobrules.verdict.findings import in_loop, ranked
 from jobrules.verdict.on_cores import Training, free_cores
 from jobrules.verdict.phases import JobPhases, Phase
 from jobrules.verdict.story import story_of
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from jobreport.remarks import Quality
     from jobrules.model import Finding, Job
     from jobrules.rule import Rule
-    from jobrules.verdict.story import Account
+    from jobrules.verdict.findings import Verdict
+    from jobrules.verdict.story import Account, Story
 
 #: The document of a rule without a result.
 _NO_DOCUMENT: dict[str, Any] = {
@@ -116,10 +117,10 @@ def build(
             steps=step_events(results),
             finished=None,
         ),
-        verdict=verdict_of(story_of(account, strict=strict))
+        verdict=_verdict(story_of(account, strict=strict))
         if account
         else replace(
-            sorted_verdict(checks, (), None),
+            ranked(checks, ()),
             findings=findings(found, results, _waits(results, rules) or _free_cores(results)),
         ),
         phases=phases(results, account, start_us, end_us),
@@ -205,6 +206,10 @@ def _free_cores(results: RuleResults) -> list[Finding]:
             if one
         ]
     )
+
+
+def _verdict(story: Story) -> Verdict:
+    return ranked(story.account.checks, story.findings, story=story)
 
 
 def _checks(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
@@ -236,97 +236,119 @@ def judge(
     What a cause of a rule raises is an error of its rule, unless ``strict``.
     """
     checks: Checks = [
-        (rule, with_place(job, rule, result))
+        (rule, with_place(job, rules, rule, result))
         for rule, result in zip(rules, results, strict=True)
         if rule.can_trigger
     ]
-    own = bool(job.gpu_count and job.covers_time and Clocks.of(job).length_us)
-    if not own:
-        use = time_use(job)
-        checks, causes = _causes_of_rules(job, checks, strict=strict)
-        story = story_of(replace(others, checks=checks), strict=strict) if others else None
-        taken = {*story.claims} if story else {one.key for one in known}
-        span_us = job.steps_us or job.span_us
-        waits = [in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop >= WARNING_SHARE]
-        loops = loop_findings(job)
-        has_gpus = story or job.captures or any(part.gpus for part in job.facts)
-        work = None if waits or loops or has_gpus else Work.of(job)
-        found = [
-            *other_processes(job),
-            *(() if story else _without_gpus(job, checks)),
-            *waits,
-            *loops,
-            *free_cores(
-                job.gathered(trainings, work, job.loop_facts)
-                if work and work.length_us >= MIN_WORK_US
-                else ()
-            ),
-            *_about_samples(job, phases, use, 0.0),
-        ]
-        found = [one for one in found if one.key not in taken]
-        if story:
-            return _with_profiled(verdict_of(story, found), job, checks)
-        return _with_profiled(sorted_verdict(checks, join_explained([*known, *found]), use), job, checks)
+    if not (job.gpu_count and job.covers_time and Clocks.of(job).length_us):
+        return _of_others(job, checks, phases, others, known, strict=strict)
     account = account_of(job, checks, strict=strict)
     story = story_of(joined_accounts(account, others) if others else account, strict=strict)
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
     samples = _about_samples(job, phases, story.use, unmeasured_us)
-    return _with_profiled(verdict_of(story, samples), job, checks)
+    return ranked(story.account.checks, [*story.findings, *samples], story=story, job=job)
 
 
-def _with_profiled(verdict: Verdict, job: Job, checks: Checks) -> Verdict:
-    """With the bar of the profiled time; findings on a part of it come before others of their severity.
+def _of_others(
+    job: Job,
+    checks: Checks,
+    phases: JobPhases,
+    others: Account | None,
+    known: Sequence[Finding],
+    *,
+    strict: bool,
+) -> Verdict:
+    """The verdict on a job whose GPUs were not sampled: on its cores and traces, and what is known from elsewhere."""
+    use = time_use(job)
+    checks, causes = _causes_of_rules(job, checks, strict=strict)
+    story = story_of(replace(others, checks=checks), strict=strict) if others else None
+    taken = {*story.claims} if story else {one.key for one in known}
+    span_us = job.steps_us or job.span_us
+    waits = [in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop >= WARNING_SHARE]
+    loops = loop_findings(job)
+    has_gpus = story or job.captures or any(part.gpus for part in job.facts)
+    work = None if waits or loops or has_gpus else Work.of(job)
+    found = [
+        *other_processes(job),
+        *(() if story else _without_gpus(job, checks)),
+        *waits,
+        *loops,
+        *free_cores(
+            job.gathered(trainings, work, job.loop_facts) if work and work.length_us >= MIN_WORK_US else ()
+        ),
+        *_about_samples(job, phases, use, 0.0),
+    ]
+    found = [one for one in found if one.key not in taken]
+    if story:
+        return ranked(story.account.checks, [*story.findings, *found], story=story, job=job)
+    return ranked(checks, join_explained([*known, *found]), use, job=job)
 
-    They are no causes of the whole job, and may be those of a loss that nothing else explains.
+
+def ranked(
+    checks: Checks,
+    findings: Iterable[Finding],
+    use: TimeUse | None = None,
+    *,
+    story: Story | None = None,
+    job: Job | None = None,
+) -> Verdict:
+    """The findings in their order, the bars, and what was not evaluated.
+
+    ``use`` is that of the ``story``, if there is one. Findings on the traces of ``job`` have their own part of the
+    profiled time.
     """
-    profiled = profiled_time(job, verdict.findings)
-    if profiled is None:
-        return verdict if verdict.use else replace(verdict, too_little=too_little_profiled(job))
-    is_of_job = profiled.placed != "outside"
-    of_traces = {one.key for one in verdict.findings if is_of_job and _explains(one, profiled)}
-
-    def place(finding: Finding) -> tuple[int, int, bool, float]:
-        severity, kind, share = _rank(finding)
-        is_of_traces = finding.key in of_traces
-        return severity, min(kind, _UNEXPLAINED) if is_of_traces else kind, not is_of_traces, share
-
-    findings = sorted(with_parts(verdict.findings, profiled, checks), key=place)
-    shown = next(
-        (one for one in findings if one.key in of_traces and one.severity is not Severity.INFO), None
-    )
-    if shown and profiled.is_typical is not False:
-        findings = [_shown_by(shown, one) if one.key == UNEXPLAINED_LOSS else one for one in findings]
-    return replace(verdict, profiled=in_order(profiled, findings), findings=tuple(findings))
-
-
-def _shown_by(cause: Finding, loss: Finding) -> Finding:
-    """Lost time without a cause in the samples, with the cause that the traces show of their stretch."""
-    title = f"{loss.title.partition(',')[0]}; the traces show a cause: {cause.seen_as}"
-    return replace(loss, title=title, advice=cause.advice, because_of=(cause.key,))
-
-
-def verdict_of(story: Story, others: Sequence[Finding] = ()) -> Verdict:
-    """The verdict on an account of GPU time; ``others`` are findings on the samples themselves."""
-    found = sorted_verdict(story.account.checks, [*story.findings, *others], story.use)
-    return replace(found, explains=story.explains, too_little=story.too_short)
-
-
-def sorted_verdict(checks: Checks, findings: Sequence[Finding], use: TimeUse | None) -> Verdict:
-    """The findings in their order, and what was not evaluated."""
-    if use and use.device == "GPU" and any(finding.key == NOT_MEASURED for finding in findings):
-        parts = (replace(p, finding=NOT_MEASURED) if p.role == "unknown" else p for p in use.parts)
-        use = replace(use, parts=tuple(parts))
+    use = story.use if story else use
+    rules = [rule for rule, _ in checks]
+    findings = [_on_own_ground(finding, checks) for finding in findings]
+    too_little, of_traces = story.too_short if story else "", set[str]()
+    profiled = profiled_time(job, rules, findings) if job else None
+    if profiled:
+        findings = list(with_parts(findings, profiled, rules))
+        if profiled.placed != "outside":
+            of_traces = {finding.key for finding in findings if _explains(finding, profiled)}
+        findings = _shown_by_traces(findings, profiled, of_traces)
+    elif job and not use:
+        too_little = too_little_profiled(job)
+    findings.sort(key=lambda finding: _rank(finding, of_traces))
     not_evaluated = tuple(
         NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
         for rule, result in checks
         if result.status in (Status.NOT_EVALUATED, Status.ERROR) and result.reason
     )
     return Verdict(
-        use=use,
-        findings=tuple(sorted((_on_own_ground(finding, checks) for finding in findings), key=_rank)),
+        use=_with_unmeasured(use, findings),
+        findings=tuple(findings),
         not_evaluated=not_evaluated,
         rules=len(checks) - sum(not one.applies for one in not_evaluated),
+        explains=story.explains if story else {},
+        too_little=too_little,
+        profiled=in_order(profiled, findings) if profiled else UNSET,
     )
+
+
+def _shown_by_traces(
+    findings: list[Finding], profiled: ProfiledTime, of_traces: Collection[str]
+) -> list[Finding]:
+    """With the cause that typical traces show of their stretch where samples show none of the lost time."""
+    causes = [one for one in findings if one.key in of_traces and one.severity is not Severity.INFO]
+    if not causes or profiled.is_typical is False:
+        return findings
+    first = min(causes, key=lambda finding: _rank(finding, of_traces))
+    return [_shown_by(first, one) if one.key == UNEXPLAINED_LOSS else one for one in findings]
+
+
+def _with_unmeasured(use: TimeUse | None, findings: Iterable[Finding]) -> TimeUse | None:
+    """With the finding on the time that was not measured, if there is one."""
+    if not (use and use.device == "GPU" and any(finding.key == NOT_MEASURED for finding in findings)):
+        return use
+    parts = (replace(p, finding=NOT_MEASURED) if p.role == "unknown" else p for p in use.parts)
+    return replace(use, parts=tuple(parts))
+
+
+def _shown_by(cause: Finding, loss: Finding) -> Finding:
+    """Lost time without a cause in the samples, with the cause that the traces show of their stretch."""
+    title = f"{loss.title.partition(',')[0]}; the traces show a cause: {cause.seen_as}"
+    return replace(loss, title=title, advice=cause.advice, because_of=(cause.key,))
 
 
 def _on_own_ground(finding: Finding, checks: Checks) -> Finding:
@@ -421,16 +443,20 @@ def _about_samples(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_
     ]
 
 
-def _rank(finding: Finding) -> tuple[int, int, float]:
+def _rank(finding: Finding, of_traces: Collection[str] = ()) -> tuple[int, int, bool, float]:
     """Worst first; then causes of lost time, lost time without a cause, the rest, and time that was not measured.
 
-    Other processes on the job's cores come before all: what they take makes the times of the job longer.
+    Other processes on the job's cores come before all: what they take makes the times of the job longer. Findings on a part
+    of the profiled time (``of_traces``, by key) come before others of their severity that are no causes of the whole job,
+    and may be those of a loss that nothing else explains.
     """
     kind = 0 if finding.gpu_s is not None else 2
     if finding.key in (UNEXPLAINED_LOSS, NOT_MEASURED):
         kind = _UNEXPLAINED if finding.key == UNEXPLAINED_LOSS else 3
     kind = -1 if finding.key == CROWDED else kind
-    return SEVERITIES.index(finding.severity), kind, -(finding.share or 0)
+    is_of_traces = finding.key in of_traces
+    kind = min(kind, _UNEXPLAINED) if is_of_traces else kind
+    return SEVERITIES.index(finding.severity), kind, not is_of_traces, -(finding.share or 0)
 
 
 def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -15,18 +15,15 @@ from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
 from jobrules.model.captures import NOT_EXPLAINED, Capture, DeviceCapture
 from jobrules.model.time_parts import Role, TimePart, named
 from jobrules.rule import Rule
-from jobrules.rules.traces.exposed_communication import ExposedCommunication
 from jobrules.rules.traces.shares import (
     MIN_WINDOW_NS,
     CaptureRule,
     ProfiledGPU,
     first_iterations,
     idle_ns,
-    launch_bound_ns,
     profiled_gpus,
     severity_by,
 )
-from jobrules.rules.traces.straggler_rank import StragglerRank
 from jobrules.text import (
     NBSP,
     apportion,
@@ -105,123 +102,29 @@ class ProfiledTime(Struct, frozen=True, kw_only=True):
         return self.roles.get(role, 0.0)
 
 
-class _Loss(Struct, frozen=True):
-    """A part by the rule that explains it, with the keys of the finding of this rule and of the part."""
-
-    rule: str
-    finding: str
-    key: str
-    when: str
-    amount: Callable[[DeviceCapture], int]
-
-
-def _waiting_ns(device: DeviceCapture) -> int:
-    return device.exposed_waiting_ns or 0
-
-
-_LOSSES = (
-    _Loss(
-        "StragglerRank",
-        "straggler-rank",
-        "waiting",
-        "while ranks waited for one another",
-        _waiting_ns,
-    ),
-    _Loss(
-        "UnevenRanks",
-        "uneven-ranks",
-        "waiting",
-        "while ranks waited for one another",
-        _waiting_ns,
-    ),
-    _Loss(
-        "ExposedCommunication",
-        "exposed-communication",
-        "communication",
-        "while GPUs only communicated",
-        lambda device: device.exposed_communication_ns,
-    ),
-    _Loss(
-        "ExposedCopies",
-        "exposed-copies",
-        "copies",
-        "while GPUs only copied",
-        lambda device: device.exposed_copies_ns,
-    ),
-    _Loss(
-        "LaunchBound",
-        "launch-bound",
-        "launches",
-        "while GPUs waited for the host to launch work",
-        launch_bound_ns,
-    ),
-    _Loss(
-        "DataLoaderWait",
-        "data-loader-wait",
-        "data-loading",
-        "while the training loop fetched the next batch",
-        lambda device: idle_ns(device, "data_loading"),
-    ),
-    _Loss(
-        "SynchronizationStall",
-        "synchronization-stall",
-        "synchronization",
-        "after the host had waited for GPUs",
-        lambda device: idle_ns(device, "synchronisation"),
-    ),
-    _Loss(
-        "AllocationStall",
-        "allocation-stall",
-        "memory-allocation",
-        "while the driver allocated memory",
-        lambda device: device.late_allocation_ns,
-    ),
-    _Loss(
-        "ProfilerOverhead",
-        "profiler-overhead",
-        "profiler",
-        "while the profiler itself was busy",
-        lambda device: idle_ns(device, "profiler"),
-    ),
-)
-#: What is left of communication where waiting is a part of its own.
-_TRANSFERRING = _Loss(
-    "ExposedCommunication",
-    "exposed-communication",
-    "communication",
-    "while GPUs only transferred",
-    lambda device: device.exposed_communication_ns - _waiting_ns(device),
-)
 #: Parts that no rule explains.
 _OTHERS = ("first-iterations", "other-causes", "idle-unknown")
-#: Rules that name waiting, and rules whose parts need the causes of idle time.
-_OF_WAITING = frozenset({"StragglerRank", "UnevenRanks"})
-_OF_IDLE = frozenset(
-    {"LaunchBound", "DataLoaderWait", "SynchronizationStall", "AllocationStall", "ProfilerOverhead"}
-)
 
 
-def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
-    """How the profiled time was spent, by the findings on it, worst first; None if too little was profiled."""
+def profiled_time(job: Job, rules: Iterable[Rule], findings: Sequence[Finding]) -> ProfiledTime | None:
+    """How the profiled time was spent, by the findings of these rules on it; None if too little was profiled."""
     traced = profiled_gpus(job.captures)
     gpus = _judged(traced)
     if not gpus:
         return None
     explained = {rule: finding.key for finding in findings for rule in finding.rules}
-    waits = not explained.keys().isdisjoint(_OF_WAITING)
-    losses = [
-        _TRANSFERRING if waits and loss.rule == _TRANSFERRING.rule else loss
-        for loss in _LOSSES
-        if loss.rule in explained
-    ]
+    by_part = {
+        rule.part: rule
+        for rule in rules
+        if isinstance(rule, CaptureRule) and rule.part and rule.name in explained
+    }
     first = first_iterations(gpus)
     sums: Counter[str] = Counter()
     for gpu in gpus:
         for device in gpu.devices:
-            sums.update(_parts(device, losses, has_first=first is not None))
+            sums.update(_parts(device, by_part, has_first=first is not None))
     whole_s = sum(sums.values()) / 1e9
-    by_key = {loss.key: loss for loss in losses}
-    keys = sorted((key for key in by_key if sums[key]), key=lambda key: -sums[key])
+    keys = sorted((key for key in by_part if sums[key]), key=lambda key: -sums[key])
     others = (key for key in _OTHERS if sums[key] / 1e7 / whole_s >= MIN_PART)
     order = ["computing", *keys, *others]
     digits = digits_for(whole_s)
@@ -234,8 +137,8 @@ def profiled_time(job: Job, findings: Sequence[Finding]) -> ProfiledTime | None:
             role=named(key).role,
             amount=seconds[key],
             percent=percents[key],
-            finding=explained[by_key[key].rule] if key in by_key else "",
-            when=by_key[key].when if key in by_key else "",
+            finding=explained[by_part[key].name] if key in by_part else "",
+            when=_when(by_part[key], by_part) if key in by_part else "",
         )
         for key in order
     )
@@ -277,46 +180,43 @@ def world_sizes(captures: Iterable[Capture]) -> tuple[int, ...]:
     return tuple(sorted({one.world_size for one in captures if one.world_size}))
 
 
-def with_place(job: Job, rule: Rule, result: RuleResult) -> RuleResult:
+def with_place(job: Job, rules: Iterable[Rule], rule: Rule, result: RuleResult) -> RuleResult:
     """A finding on traces, with what samples can explain of it: nothing of another time, or of another GPU."""
     if not (isinstance(rule, CaptureRule) and result.findings and job.facts):
         return result
     gpus = _judged(profiled_gpus(job.captures))
     (finding,) = result.findings
     if not gpus or _near(job, gpus)[0] == "outside":
-        of_traces = {loss.finding for loss in _LOSSES}
+        of_traces = {one.key for one in rules if one.of_traces}
         reasons = tuple(key for key in finding.because_of if key in of_traces)
         return replace(result, findings=(replace(finding, because_of=reasons),))
-    if not (isinstance(rule, StragglerRank) and job.across_ranks):
+    rank = rule.rank(job)
+    if rank is None:
         return result
     sampled = sampled_gpus(job, gpus)
-    late = max(job.across_ranks.waiting, key=lambda one: one.caused_ns).rank
-    place = sampled and sampled.gpus.get(late)
+    place = sampled and sampled.gpus.get(rank)
     known = replace(finding, devices=("/".join(place),)) if place else replace(finding, because_of=())
     return replace(result, findings=(known,))
 
 
 def with_parts(
-    findings: Sequence[Finding], profiled: ProfiledTime, checks: Iterable[tuple[Rule, RuleResult]]
+    findings: Sequence[Finding], profiled: ProfiledTime, rules: Iterable[Rule]
 ) -> Iterator[Finding]:
     """The findings, each with its own part of the profiled time, so that none counts what another explains.
 
-    Communication without the waiting that another finding explains is as severe as what is left of it.
+    One of which another finding explains a part is as severe as what is left.
     """
-    pairs = {(loss.key, loss.finding) for loss in _LOSSES}
-    own = {part.finding: part.percent for part in profiled.parts if (part.key, part.finding) in pairs}
-    limit = next(
-        (rule.warning_threshold for rule, _ in checks if isinstance(rule, ExposedCommunication)), 0.0
-    )
-    waits = not _OF_WAITING.isdisjoint(rule for finding in findings for rule in finding.rules)
+    parts = {part.key: part for part in profiled.parts if part.finding}
+    own = {rule.key: rule for rule in rules if isinstance(rule, CaptureRule) and rule.part}
     for finding in findings:
-        part = own.get(finding.key)
-        if part is None:
+        rule = own.get(finding.key)
+        part = parts.get(rule.part) if rule else None
+        if rule is None or part is None or part.finding != finding.key:
             yield finding
-        elif finding.key == _TRANSFERRING.finding and waits:
-            yield replace(finding, share=part / 100, severity=severity_by(part, limit))
-        else:
-            yield replace(finding, share=part / 100)
+            continue
+        finding = replace(finding, share=part.percent / 100)  # noqa: PLW2901 - with its part
+        limit = getattr(rule, "warning_threshold", 0.0)
+        yield replace(finding, severity=severity_by(part.percent, limit)) if rule.holds in parts else finding
 
 
 def in_order(profiled: ProfiledTime, findings: Sequence[Finding]) -> ProfiledTime:
@@ -351,17 +251,19 @@ def too_little_profiled(job: Job) -> str:
     return f"{length} of profiled time, {took(MIN_WINDOW_NS / 1000)} needed"
 
 
-def _parts(device: DeviceCapture, losses: Iterable[_Loss], *, has_first: bool) -> dict[str, int]:
+def _parts(device: DeviceCapture, rules: Mapping[str, CaptureRule], *, has_first: bool) -> dict[str, int]:
     """Nanoseconds by the key of the part; what is in one part is in no later one."""
+    own = {key: rule.counted_ns(device) for key, rule in rules.items() if device.complete or not rule.of_idle}
     parts = {"computing": device.compute_ns}
-    for loss in losses:
-        if loss.rule in _OF_IDLE and not device.complete:
-            continue
-        parts[loss.key] = loss.amount(device)
+    parts |= {key: amount - own.get(rules[key].holds, 0) for key, amount in own.items()}
     if has_first and device.complete:
         parts["first-iterations"] = device.first_allocation_ns
     parts["idle-unknown"] = idle_ns(device, *NOT_EXPLAINED) if device.complete else device.idle_ns
     return parts | {"other-causes": device.window_ns - sum(parts.values())}
+
+
+def _when(rule: CaptureRule, rules: Mapping[str, CaptureRule]) -> str:
+    return rule.when_rest if rule.holds in rules else rule.when
 
 
 def _place(job: Job, gpus: Sequence[ProfiledGPU]) -> dict[str, Any]:

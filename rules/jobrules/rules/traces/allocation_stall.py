@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jobrules.model import Reason, ReasonKind
 from jobrules.rule import percent
 from jobrules.rules.traces.shares import ProfiledGPU, ShareRule
+
+if TYPE_CHECKING:
+    from jobrules.model.captures import DeviceCapture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +36,17 @@ class AllocationStall(ShareRule):
 
     title: ClassVar[str] = "GPUs wait for memory from the driver"
     did: ClassVar[str] = "GPUs waited for `cudaMalloc` or `cudaFree`"
+    part: ClassVar[str] = "memory-allocation"
+    when: ClassVar[str] = "while the driver allocated memory"
+    of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
 
     threshold: float = percent(1.0, "idle time during allocation, from which it is a finding")
     warning_threshold: float = percent(5.0, "the same, from which it is a warning")
 
-    def part_ns(self, gpu: ProfiledGPU) -> int:
+    def counted_ns(self, device: DeviceCapture) -> int:
         """Idle time during allocation that recurs."""
-        return gpu.sum(lambda device: device.late_allocation_ns)
+        return device.late_allocation_ns
 
     def missing(self, gpu: ProfiledGPU) -> Reason | None:
         """The first step of each capture does not count."""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jobrules.model import Note, Reason, ReasonKind
 from jobrules.rule import percent
-from jobrules.rules.traces.shares import ProfiledGPU, ShareRule, per_step, step_amount
+from jobrules.rules.traces.shares import ProfiledGPU, ShareRule, idle_ns, per_step, step_amount
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Fact
+    from jobrules.model.captures import DeviceCapture
 
 _NO_OPERATORS = Reason(kind=ReasonKind.NOT_RECORDED, what="CPU activity in the trace (ProfilerActivity.CPU)")
 _NO_LOADER = Reason(
@@ -45,14 +46,17 @@ class DataLoaderWait(ShareRule):
 
     title: ClassVar[str] = "GPUs idle while the training loop fetches the next batch"
     did: ClassVar[str] = "GPUs idled while the training loop fetched the next batch"
+    part: ClassVar[str] = "data-loading"
+    when: ClassVar[str] = "while the training loop fetched the next batch"
+    of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
 
     threshold: float = percent(5.0, "idle time during fetches, from which it is a finding")
     warning_threshold: float = percent(20.0, "the same, from which it is a warning")
 
-    def part_ns(self, gpu: ProfiledGPU) -> int:
+    def counted_ns(self, device: DeviceCapture) -> int:
         """Idle time during fetches."""
-        return gpu.idle_ns("data_loading")
+        return idle_ns(device, "data_loading")
 
     def missing(self, gpu: ProfiledGPU) -> Reason | None:
         """Marks of the loader are what is judged."""

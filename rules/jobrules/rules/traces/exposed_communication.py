@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Fact
+    from jobrules.model.captures import DeviceCapture
 
 _SILENT = Reason(kind=ReasonKind.NOT_APPLICABLE, what="the traces hold no communication between GPUs")
 
@@ -44,14 +45,18 @@ class ExposedCommunication(ShareRule):
 
     title: ClassVar[str] = "GPUs communicate while they compute nothing"
     did: ClassVar[str] = "GPUs only communicated"
+    part: ClassVar[str] = "communication"
+    when: ClassVar[str] = "while GPUs only communicated"
+    holds: ClassVar[str] = "waiting"
+    when_rest: ClassVar[str] = "while GPUs only transferred"
     section: ClassVar[str] = "communication"
 
     threshold: float = a_percent(5.0, "communication that nothing hides, from which it is a finding")
     warning_threshold: float = a_percent(15.0, "the same, from which it is a warning")
 
-    def part_ns(self, gpu: ProfiledGPU) -> int:
+    def counted_ns(self, device: DeviceCapture) -> int:
         """Communication that no computing hides."""
-        return gpu.sum(lambda device: device.exposed_communication_ns)
+        return device.exposed_communication_ns
 
     def missing(self, gpu: ProfiledGPU) -> Reason | None:
         """A rank alone has nobody to talk to."""

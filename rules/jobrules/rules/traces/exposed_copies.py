@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Fact
+    from jobrules.model.captures import DeviceCapture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +38,15 @@ class ExposedCopies(ShareRule):
 
     title: ClassVar[str] = "GPUs copy while they compute nothing"
     did: ClassVar[str] = "GPUs only copied"
+    part: ClassVar[str] = "copies"
+    when: ClassVar[str] = "while GPUs only copied"
 
     threshold: float = percent(5.0, "copies that nothing hides, from which it is a finding")
     warning_threshold: float = percent(15.0, "the same, from which it is a warning")
 
-    def part_ns(self, gpu: ProfiledGPU) -> int:
+    def counted_ns(self, device: DeviceCapture) -> int:
         """Copies that nothing hides."""
-        return gpu.sum(lambda device: device.exposed_copies_ns)
+        return device.exposed_copies_ns
 
     def facts(self, gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
         """How much of it was from or to pageable memory."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Fact, Reason
+    from jobrules.model.captures import DeviceCapture
 
 #: Parts of the host's time that the evidence names.
 _MAX_NAMED = 3
@@ -43,14 +44,17 @@ class LaunchBound(ShareRule):
 
     title: ClassVar[str] = "GPUs wait for the host to launch kernels"
     did: ClassVar[str] = "GPUs waited for the host to launch work"
+    part: ClassVar[str] = "launches"
+    when: ClassVar[str] = "while GPUs waited for the host to launch work"
+    of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
 
     threshold: float = percent(15.0, "idle time for want of launches, from which it is a finding")
     warning_threshold: float = percent(30.0, "the same, from which it is a warning")
 
-    def part_ns(self, gpu: ProfiledGPU) -> int:
+    def counted_ns(self, device: DeviceCapture) -> int:
         """Idle time that only launching explains."""
-        return gpu.sum(launch_bound_ns)
+        return launch_bound_ns(device)
 
     def missing(self, gpu: ProfiledGPU) -> Reason | None:
         """Without launches, nothing is known of the host."""

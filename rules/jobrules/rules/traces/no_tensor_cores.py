@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Fact
+    from jobrules.model.captures import DeviceCapture
 
 #: CUDA devices of this generation or later have tensor cores, and so do AMD's of these names.
 _FIRST_WITH, _FIRST_WITH_TF32 = 7, 8
@@ -58,9 +59,9 @@ class NoTensorCores(ShareRule):
     threshold: float = percent(20.0, "computing without tensor cores, from which it is a finding")
     warning_threshold: float = percent(50.0, "the same, from which it is a warning")
 
-    def part_ns(self, gpu: ProfiledGPU) -> int:
+    def counted_ns(self, device: DeviceCapture) -> int:
         """Kernels that multiply matrices without tensor cores."""
-        return gpu.sum(lambda device: device.no_tensor_core_ns)
+        return device.no_tensor_core_ns
 
     def whole_ns(self, gpu: ProfiledGPU) -> int:
         """All computing kernels."""

@@ -15,7 +15,7 @@ from jobrules.rule import number as a_number
 from jobrules.rule import percent
 from jobrules.rules.step_outlier import longer_steps
 from jobrules.rules.traces.profiled_steps import profiled_in, profiled_steps
-from jobrules.rules.traces.shares import PROFILED_TIME, ProfiledGPU, ShareRule
+from jobrules.rules.traces.shares import PROFILED_TIME, ProfiledGPU, ShareRule, idle_ns
 from jobrules.text import capitalized, join_names, number, took
 from jobrules.text import percent as in_percent
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Fact, FloatArray, Job, Panel, RuleResult
+    from jobrules.model.captures import DeviceCapture
     from jobrules.model.claims import Claim, Claimed
     from jobrules.rules.traces.profiled_steps import ProfiledSteps, Spans
 
@@ -59,14 +60,17 @@ class ProfilerOverhead(ShareRule):
 
     title: ClassVar[str] = "The profiler itself changes what it measures"
     did: ClassVar[str] = "GPUs idled while the profiler itself was busy"
+    part: ClassVar[str] = "profiler"
+    when: ClassVar[str] = "while the profiler itself was busy"
+    of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
 
     threshold: float = percent(1.0, "idle time while PyTorch's profiler is busy, from which it is a finding")
     warning_threshold: float = percent(5.0, "the same, from which it is a warning")
 
-    def part_ns(self, gpu: ProfiledGPU) -> int:
+    def counted_ns(self, device: DeviceCapture) -> int:
         """Idle time during the profiler's own work."""
-        return gpu.idle_ns("profiler")
+        return idle_ns(device, "profiler")
 
     max_slowdown: float = a_number(
         1.2, "duration of steps with PyTorch's profiler over that without, above which it is a warning", low=1

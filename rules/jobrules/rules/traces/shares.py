@@ -161,11 +161,32 @@ def severity_by(value: float, warning: float) -> Severity:
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureRule(Rule):
-    """A rule on captures, which are no part of the job's tables."""
+    """A rule on captures, which are no part of the job's tables.
+
+    One that explains lost time names its ``part``, and counts it with ``counted_ns``.
+    """
 
     of_work: ClassVar[bool] = False
     of_traces: ClassVar[bool] = True
     section: ClassVar[str] = "profiled-time"
+    #: Key of ``TIME_PARTS``, and when the time was lost, after an amount; both empty if the rule explains none.
+    part: ClassVar[str] = ""
+    when: ClassVar[str] = ""
+    #: True if the part is not known of a capture that lacks launches.
+    of_idle: ClassVar[bool] = False
+    #: A part of another rule within this one's, which belongs to that rule if it has a finding; and when the rest was lost.
+    holds: ClassVar[str] = ""
+    when_rest: ClassVar[str] = ""
+
+    def counted_ns(self, device: DeviceCapture) -> int:
+        """The time of a device that the rule is about."""
+        del device
+        return 0
+
+    def rank(self, job: Job) -> int | None:
+        """The rank that its finding is about; None if it is about all."""
+        del job
+        return None
 
     def check(self, job: Job) -> RuleResult:
         """Counts are of GPUs."""
@@ -190,9 +211,9 @@ class ShareRule(CaptureRule):
     #: What shares are of, in a title and in short.
     whole: ClassVar[str] = PROFILED_TIME
 
-    @abstractmethod
     def part_ns(self, gpu: ProfiledGPU) -> int:
         """The time that counts."""
+        return gpu.sum(self.counted_ns)
 
     def whole_ns(self, gpu: ProfiledGPU) -> int:
         """What it is a part of."""

@@ -15,7 +15,7 @@ from jobrules.text import percent, share
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jobrules.model import Fact
+    from jobrules.model import Fact, Job
     from jobrules.model.captures import Partition
 
 #: What a late rank has more of explains no wait if it is less of a step, in percent.
@@ -74,6 +74,11 @@ class StragglerRank(WaitingRule):
     title: ClassVar[str] = "One rank is late at the collectives"
     other: ClassVar[str] = "UnevenRanks"
     because_of: ClassVar[tuple[str, ...]] = ("slow-clock", "load-balancing")
+
+    def rank(self, job: Job) -> int | None:
+        """The rank for which others wait most."""
+        across = job.across_ranks
+        return max(across.waiting, key=lambda one: one.caused_ns).rank if across else None
 
     def counts(self, waiting: Waiting) -> bool:
         """One rank is late."""

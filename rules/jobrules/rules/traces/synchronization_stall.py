@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jobrules.model import Note
 from jobrules.rule import percent
-from jobrules.rules.traces.shares import ProfiledGPU, ShareRule
+from jobrules.rules.traces.shares import ProfiledGPU, ShareRule, idle_ns
 from jobrules.text import escape_name, times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Fact, Reason
+    from jobrules.model.captures import DeviceCapture
 
 #: Calls that the evidence names.
 _MAX_NAMED = 3
@@ -42,14 +43,17 @@ class SynchronizationStall(ShareRule):
 
     title: ClassVar[str] = "GPUs idle after the host waited for them"
     did: ClassVar[str] = "GPUs idled after the host had waited for them"
+    part: ClassVar[str] = "synchronization"
+    when: ClassVar[str] = "after the host had waited for GPUs"
+    of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
 
     threshold: float = percent(5.0, "idle time after blocking calls, from which it is a finding")
     warning_threshold: float = percent(15.0, "the same, from which it is a warning")
 
-    def part_ns(self, gpu: ProfiledGPU) -> int:
+    def counted_ns(self, device: DeviceCapture) -> int:
         """Idle time after blocking calls."""
-        return gpu.idle_ns("synchronisation")
+        return idle_ns(device, "synchronisation")
 
     def missing(self, gpu: ProfiledGPU) -> Reason | None:
         """Without launches, nothing is known of the host."""

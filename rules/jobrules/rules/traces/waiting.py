@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Fact, Finding, Job, RuleResult
-    from jobrules.model.captures import AcrossRanks, RankWaiting
+    from jobrules.model.captures import AcrossRanks, DeviceCapture, RankWaiting
 
 #: One rank is late if others wait for it in this share of all waiting, by the lowest number of ranks. Of 2,000 simulated
 #: jobs without a slow rank and with work scattered by 10%, at most 0.2% have one above.
@@ -70,6 +70,8 @@ class WaitingRule(CaptureRule):
     """Waiting for other ranks, in collectives that ran on all ranks at hand."""
 
     section: ClassVar[str] = "communication"
+    part: ClassVar[str] = "waiting"
+    when: ClassVar[str] = "while ranks waited for one another"
     #: The rule that reports the waiting if this one does not.
     other: ClassVar[str]
     #: Keys of findings that explain this one.
@@ -78,6 +80,10 @@ class WaitingRule(CaptureRule):
     threshold: float = percent(5.0, "waiting for other ranks, from which it is a finding")
     warning_threshold: float = percent(15.0, "the same, from which it is a warning")
     min_collectives: int = number(50, "collectives to compare, at least", unit="collectives", low=1)
+
+    def counted_ns(self, device: DeviceCapture) -> int:
+        """Exposed communication in which the rank waited for others."""
+        return device.exposed_waiting_ns or 0
 
     @abstractmethod
     def counts(self, waiting: Waiting) -> bool:
