@@ -20,8 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).parents[1]
-#: Fields of the other tree, by regular expression, and what they are called now; an empty name drops the field.
-RENAMED: tuple[tuple[str, str], ...] = ((r"^version$", ""),)
+#: Fields by regular expression, and what they are called now; an empty name drops the field. The parts of a time have one
+#: name each since 2026-11-28, and an amount in place of hours or seconds.
+_PARTS = r"^(verdict\.use|verdict\.profiled|goodput|cost)\.parts\.(\d+)\."
+RENAMED = (
+    (r"^(version|schema_version)$", ""),
+    (rf"{_PARTS}(hours|seconds|cost)$", r"\1.parts.\2.amount"),
+    (rf"{_PARTS}(key|label|role)$", ""),
+    (r"^verdict\.use\.roles\.\d+\.role$", ""),
+)
+#: Values that are left out where they are those by default.
+DEFAULTS = (rf"{_PARTS}(finding|when|measured)$", ("", True))
 #: Differences of a job that are printed.
 SHOWN = 12
 
@@ -51,7 +60,8 @@ def renamed(report: dict[str, Any]) -> dict[str, Any]:
         name = place
         for pattern, new in RENAMED:
             name = re.sub(pattern, new, name)
-        if name:
+        is_default = re.search(DEFAULTS[0], name) and value in DEFAULTS[1]
+        if name and not is_default:
             found[name] = value
     return found
 
