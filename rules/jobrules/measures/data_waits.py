@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,7 @@ from jobrules.measures.intervals import Intervals, union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank, series_of
 from jobrules.measures.sample_weights import around_us
 from jobrules.measures.work_span import IDLE_PERCENT
-from jobrules.model import SECOND_US, BoolArray, FloatArray, Job, Metric, Panel
+from jobrules.model import SECOND_US, BoolArray, Events, FloatArray, IntArray, Job, Metric, Panel
 
 if TYPE_CHECKING:
     from jobrules.measures.work import Work
@@ -90,54 +90,96 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
         """Waits of a node in the work; None without fetches."""
         (node,) = part.nodes
         loading = Loading.of(part.events, node)
-        if loading is None:
+        fetches = _Fetches.of(loading, work.span_us(node)) if loading else None
+        if loading is None or fetches is None:
             return None
-        begin_us, end_us = work.span_us(node)
-        fetches = loading.fetches
-        fetches = fetches.where((fetches.end_us > begin_us) & (fetches.start_us < end_us))
-        if not len(fetches):
-            return None
-        start_us, stop_us = np.maximum(fetches.start_us, begin_us), np.minimum(fetches.end_us, end_us)
-        bridged = union(start_us, stop_us + BRIDGED_US)
-        recorded = Intervals(start=bridged.start, end=bridged.end - BRIDGED_US)
         stepped = {
             rank: union(part.steps.start_us[rows], part.steps.end_us[rows])
             for rank, rows in rows_by_rank(part.steps).items()
         }
-        rows_of = rows_by_lane(fetches, lambda lane: lane.rank)
-        by_rank = {rank: union(start_us[rows], stop_us[rows]) for rank, rows in rows_of.items()}
-        fetched_us = sum(one.total for one in by_rank.values())
-        inside_us = sum(one.shared(stepped[rank]) for rank, one in by_rank.items() if rank in stepped)
-        steps_us = max((one.shared(recorded) for one in stepped.values()), default=0)
-        # Steps of nearly all of the time hold their fetches.
-        in_steps = part.steps.whole or (2 * inside_us > fetched_us and steps_us > STEPS_PART * recorded.total)
-        workers = [one.num_workers for one in loading.loaders if (one.num_workers or 0) >= 0]
-        known = [n for n in workers if n is not None]
-        if not known and any("SingleProcess" in name for name in fetches.names):
-            known = [0]
+        in_steps = part.steps.whole or fetches.lie_in(stepped)
         waited_by_rank_us = {
-            rank: one.total - (0 if in_steps or rank not in stepped else one.shared(stepped[rank]))
-            for rank, one in by_rank.items()
+            rank: own.total - (0 if in_steps else _shared(own, stepped.get(rank)))
+            for rank, own in fetches.by_rank.items()
         }
         slowest = max(waited_by_rank_us, key=waited_by_rank_us.__getitem__)
         cpu, io_wait = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.IO_WAIT)
-        inside = work.holds(cpu.time_us, node) if cpu else None
-        fetched = union(start_us, stop_us)
         return cls(
-            recorded=recorded,
-            fetched=fetched,
+            recorded=fetches.recorded,
+            fetched=fetches.fetched,
             waited_by_rank_us=waited_by_rank_us,
             in_steps=in_steps,
-            fetch_us=float(np.median(fetches.duration_us[rows_of[slowest]])),
+            fetch_us=fetches.median_us(slowest),
             step_us=_median_step_us(part.steps.comparable, slowest),
-            num_workers=max(known) if known else None,
-            processes=len(by_rank),
+            num_workers=_num_workers(loading, fetches.events),
+            processes=len(fetches.by_rank),
             cores=len(cpu.devices) if cpu else 0,
-            cpu_percent=_own_percent(part)
-            or (float(cpu.mean[inside].mean()) if cpu and inside is not None and inside.any() else None),
+            cpu_percent=_own_percent(part) or (_mean_percent(cpu, work) if cpu else None),
             has_gpus=part.panel(node, Metric.GPU_UTILIZATION) is not None,
-            of_io=io_wait is not None and _waits_for_io(io_wait, fetched),
+            of_io=io_wait is not None and _waits_for_io(io_wait, fetches.fetched),
         )
+
+
+class _Fetches(Struct, frozen=True, kw_only=True, eq=False):
+    """The fetches of a node within the work."""
+
+    events: Events
+    #: Rows of each training process, and when it fetched.
+    rows: dict[str, IntArray]
+    by_rank: dict[str, Intervals]
+    #: When any process fetched, and when fetches were recorded.
+    fetched: Intervals
+    recorded: Intervals
+
+    @classmethod
+    def of(cls, loading: Loading, span_us: tuple[int, int]) -> _Fetches | None:
+        """None if none lies within these times."""
+        begin_us, end_us = span_us
+        events = loading.fetches.where(
+            (loading.fetches.end_us > begin_us) & (loading.fetches.start_us < end_us)
+        )
+        if not len(events):
+            return None
+        start_us, stop_us = np.maximum(events.start_us, begin_us), np.minimum(events.end_us, end_us)
+        bridged = union(start_us, stop_us + BRIDGED_US)
+        rows = rows_by_lane(events, lambda lane: lane.rank)
+        return cls(
+            events=events,
+            rows=rows,
+            by_rank={rank: union(start_us[own], stop_us[own]) for rank, own in rows.items()},
+            fetched=union(start_us, stop_us),
+            recorded=Intervals(start=bridged.start, end=bridged.end - BRIDGED_US),
+        )
+
+    def lie_in(self, stepped: Mapping[str, Intervals]) -> bool:
+        """True if steps hold their fetches: most of these lie in steps, which take nearly all of the time."""
+        fetched_us = sum(own.total for own in self.by_rank.values())
+        inside_us = sum(_shared(own, stepped.get(rank)) for rank, own in self.by_rank.items())
+        steps_us = max((one.shared(self.recorded) for one in stepped.values()), default=0)
+        return 2 * inside_us > fetched_us and steps_us > STEPS_PART * self.recorded.total
+
+    def median_us(self, rank: str) -> float:
+        """Median fetch of a training process."""
+        return float(np.median(self.events.duration_us[self.rows[rank]]))
+
+
+def _shared(own: Intervals, steps: Intervals | None) -> int:
+    return own.shared(steps) if steps is not None else 0
+
+
+def _num_workers(loading: Loading, fetches: Events) -> int | None:
+    """The most loader processes of any loader; 0 if the training process fetches itself, None if not known."""
+    known = [
+        one.num_workers for one in loading.loaders if one.num_workers is not None and one.num_workers >= 0
+    ]
+    itself = any("SingleProcess" in name for name in fetches.names)
+    return max(known) if known else 0 if itself else None
+
+
+def _mean_percent(cpu: Panel, work: Work) -> float | None:
+    """Mean utilization of the cores in the work; None without samples in it."""
+    inside = work.holds(cpu.time_us, cpu.node)
+    return float(cpu.mean[inside].mean()) if inside.any() else None
 
 
 def _own_percent(part: Job) -> float | None:
