@@ -10,73 +10,47 @@ from jobreport.comparison.comparing import changed_course
 from jobreport.formats import time_scale
 from jobreport.page.figures import comparison as figures
 from jobreport.page.figures.comparison import Blocks, Line
-from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.names import rows_class
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.table import Table
-from jobreport.page.sections.comparison.outline import heading, section
+from jobreport.page.kit import Drawing, Empty, Figure, Note, Side, Table
+from jobreport.page.sections.comparison.outline import section
 from jobrules.text import join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from jobreport.comparison.document import Comparison, Steps
     from jobreport.formats import TimeScale
+    from jobreport.page.kit.section import Content
 
 #: Columns of the table of quantiles.
 QUANTILES = (5, 25, 50, 75, 95, 99)
 
 
 @section
-def steps(comparison: Comparison) -> Fragment:
+def steps(comparison: Comparison) -> Content:
     """Three figures; with other batch sizes, times of 1,000 samples."""
-    batches = {one.label: one.facts.get("batch_size") for one in comparison.variants}
-    sizes = {label: float(size) for label, size in batches.items() if isinstance(size, int | float)}
-    per_sample = len(set(batches.values())) > 1 and len(sizes) == len(batches)
+    if not comparison.steps:
+        return Empty("No steps were recorded, or the reports were made by an older version.")
+    batches = _other_batches(comparison)
     shown = {
-        label: _scaled(own, 1000 / sizes[label] if per_sample else 1.0)
+        label: _scaled(own, 1000 / batches[label] if batches else 1.0)
         for label, own in comparison.steps.items()
     }
-    place = heading("steps")
-    if not shown:
-        html = render("comparison/steps", heading=place, shown={})
-        return Fragment(name="steps", html=html)
     scale = time_scale(own.quantiles_s[95] for own in shown.values())
-    lines = list(shown)[: figures.MAX_LINES]
-    with_blocks = {label: own for label, own in shown.items() if own.means_s}
-    curves = {
-        "live-steps-cumulated": figures.cumulated(
-            [Line(label=label, values=shown[label].quantiles_s) for label in lines], scale.factor, scale.unit
-        ),
-    }
-    courses = [label for label in lines if label in with_blocks]
-    if courses:
-        curves["live-steps-course"] = figures.over_loop(
-            [Line(label=label, values=with_blocks[label].means_s) for label in courses],
-            scale.factor,
-            scale.unit,
-        )
-        curves["live-steps-blocks"] = figures.blocks(_blocks(with_blocks, scale), scale.unit)
-    html = render(
-        "comparison/steps",
-        heading=place,
-        shown=shown,
-        lead="The batch sizes differ, so all times are those of 1,000 samples." if per_sample else "",
-        curves=curves,
-        key=[
-            (style, label, figures.series(i))
-            for i, (label, style) in enumerate(zip(lines, figures.STYLES, strict=False))
-        ],
-        left_out=len(shown) - len(lines),
-        typical=_typical(shown, scale),
-        course=" ".join([_course(comparison), *_stalls(comparison)]),
-        basis=_basis(comparison),
-        rows=rows_class(len(with_blocks)),
-        table=_quantiles(shown, scale),
-        blocks=_means(with_blocks, scale) if with_blocks else None,
-        json=document_json("steps", {name: one.live for name, one in curves.items()}),
-    )
-    return Fragment(name="steps", html=html)
+    more = len(shown) - figures.MAX_LINES
+    return [
+        "The batch sizes differ, so all times are those of 1,000 samples." if batches else "",
+        _blocks(comparison, {label: own for label, own in shown.items() if own.means_s}, scale),
+        Side(blocks=[_cumulated(shown, scale), _course(comparison, shown, scale)]),
+        Note(f"{formats.count(more, 'more variant')} in the table." if more > 0 else ""),
+    ]
+
+
+def _other_batches(comparison: Comparison) -> dict[str, float]:
+    """The batch size of each variant; empty if they are equal, or not all known."""
+    batches = {one.label: one.facts.get("batch_size") for one in comparison.variants}
+    sizes = {label: float(size) for label, size in batches.items() if isinstance(size, int | float)}
+    return sizes if len(set(batches.values())) > 1 and len(sizes) == len(batches) else {}
 
 
 def _scaled(own: Steps, factor: float) -> Steps:
@@ -86,14 +60,68 @@ def _scaled(own: Steps, factor: float) -> Steps:
     )
 
 
-def _blocks(found: Mapping[str, Steps], scale: TimeScale) -> list[Blocks]:
-    return [
+def _blocks(comparison: Comparison, found: Mapping[str, Steps], scale: TimeScale) -> Figure | None:
+    if not found:
+        return None
+    rows = [
         Blocks(
             label=label,
             values=[value * scale.factor for value in own.means_s],
             mean=scale.factor * sum(own.means_s) / len(own.means_s),
         )
         for label, own in found.items()
+    ]
+    return Figure(
+        name="steps-blocks",
+        finding=_basis(comparison),
+        aid="Tick: the mean.",
+        drawings=[
+            Drawing(
+                figure=figures.blocks(rows, scale.unit),
+                label="Means of the blocks of steps",
+                style=f"names {rows_class(len(found))}",
+            )
+        ],
+        tables=[_means(found, scale)],
+    )
+
+
+def _cumulated(shown: Mapping[str, Steps], scale: TimeScale) -> Figure:
+    lines = [
+        Line(label=label, values=own.quantiles_s) for label, own in list(shown.items())[: figures.MAX_LINES]
+    ]
+    return Figure(
+        name="steps-cumulated",
+        title="Share of steps by duration",
+        finding=_typical(shown, scale),
+        aid="Percent of the steps that took at most so long, up to p99.",
+        key=_key(lines),
+        drawings=[Drawing(figure=figures.cumulated(lines, scale.factor, scale.unit))],
+        tables=[_quantiles(shown, scale)],
+    )
+
+
+def _course(comparison: Comparison, shown: Mapping[str, Steps], scale: TimeScale) -> Figure | None:
+    first = list(shown.items())[: figures.MAX_LINES]
+    lines = [Line(label=label, values=own.means_s) for label, own in first if own.means_s]
+    if not lines:
+        return None
+    changed = changed_course(comparison.measures)
+    course = f"{join_names(changed) if changed else 'No variant'} changed its course."
+    return Figure(
+        name="steps-course",
+        title="Step time in the order of the steps",
+        finding=" ".join([course, *_stalls(comparison)]),
+        aid="Means of the blocks, in the order of the steps.",
+        key=_key(lines),
+        drawings=[Drawing(figure=figures.over_loop(lines, scale.factor, scale.unit))],
+    )
+
+
+def _key(lines: Sequence[Line]) -> list[tuple[str, str, str]]:
+    return [
+        (style, line.label, figures.series(i))
+        for i, (line, style) in enumerate(zip(lines, figures.STYLES, strict=False))
     ]
 
 
@@ -106,11 +134,6 @@ def _typical(shown: Mapping[str, Steps], scale: TimeScale) -> str:
         )
         parts.append(f"{name}: {values}{formats.NBSP}{scale.unit}")
     return f"{'; '.join(parts)}."
-
-
-def _course(comparison: Comparison) -> str:
-    changed = changed_course(comparison.measures)
-    return f"{join_names(changed) if changed else 'No variant'} changed its course."
 
 
 def _stalls(comparison: Comparison) -> list[str]:

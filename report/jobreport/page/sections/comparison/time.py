@@ -11,14 +11,12 @@ from msgspec.structs import replace
 from jobreport import formats
 from jobreport.comparison import words
 from jobreport.formats import time_scale
-from jobreport.page.figures.canvas import Figure  # noqa: TC001 - msgspec reads the annotation
 from jobreport.page.figures.chart import along
-from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.table import Table, as_code, swatch
-from jobreport.page.sections.comparison.outline import heading, headings_of, section
+from jobreport.page.kit import Drawing, Empty, Figure, Table
+from jobreport.page.kit.table import as_code, swatch
+from jobreport.page.sections.comparison.outline import headings_of, section
 from jobrules.model.time_parts import ROLES, named
 from jobrules.text import join_names
 
@@ -27,7 +25,8 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.document import Comparison, Profiled, WorkTime
     from jobreport.formats import TimeScale
-    from jobreport.page.kit.section import Heading
+    from jobreport.page.figures import canvas
+    from jobreport.page.kit.section import Content
     from jobrules.model.time_parts import TimePart
 
 #: What each kind of recorded work is counted by.
@@ -42,73 +41,88 @@ MIN_REST = 0.01
 MAX_SHARES = 4
 
 
-class Shown(Struct, frozen=True, kw_only=True):
-    """A figure with its table."""
+class Bars(Struct, frozen=True, kw_only=True):
+    """A bar of parts for each variant."""
 
-    id: str
-    figure: Figure
-    number: str
-    caption: str
+    name: str
+    #: Parts of each variant by their key.
+    parts: Mapping[str, Mapping[str, TimePart]]
+    finding: str
     aid: str
-    style: str
-    table: Table
+    unit: str
+    digits: int
+    #: The length of a bar is its amount; otherwise all bars are 100%.
+    to_scale: bool = False
+
+    def values(self, key: str) -> list[tuple[float, float]]:
+        """Amount and percent of a part in each variant; 0 where a variant does not have it."""
+        found = (own.get(key) for own in self.parts.values())
+        return [(part.amount, part.percent) if part else (0.0, 0.0) for part in found]
+
+    @property
+    def shown(self) -> list[TimePart]:
+        """The parts that some variant has, by role."""
+        known = {
+            key: part
+            for own in self.parts.values()
+            for key, part in own.items()
+            if round(part.amount, self.digits) or round(part.percent, 1)
+        }
+        return sorted(known.values(), key=lambda part: ROLES.index(part.role))
 
 
 @section
-def time(comparison: Comparison) -> Fragment:
+def time(comparison: Comparison) -> Content:
     """Figures of stacked bars, each with its table: of the job, its GPUs, and profiled steps; and what these ran."""
-    place = heading("time")
-    figures = []
-    if comparison.goodput:
-        figures.append(_goodput(comparison, place))
-    if comparison.device_time:
-        figures.append(_devices(comparison, place))
     traces = comparison.profiled
-    if traces and traces.time:
-        figures.append(_profiled(comparison, traces, place))
-    html = render(
-        "comparison/time",
-        heading=place,
-        figures=figures,
-        work=_work(comparison, traces) if traces and traces.work else None,
-        same_work=_same_work(traces) if traces and not traces.work else "",
-        json=document_json("time", {one.id: one.figure.live for one in figures}),
-    )
-    return Fragment(name="time", html=html)
+    blocks = [
+        _figure(_goodput(comparison)) if comparison.goodput else None,
+        _figure(_devices(comparison)) if comparison.device_time else None,
+        _figure(_profiled(comparison, traces)) if traces and traces.time else None,
+        _work(comparison, traces) if traces and traces.work else None,
+        _same_work(traces) if traces and not traces.work else "",
+    ]
+    return blocks if any(blocks) else Empty("Neither steps, GPU samples, nor traces were recorded.")
 
 
-def _goodput(comparison: Comparison, place: Heading) -> Shown:
-    parts = comparison.goodput
-    productive = {label: next(p for p in own if p.key == "productive") for label, own in parts.items()}
+def _by_key(
+    comparison: Comparison, parts: Mapping[str, Sequence[TimePart]]
+) -> dict[str, dict[str, TimePart]]:
+    """The parts of each variant by their key, in the order of the variants."""
+    return {label: {part.key: part for part in parts[label]} for label in comparison.labels if label in parts}
+
+
+def _goodput(comparison: Comparison) -> Bars:
+    parts = _by_key(comparison, comparison.goodput)
+    every = [part for own in parts.values() for part in own.values()]
     named = ", ".join(
-        f"{label} {formats.percent(part.percent)}" for label, part in list(productive.items())[:4]
+        f"{label} {formats.percent(own['productive'].percent)}" for label, own in list(parts.items())[:4]
     )
-    unknown = sorted({p.label.lower() for own in parts.values() for p in own if not p.measured})
+    unknown = sorted({part.label.lower() for part in every if not part.measured})
     aid = "Each moment counts once. Blue: training. Orange: lost time of training. Gray: outside of training."
     if unknown:
         aid += f" Not recorded in all runs: {', '.join(unknown)}."
-    return _figure(
-        comparison,
-        place,
+    return Bars(
         name="goodput",
         parts=parts,
-        caption=f"Goodput, the share of the job that trained: {named}.",
+        finding=f"Goodput, the share of the job that trained: {named}.",
         aid=aid,
         unit="s",
         digits=1,
     )
 
 
-def _devices(comparison: Comparison, place: Heading) -> Shown:
-    parts = comparison.device_time
-    lost = {label: sum(p.amount for p in own if p.role == "lost") for label, own in parts.items()}
+def _devices(comparison: Comparison) -> Bars:
+    parts = _by_key(comparison, comparison.device_time)
+    lost = {
+        label: sum(part.amount for part in own.values() if part.role == "lost")
+        for label, own in parts.items()
+    }
     named = ", ".join(f"{label} {formats.number(hours, 3)}" for label, hours in list(lost.items())[:4])
-    return _figure(
-        comparison,
-        place,
+    return Bars(
         name="devices",
         parts=parts,
-        caption=f"GPU-hours lost: {named}.",
+        finding=f"GPU-hours lost: {named}.",
         aid="All bars have one scale. Blue: used. Orange: lost, by cause.",
         unit="GPU-h",
         digits=3,
@@ -116,23 +130,20 @@ def _devices(comparison: Comparison, place: Heading) -> Shown:
     )
 
 
-def _profiled(comparison: Comparison, traces: Profiled, place: Heading) -> Shown:
+def _profiled(comparison: Comparison, traces: Profiled) -> Bars:
     scale = time_scale(_whole(own) for own in traces.time.values())
     parts = {
-        label: [replace(part, amount=part.amount * scale.factor) for part in own]
-        for label, own in traces.time.items()
+        label: {key: replace(part, amount=part.amount * scale.factor) for key, part in own.items()}
+        for label, own in _by_key(comparison, traces.time).items()
     }
-    computed = {label: next((p for p in own if p.key == "computing"), None) for label, own in parts.items()}
-    named = ", ".join(
-        f"{label} {formats.percent(part.percent if part else 0.0)}"
-        for label, part in list(computed.items())[:4]
-    )
-    return _figure(
-        comparison,
-        place,
+    computed = {
+        label: own["computing"].percent if "computing" in own else 0.0 for label, own in parts.items()
+    }
+    named = ", ".join(f"{label} {formats.percent(share)}" for label, share in list(computed.items())[:4])
+    return Bars(
         name="profiled",
         parts=parts,
-        caption=f"Computing in the profiled time: {named}.",
+        finding=f"Computing in the profiled time: {named}.",
         aid=f"Mean {'step' if traces.per_step else 'trace'} of one GPU in the profiled stretch. Blue: work that nothing "
         f"hides. Orange: waiting.{_rest_of_steps(comparison, traces)}",
         unit=scale.unit,
@@ -210,74 +221,51 @@ def _changed(one: WorkTime, other: WorkTime, scale: TimeScale) -> str:
     return f"{'≥' if rises else '≤'}{formats.NBSP}{_moved(least * scale.factor, scale.digits)}"
 
 
-def _figure(
-    comparison: Comparison,
-    place: Heading,
-    *,
-    name: str,
-    parts: Mapping[str, Sequence[TimePart]],
-    caption: str,
-    aid: str,
-    unit: str,
-    digits: int,
-    to_scale: bool = False,
-) -> Shown:
-    """Bars of 100%, or ``to_scale`` of the amounts."""
-    labels = [label for label in comparison.labels if label in parts]
-    by_key = {label: {p.key: p for p in parts[label]} for label in labels}
-    known = {
-        p.key: p for own in parts.values() for p in own if round(p.amount, digits) or round(p.percent, 1)
-    }
-    shown = sorted(known.values(), key=lambda p: ROLES.index(p.role))
+def _figure(bars: Bars) -> Figure:
+    return Figure(
+        name=f"time-{bars.name}",
+        finding=bars.finding,
+        aid=bars.aid,
+        drawings=[
+            Drawing(figure=_drawing(bars), label=bars.finding, style=f"names {rows_class(len(bars.parts))}")
+        ],
+        tables=[_table(bars)],
+    )
 
-    def amount(label: str, key: str) -> float:
-        return by_key[label][key].amount if key in by_key[label] else 0.0
 
-    def share(label: str, key: str) -> float:
-        return by_key[label][key].percent if key in by_key[label] else 0.0
-
-    drawn: Figure = stacked(
-        labels,
-        [
+def _drawing(bars: Bars) -> canvas.Figure:
+    drawn = []
+    for part in bars.shown:
+        amounts, percents = zip(*bars.values(part.key), strict=True)
+        drawn.append(
             Part(
                 style=named(part.key).fill,
                 label=part.label,
-                percents=tuple(share(label, part.key) for label in labels),
-                amounts=tuple(words.value(amount(label, part.key), unit) for label in labels),
-                lengths=tuple(amount(label, part.key) for label in labels) if to_scale else (),
+                percents=percents,
+                amounts=tuple(words.value(amount, bars.unit) for amount in amounts),
+                lengths=amounts if bars.to_scale else (),
             )
-            for part in shown
-        ],
-        bar="Variant",
-        amount="Amount",
-        x=along(0, max(_whole(own) for own in parts.values()) or 1.0, unit=f" {unit}") if to_scale else None,
-    )
+        )
+    longest = max(_whole(list(own.values())) for own in bars.parts.values())
+    x = along(0, longest or 1.0, unit=f" {bars.unit}") if bars.to_scale else None
+    return stacked(list(bars.parts), drawn, bar="Variant", amount="Amount", x=x)
+
+
+def _table(bars: Bars) -> Table:
+    """Amounts, of few variants with their shares, of two with the change."""
+    labels = list(bars.parts)
     two, shares = len(labels) == 2, len(labels) <= MAX_SHARES
     rows: list[list[str]] = []
-    for part in shown:
-        amounts = [amount(label, part.key) for label in labels]
+    for part in bars.shown:
+        values = bars.values(part.key)
         cells: list[str] = [swatch(named(part.key).fill, part.label)]
-        for label, one in zip(labels, amounts, strict=True):
-            cells.append(formats.number(one, digits))
-            if shares:
-                cells.append(formats.percent(share(label, part.key)))
-        if two:
-            cells.append(_moved(amounts[1] - amounts[0], digits))
-        rows.append(cells)
+        for amount, percent in values:
+            cells += [formats.number(amount, bars.digits), *([formats.percent(percent)] if shares else [])]
+        rows.append([*cells, *([_moved(values[1][0] - values[0][0], bars.digits)] if two else [])])
     heads = [":Part"]
     for head in headings_of(labels):
-        heads += [f"{head} ({unit})", *(["%"] if shares else [])]
-    if two:
-        heads.append(f"Change ({unit})")
-    return Shown(
-        id=f"live-time-{name}",
-        figure=drawn,
-        number=place.figure(),
-        caption=caption,
-        aid=aid,
-        style=f"names {rows_class(len(labels))}",
-        table=Table(label=caption, heads=heads, rows=rows),
-    )
+        heads += [f"{head} ({bars.unit})", *(["%"] if shares else [])]
+    return Table(label=bars.finding, heads=[*heads, *([f"Change ({bars.unit})"] if two else [])], rows=rows)
 
 
 def _whole(parts: Sequence[TimePart]) -> float:

@@ -7,65 +7,65 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.page.figures import comparison as figures
 from jobreport.page.figures.comparison import Line
-from jobreport.page.figures.embed import document_json
 from jobreport.page.figures.scales import ceiling
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.table import Table
-from jobreport.page.sections.comparison.outline import heading, section
-from jobreport.page.sections.parts.panel import Panel
+from jobreport.page.kit import Drawing, Empty, Figure, Note, Side, Table
+from jobreport.page.sections.comparison.outline import section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.comparison.document import Comparison
+    from jobreport.page.kit.section import Content
 
 #: Variants that are drawn; all are in the table.
 MAX_DRAWN = 6
+DEVICES = ("GPU", "CPU")
 
 
 @section
-def use(comparison: Comparison) -> Fragment:
+def use(comparison: Comparison) -> Content:
     """A histogram for each variant and device, before the outline of the base."""
-    found = comparison.use
-    place = heading("use")
-    panels: list[Panel] = []
-    live = {}
-    for device in ("GPU", "CPU"):
-        rows = [(label, one) for label, own in found.items() for one in own if one.device == device]
-        top = ceiling(max((value for _, one in rows for value in one.histogram), default=1.0) or 1.0)
-        base = next((one for label, one in rows if label == comparison.base), None)
-        for label, one in rows[:MAX_DRAWN]:
-            is_base = label == comparison.base
-            outline = Line(label=comparison.base, values=base.histogram) if base and not is_base else None
-            drawn = figures.utilization(
-                Line(label=label, values=one.histogram), outline, one.mean, min(100.0, top)
-            )
-            name = f"live-use-{len(panels)}"
-            live[name] = drawn.live
-            panels.append(
-                Panel(
-                    id=name,
-                    title=f"{device}, {label}: mean {formats.percent(one.mean)}",
-                    label=f"{device} utilization of {label}, mean {formats.percent(one.mean)}",
-                    drawing=drawn.drawing,
-                )
-            )
-    html = render(
-        "comparison/use",
-        heading=place,
-        panels=panels,
-        finding=_finding(comparison),
-        table=_shares(comparison) if panels else None,
-        left_out=max(0, len(found) - MAX_DRAWN),
-        json=document_json("use", live),
-    )
-    return Fragment(name="use", html=html)
+    drawings = [drawing for device in DEVICES for drawing in _drawings(comparison, device)]
+    if not drawings:
+        return Empty("Utilization was not recorded, or the reports were made by an older version.")
+    more = len(comparison.use) - MAX_DRAWN
+    return [
+        Figure(
+            name="use",
+            finding=_finding(comparison),
+            aid="Percent of the training loop at each utilization, mean of the devices of a node. Dashed: the base. "
+            "Line: the mean.",
+            drawings=[Side(style="four", blocks=drawings)],
+            tables=[
+                Note(f"{formats.count(more, 'more variant')} in the table." if more > 0 else ""),
+                _shares(comparison),
+            ],
+        )
+    ]
+
+
+def _drawings(comparison: Comparison, device: str) -> list[Drawing]:
+    rows = {label: one for label, own in comparison.use.items() for one in own if one.device == device}
+    top = ceiling(max((value for one in rows.values() for value in one.histogram), default=1.0) or 1.0)
+    lines = {label: Line(label=label, values=one.histogram) for label, one in rows.items()}
+    base = lines.get(comparison.base)
+    return [
+        Drawing(
+            figure=figures.utilization(
+                lines[label], base if lines[label] is not base else None, one.mean, min(100.0, top)
+            ),
+            title=f"{device}, {label}: mean {formats.percent(one.mean)}",
+            label=f"{device} utilization of {label}, mean {formats.percent(one.mean)}",
+            style="low",
+        )
+        for label, one in list(rows.items())[:MAX_DRAWN]
+    ]
 
 
 def _finding(comparison: Comparison) -> str:
     """``GPU utilization: A 9.2%, B 33.1%; CPU utilization: …``."""
     parts = []
-    for device in ("GPU", "CPU"):
+    for device in DEVICES:
         means = [
             f"{label} {formats.percent(one.mean)}"
             for label, own in comparison.use.items()
