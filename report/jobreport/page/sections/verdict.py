@@ -38,18 +38,24 @@ SIGNS = {
 
 
 class Segment(Struct, frozen=True, kw_only=True):
-    """A part of the bar, in percent of its width."""
+    """A part of the bar."""
 
+    part: TimePart
     fill: str
-    label: str
+    #: Where it starts, in percent of the bar.
     at: float
-    width: float
     amount: str
-    #: ``GPU-h``, or ``GPU-s`` of the profiled time.
-    unit: str
-    percent: float
     #: Anchor of the finding that explains it; None if none does.
     link: str | None
+
+
+class Bar(Struct, frozen=True, kw_only=True):
+    """A time in parts; a part without width keeps its line in the legend."""
+
+    label: str
+    #: ``GPU-h``, or ``GPU-s`` of the profiled time.
+    unit: str
+    segments: Sequence[Segment]
 
 
 @section
@@ -68,24 +74,28 @@ def verdict(report: Report) -> Fragment:
         number=f"{use.of('used')[1]:.1f}" if use else "",
         lost=formats.lost(report.verdict, use, report.phases) if use else "",
         money=words.lost_money(report.cost) if report.cost else "",
-        segments=_segments(report, use.parts, partial(formats.part_hours, use, report.phases), use.unit)
+        use_bar=_bar(
+            report,
+            f"{use.amount(use.hours)} {use.units}",
+            use.parts,
+            partial(formats.part_hours, use, report.phases),
+            use.unit,
+        )
         if use
-        else (),
-        bar_label=_bar_label(f"{use.amount(use.hours)} {use.units}", use.parts) if use else "",
+        else None,
         profiled=profiled,
         profiled_number=f"{profiled.of('used'):.1f}" if profiled else "",
         profiled_used=profiled_used(profiled) if profiled else "",
         profiled_lost=profiled_lost(profiled) if profiled else "",
-        profiled_segments=_segments(
-            report, profiled.parts, lambda part: formats.number(part.amount, profiled.digits), "GPU-s"
+        profiled_bar=_bar(
+            report,
+            f"{formats.number(profiled.gpu_s, profiled.digits)} profiled GPU-seconds",
+            profiled.parts,
+            lambda part: formats.number(part.amount, profiled.digits),
+            "GPU-s",
         )
         if profiled
-        else (),
-        profiled_label=_bar_label(
-            f"{formats.number(profiled.gpu_s, profiled.digits)} profiled GPU-seconds", profiled.parts
-        )
-        if profiled
-        else "",
+        else None,
         coverage=coverage(profiled) if profiled else (),
         first=first,
         verdict=report.verdict,
@@ -157,29 +167,26 @@ def _anchors(findings: Sequence[Finding]) -> list[str]:
     return result
 
 
-def _segments(
-    report: Report, parts: Sequence[TimePart], amount: Callable[[TimePart], str], unit: str
-) -> list[Segment]:
-    """The parts of a bar; a part without width keeps its line in the legend."""
+def _bar(
+    report: Report, whole: str, parts: Sequence[TimePart], amount: Callable[[TimePart], str], unit: str
+) -> Bar:
     links = anchors(report.verdict.findings)
     starts = itertools.accumulate((part.percent for part in parts), initial=0.0)
-    return [
-        Segment(
-            fill=named(part.key).fill,
-            label=part.label,
-            at=round(at, 1),
-            width=part.percent,
-            amount=amount(part),
-            unit=unit,
-            percent=part.percent,
-            link=links.get(part.finding),
-        )
-        for part, at in zip(parts, starts, strict=False)
-    ]
-
-
-def _bar_label(whole: str, parts: Sequence[TimePart]) -> str:
-    return f"{whole}: {', '.join(f'{part.label} {formats.percent(part.percent)}' for part in parts)}"
+    shares = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in parts)
+    return Bar(
+        label=f"{whole}: {shares}",
+        unit=unit,
+        segments=[
+            Segment(
+                part=part,
+                fill=named(part.key).fill,
+                at=round(at, 1),
+                amount=amount(part),
+                link=links.get(part.finding),
+            )
+            for part, at in zip(parts, starts, strict=False)
+        ],
+    )
 
 
 def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:

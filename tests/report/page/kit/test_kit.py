@@ -1,0 +1,84 @@
+"""What holds for every section that is made from blocks."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from jobreport.page.figures import chart
+from jobreport.page.figures.canvas import Canvas
+from jobreport.page.kit import Drawing, Empty, Figure, Fold, Note, Sentences, Subsection, Table
+from jobreport.page.kit.section import sections_of
+from tests.report.page.sections.html import Page, read
+
+if TYPE_CHECKING:
+    from jobreport.page.kit.section import Content
+
+OUTLINE = (("first", "First"), ("made-here", "Made here"))
+
+
+def page_of(content: Content, error: str = "") -> Page:
+    def made_here(_: None) -> Content:
+        return content
+
+    return read(sections_of(OUTLINE, lambda _document, _anchor: error)(made_here)(None))
+
+
+def table(label: str, **fields: str) -> Table:
+    return Table(label=label, heads=(":Name", "Value"), rows=[("one", "1")], **fields)
+
+
+def figure(name: str, drawings: int = 1, **fields: object) -> Figure:
+    axis = chart.upward(10, 2)
+    drawn = [Drawing(figure=Canvas(axis, axis).figure) for _ in range(drawings)]
+    return Figure(**{"name": name, "title": "Title", "finding": "Finding.", "drawings": drawn, **fields})  # type: ignore[arg-type]
+
+
+def test_figures_and_tables_are_numbered_in_the_order_of_the_page() -> None:
+    page = page_of(
+        [
+            table("a", caption="A."),
+            figure("f", tables=[table("b", caption="B."), table("c", caption="C.", fold="c")]),
+            Subsection(title="Part", blocks=[figure("g"), table("d", caption="D.")]),
+            Fold(summary="More", blocks=[table("e", caption="E.")]),
+            figure("h", of_tables=True),
+        ]
+    )
+
+    numbers = re.findall(r"(?:Figure|Table)\xa0[\d.]+\d", "".join(page.pieces))
+    assert numbers == [
+        *("Table\xa02.1", "Figure\xa02.1", "Table\xa02.2", "Figure\xa02.2", "Table\xa02.3", "Table\xa02.4")
+    ]
+    assert page.faults == []
+
+
+def test_each_drawing_has_a_place_and_a_live_plot() -> None:
+    page = page_of([figure("f", drawings=2), figure("g")])
+
+    live = [name for name in page.ids if name.startswith("live-")]
+    assert len(live) == len(set(live)) == 3
+    ((_, text),) = page.scripts
+    assert sorted(json.loads(text)["roots"].values()) == sorted(live)
+
+
+def test_blocks_without_content_are_not_shown() -> None:
+    empty = Table(label="none", heads=("A",), rows=[])
+    nothing = [None, "", empty, Sentences([]), Note(""), Subsection(title="None", blocks=[None, empty])]
+
+    assert page_of(nothing).text == page_of([]).text == "2 Made here"
+
+
+def test_a_section_without_content_is_one_line_unless_its_analysis_failed() -> None:
+    assert page_of(Empty("why")).text == "Made here: why"
+    assert "Error why it failed" in page_of(Empty("why"), "why it failed").text
+
+
+def test_texts_are_escaped_and_markup_is_not() -> None:
+    page = page_of(["<b>", Markup("<i>x</i>"), figure("f", finding=Markup("<code>a&amp;b</code>"))])
+
+    assert "<b>" in page.text
+    assert [tag for tag, _ in page.elements].count("i") == 1
+    assert "Title. a&b" in [attributes.get("aria-label") for _, attributes in page.elements]
