@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.captures.collectives import SYNCHRONIZING, UNEVEN, Collective, Communication
-from jobrules.captures.own_times import OwnTimes, own_times, steps_of_ranks
+from jobrules.captures.detail import MAX_STEPS, with_detail
+from jobrules.captures.own_times import own_times, steps_of_ranks
 from jobrules.captures.trace import NOT_GIVEN
 from jobrules.measures.intervals import Intervals, difference, intersection, union
 from jobrules.model.captures import (
@@ -31,16 +32,11 @@ from jobrules.model.captures import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from jobrules.model import FloatArray, IntArray, StrArray
-    from jobrules.model.captures import MemoryCurve
+    from jobrules.model import IntArray, StrArray
 
 #: A rank came last if a collective's longest duration is longer than its shortest by more than this, and than this share.
 MIN_SKEW_NS, MIN_SKEW = 10_000, 0.05
 MAX_TABLE_ROWS = 40
-#: Captures of which the slowest step is kept.
-MAX_DRAWN = 4
-#: Captures of which tables by name are kept, and times of steps; and steps of a capture.
-MAX_DETAILED, MAX_STEPS = 64, 200
 MAX_SKEW_COLUMNS = 100
 
 #: What tells a group from others: its name, ranks, and size; or the stream, if no call names a group.
@@ -74,144 +70,57 @@ class _Matched(Struct, frozen=True, kw_only=True, eq=False):
 def joined(
     captures: Sequence[Capture], communication: Iterable[Communication]
 ) -> tuple[tuple[Capture, ...], AcrossRanks | None]:
-    """The captures in order, with their waiting, and what their ranks say together; None without communication.
+    """The captures in order, with their waiting, and what their ranks say together; None without captures.
 
     Copies of another file take no part.
     """
     ordered = _without_copies(captures)
-    of_files: defaultdict[str, list[Communication]] = defaultdict(list)
+    if not ordered:
+        return (), None
+    calls: defaultdict[str, list[Communication]] = defaultdict(list)
     for one in communication:
-        of_files[one.file].append(one)
+        calls[one.file].append(one)
     rounds = list(_rounds([one for one in ordered if not one.copy_of and one.rank is not None]))
-    together = [some for some in rounds if len(some) > 1]
-    found: list[_Matched] = []
-    waiting: dict[tuple[str, int], _Waiting] = {}
-    suffered, caused = Counter[int](), Counter[int]()
-    for some in together:
-        members = [_Member(one.rank or 0, own) for one in some for own in of_files[one.file]]
-        matched = _matched(members)
-        found += matched
-        for position, member in enumerate(members):
-            if own := _Waiting.of(position, members, matched):
-                waiting[member.calls.file, member.calls.device] = own
-                suffered[member.rank] += own.exposed.total
-                caused.update(own.caused)
-    whole = [_with_waiting(one, waiting) for one in ordered]
-    stepped = [one for one in whole if one.step_times and not one.copy_of]
+    waits = _Waits.of([some for some in rounds if len(some) > 1], calls)
+    waiting = [_with_waiting(one, waits.of_devices) for one in ordered]
+    stepped = [one for one in waiting if one.step_times and not one.copy_of]
     times = own_times(stepped)
-    everywhere = _shown(whole, _Kept.of(whole, stepped, times, caused))
-    if not captures:
-        return everywhere, None
-    used = [one for some in together or rounds for one in some] or ordered
-    calls = [own for one in used for own in of_files[one.file]]
-    ranks = sorted({one.rank for one in used if one.rank is not None})
-    last = Counter(one.last for one in found if one.skew_ns > max(MIN_SKEW_NS, MIN_SKEW * one.transfer_ns))
-    sizes = [one.world_size for one in used if one.world_size is not None]
-    return everywhere, AcrossRanks(
-        ranks=tuple(ranks),
-        world_size=max(sizes) if sizes else None,
-        alone=tuple(one.file for some in rounds if together and len(some) == 1 for one in some),
-        matched=len(found),
-        not_matched=sum(map(len, calls)) - sum(len(one.calls) for one in found),
-        reason=_reason(found, calls, ranks),
-        window_ns=sum(device.window_ns for one in used for device in one.devices),
-        waiting=tuple(
-            RankWaiting(rank=rank, suffered_ns=suffered[rank], caused_ns=caused[rank], last=last[rank])
-            for rank in ranks
-            if found
-        ),
-        collectives=_table(found, calls),
-        skew=_skew(found),
+    across = replace(
+        _across_ranks(rounds or [ordered], calls, waits),
         steps=steps_of_ranks(stepped, times, MAX_STEPS) if len(stepped) > 1 else (),
     )
+    return with_detail(waiting, stepped, times, waits.caused), across
 
 
-class _Kept(Struct, frozen=True, kw_only=True):
-    """Files of which more is kept than sums, so that a job of a thousand ranks has a report of a few megabytes."""
-
-    drawn: set[str]
-    detailed: set[str]
-    stepped: set[str]
-    #: With peaks, and with curves.
-    fullest: list[str]
-
-    @classmethod
-    def of(
-        cls, captures: Sequence[Capture], stepped: Sequence[Capture], own: OwnTimes, caused: Mapping[int, int]
-    ) -> _Kept:
-        """``own`` are the times of ``stepped``."""
-        fullest = sorted(
-            (one for one in captures if one.memory and not one.copy_of),
-            key=lambda one: -max(max(curve.allocated_peak, curve.reserved_peak or 0) for curve in one.memory),
-        )
-        return cls(
-            drawn=_drawn(captures, caused),
-            detailed=_detailed(captures),
-            stepped={stepped[i].file for i in _odd_and_usual(own.medians_ns)},
-            fullest=[one.file for one in fullest[:MAX_DETAILED]],
-        )
-
-
-def _odd_and_usual(values: FloatArray) -> list[int]:
-    """All positions; of more than ``MAX_DETAILED``, half of so many farthest from the median, half spread over the rest."""
-    half = MAX_DETAILED // 2
-    if len(values) <= 2 * half:
-        return list(range(len(values)))
-    order = np.argsort(-np.abs(values - np.median(values)), kind="stable")
-    rest = order[half:][np.argsort(values[order[half:]], kind="stable")]
-    spread = rest[np.linspace(0, len(rest) - 1, half).round().astype(np.int64)]
-    return [*order[:half].tolist(), *spread.tolist()]
-
-
-def _drawn(captures: Sequence[Capture], caused: Mapping[int, int]) -> set[str]:
-    """Files of which the slowest step is kept: of the rank that others waited for most, and of the slowest steps."""
-    able = [one for one in captures if one.step_lines and not one.copy_of]
-    able.sort(key=lambda one: (-caused.get(one.rank or 0, 0), -max(step.host_ns for step in one.step_times)))
-    return {one.file for one in able[:MAX_DRAWN]}
-
-
-def _detailed(captures: Sequence[Capture]) -> set[str]:
-    """Files of which tables by name are kept: those whose devices computed least, and most."""
-    shares = [
-        (
-            sum(own.compute_ns for own in one.devices) / max(sum(own.window_ns for own in one.devices), 1),
-            one.file,
-        )
-        for one in captures
-    ]
-    files = [file for _, file in sorted(shares)]
-    return {*files[: MAX_DETAILED // 2], *files[-MAX_DETAILED // 2 :]}
-
-
-def _shown(captures: Sequence[Capture], kept: _Kept) -> tuple[Capture, ...]:
-    """The captures with what is kept of each."""
-    return tuple(
-        replace(
-            one,
-            step_lines=one.step_lines if one.file in kept.drawn else None,
-            step_times=one.step_times[:MAX_STEPS] if one.file in kept.stepped else (),
-            devices=tuple(_shown_device(own, one.file, kept) for own in one.devices),
-            memory=_shown_memory(one, kept),
-            **({} if one.file in kept.detailed else {"operators": (), "marks": (), "host_parts": ()}),
-        )
-        for one in captures
+def _across_ranks(
+    rounds: Sequence[Sequence[Capture]], calls_of: Mapping[str, Sequence[Communication]], waits: _Waits
+) -> AcrossRanks:
+    """What the ranks say together, without their steps; captures alone in their round only speak if all are."""
+    several = [some for some in rounds if len(some) > 1]
+    used = [one for some in several or rounds for one in some]
+    calls = [own for one in used for own in calls_of[one.file]]
+    ranks = sorted({one.rank for one in used if one.rank is not None})
+    last = Counter(
+        one.last for one in waits.matched if one.skew_ns > max(MIN_SKEW_NS, MIN_SKEW * one.transfer_ns)
     )
-
-
-def _shown_device(device: DeviceCapture, file: str, kept: _Kept) -> DeviceCapture:
-    shown = replace(device, steps=device.steps[:MAX_STEPS] if file in kept.stepped else ())
-    if file in kept.detailed:
-        return shown
-    launches = device.launches and replace(device.launches, kernel_bins=(), call_bins=())
-    return replace(shown, kernels=(), launches=launches)
-
-
-def _shown_memory(capture: Capture, kept: _Kept) -> tuple[MemoryCurve, ...]:
-    if capture.file in kept.fullest[:MAX_DRAWN]:
-        return capture.memory
-    if capture.file not in kept.fullest:
-        return ()
-    return tuple(replace(one, allocated=(), reserved=()) for one in capture.memory)
+    return AcrossRanks(
+        ranks=tuple(ranks),
+        world_size=max((one.world_size for one in used if one.world_size is not None), default=None),
+        alone=tuple(some[0].file for some in rounds if several and len(some) == 1),
+        matched=len(waits.matched),
+        not_matched=sum(map(len, calls)) - sum(len(one.calls) for one in waits.matched),
+        reason=_reason(waits.matched, calls, ranks),
+        window_ns=sum(device.window_ns for one in used for device in one.devices),
+        waiting=tuple(
+            RankWaiting(
+                rank=rank, suffered_ns=waits.suffered[rank], caused_ns=waits.caused[rank], last=last[rank]
+            )
+            for rank in ranks
+            if waits.matched
+        ),
+        collectives=_table(waits.matched, calls),
+        skew=_skew(waits.matched),
+    )
 
 
 def _reason(found: Sequence[_Matched], calls: Sequence[Communication], ranks: Sequence[int]) -> str:
@@ -446,6 +355,32 @@ class _Waiting(Struct, frozen=True, kw_only=True, eq=False):
             by_step=tuple(exposed.overlap(calls.borders[:-1], calls.borders[1:]).tolist()),
             caused=caused,
         )
+
+
+class _Waits(Struct, frozen=True, kw_only=True, eq=False):
+    """The matched collectives of captures that were recorded together, and the waiting in them."""
+
+    matched: list[_Matched]
+    #: By file and device.
+    of_devices: dict[tuple[str, int], _Waiting]
+    #: Nanoseconds by the rank that waited, and by the rank that was waited for.
+    suffered: Counter[int]
+    caused: Counter[int]
+
+    @classmethod
+    def of(cls, rounds: Iterable[Sequence[Capture]], calls: Mapping[str, Sequence[Communication]]) -> _Waits:
+        """Of rounds of several ranks, and the calls of each file."""
+        found = cls(matched=[], of_devices={}, suffered=Counter(), caused=Counter())
+        for some in rounds:
+            members = [_Member(one.rank or 0, own) for one in some for own in calls[one.file]]
+            matched = _matched(members)
+            found.matched.extend(matched)
+            for position, member in enumerate(members):
+                if own := _Waiting.of(position, members, matched):
+                    found.of_devices[member.calls.file, member.calls.device] = own
+                    found.suffered[member.rank] += own.exposed.total
+                    found.caused.update(own.caused)
+        return found
 
 
 def _with_waiting(capture: Capture, waiting: Mapping[tuple[str, int], _Waiting]) -> Capture:
