@@ -15,9 +15,8 @@ from jobreport.cost.facts import LABELS, NUMBERS
 from jobreport.cost.given import as_fact
 from jobreport.errors import NothingReadableError, UsageError
 from jobreport.files import COMPARISON, FILES
-from jobreport.readers.bounds import LATEST_S
+from jobreport.readers.bounds import LATEST_US
 from jobrules.analyses.goodput import PARTS
-from jobrules.model import SECOND_US
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ _DERIVED = {"gpus": "nodes and gpus_per_node", "samples": "batch_size and steps"
 _NEAR = 0.85
 MAX_LABELS, MAX_RUNS = 12, 64
 MAX_BYTES = 64 << 20
-LATEST_US = LATEST_S * SECOND_US
 #: Of amounts and of shares.
 MAX_NUMBER, MAX_PERCENT = 1e18, 100.05
 #: Rounding errors of sums: of seconds, and of devices.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from jobreport.readers.bounds import EARLIEST_S
+from jobreport.readers.bounds import EARLIEST_US
 from jobreport.readers.tally import Tally
 from jobreport.tables.engine import Task
 from jobrules.model import SECOND_US, BoolArray, IntArray, Job, JobInMemory, span_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 #: No job pauses this long.
 _FAR_US = 30 * 24 * 3600 * SECOND_US
 
-_EARLIEST_US = int(EARLIEST_S) * SECOND_US
 
 #: First and last time.
 _Span = tuple[int, int]
@@ -47,7 +46,7 @@ def drop_implausible_times(pieces: Sequence[Piece], engine: Engine) -> list[Piec
         for facts, handle in piece.nodes:
             nodes[facts.node].append((facts, handle))
     job = span_of(span for known in nodes.values() for facts, _ in known for span in _spans(facts))
-    earliest_us = _EARLIEST_US if job and job[1] >= _EARLIEST_US else 0
+    earliest_us = EARLIEST_US if job and job[1] >= EARLIEST_US else 0
     plausible = {node: _plausible(known, engine, earliest_us) for node, known in nodes.items()}
     sampled = [node for node, known in nodes.items() if any(facts.panels for facts, _ in known)]
     if sampled:

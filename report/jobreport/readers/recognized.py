@@ -100,10 +100,7 @@ def recognized(file: SourceFile) -> Recognized | None:
 
 def recognized_last(file: SourceFile) -> Recognized | None:
     """What a file is that no reader takes; ``None`` if its lines do not show it."""
-    try:
-        code = _kind(next(text_files.chunks(file.path), b"")[:_BEGINNING], _OTHER_KINDS)
-    except (OSError, text_files.DamagedError):
-        return None
+    code = _kind(text_files.beginning(file.path, _BEGINNING), _OTHER_KINDS)
     is_other = code == "recognized.csv" and ".csv" not in file.own_name.lower()
     return Recognized(code=code) if code and not is_other else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import fields
+from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -112,10 +113,9 @@ def read_directory(
     columns, and a run that is not there.
     """
     engine, progress, options = engine or LocalEngine(1), progress or Progress(), options or Options()
-    name, strict = name or job_name(directory), options.strict
+    name, tally = name or job_name(directory), Tally()
     zone = zone_of(options.timezone or "UTC")
     columns = column_names(options.columns) if options.columns is not None else ()
-    tally = Tally()
     found = listing(directory, tally, leave)
     files = _matched(found, NvidiaSmi(zone, columns, options.date_order or "", found))
     for file, kind in files.recognized:
@@ -124,32 +124,40 @@ def read_directory(
     progress.stage(f"Reading {escape_name(name)}", size, "B")
 
     groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
-    pieces = read_groups(engine, groups, progress, strict=strict)
+    pieces = read_groups(engine, groups, progress, strict=options.strict)
     pieces, runs = chosen_run(assign_logs(pieces, engine, zone), engine, options.run)
     if not runs:
         pieces = drop_implausible_times(pieces, engine)
-    results = _debugger_results(files.debugger_results, tally, strict=strict)
-
     sources = sources_of(pieces, tally)
+    results = _debugger_results(files.debugger_results, tally, strict=options.strict)
+
+    job = _job_of(pieces, name, engine, tally)
+    if job.kept or job.captures:
+        sources += [_used_in_addition(results)] if results else []
+        job = replace_fields(job, loop_facts=loop_facts(results) if results else None)
+    elif not (results and results.documents):
+        known = [*sources, results.quality] if results else sources
+        remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
+        raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))
+    for file in files.unknown:
+        tally.note("directory.unknown", file=file.name)
+    if files.has_end_marker:
+        job = replace_fields(job, finished=True)
+    quality = Quality(sources=tuple(sources), remarks=tally.remarks(), runs=runs)
+    return Reading(job=job, quality=quality, debugger_results=results)
+
+
+def _job_of(pieces: Sequence[Piece], name: str, engine: Engine, tally: Tally) -> JobInParts:
+    """The job that all pieces are of; captures that are copies of others are counted."""
     nodes = nodes_of(pieces, engine, tally)
     captures, across_ranks = joined(
         [capture for piece in pieces for capture in piece.found.captures],
         [one for piece in pieces for one in piece.found.communication],
     )
     for capture in captures:
-        if capture.copy_of:
-            tally.note("kineto.copy", file=capture.file, name=capture.copy_of)
-    if not nodes and not captures and not (results and results.documents):
-        known = [*sources, results.quality] if results else sources
-        remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
-        raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))
-    facts = None
-    if results and (nodes or captures):
-        facts = loop_facts(results)
-        sources.append(_used_in_addition(results))
-    if files.unknown:
-        tally.note("directory.unknown", count=len(files.unknown), file=files.unknown[0].name)
-    job = JobInParts(
+        tally.note("kineto.copy", count=bool(capture.copy_of), file=capture.file, name=capture.copy_of)
+    finished = [piece.found.finished for piece in pieces if piece.found.finished is not None]
+    return JobInParts(
         name=name,
         engine=engine,
         kept=tuple(Kept(facts=nodes[node][0], handles=nodes[node][1]) for node in natural_sorted(set(nodes))),
@@ -157,11 +165,8 @@ def read_directory(
         captures=captures,
         across_ranks=across_ranks,
         recorded=tuple(line for piece in pieces for line in piece.found.recorded),
-        finished=_finished(pieces, has_end_marker=files.has_end_marker),
-        loop_facts=facts,
+        finished=any(finished) if finished else None,
     )
-    quality = Quality(sources=tuple(sources), remarks=tally.remarks(), runs=runs)
-    return Reading(job=job, quality=quality, debugger_results=results)
 
 
 class _Files(Struct, kw_only=True):
@@ -231,12 +236,6 @@ def _used_in_addition(results: RuleResults) -> SourceQuality:
         for name in names[:1]
     ]
     return replace(quality, files=len(names), rows=len(names), remarks=(*used, *quality.remarks))
-
-
-def _finished(pieces: Sequence[Piece], *, has_end_marker: bool) -> bool | None:
-    """Whether the job ended; None if nothing says so."""
-    known = [piece.found.finished for piece in pieces if piece.found.finished is not None]
-    return True if has_end_marker else any(known) if known else None
 
 
 def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark]) -> str:

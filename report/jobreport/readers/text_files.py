@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from jobreport.readers.base import SourceFile
+    from jobreport.readers.tally import Tally
+
 GZIP_MAGIC = b"\x1f\x8b"
 UTF8_BOM = b"\xef\xbb\xbf"
 
@@ -56,6 +59,26 @@ def chunks(path: Path) -> Iterator[bytes]:
     pieces = _pieces(path)
     yield next(pieces, b"").removeprefix(UTF8_BOM)
     yield from pieces
+
+
+def beginning(path: Path, size: int = _PIECE) -> bytes:
+    """The first bytes of the text, as far as they are read at once; none of a file that cannot be read."""
+    try:
+        return next(chunks(path), b"")[:size]
+    except (OSError, DamagedError):
+        return b""
+
+
+@contextlib.contextmanager
+def noting(file: SourceFile, tally: Tally) -> Iterator[None]:
+    """Reads a file up to the first damage, which gets a remark."""
+    try:
+        yield
+    except DamagedError as error:
+        code, fields = error.remark
+        tally.note(code, file=file.name, **fields)
+    except OSError as error:
+        tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
 
 
 def lines(path: Path, longest: int) -> Iterator[bytes | None]:

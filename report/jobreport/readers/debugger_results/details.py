@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import Microseconds, Seconds  # noqa: TC001 - msgspec reads the annotation
 from jobreport.readers.names import as_name
-from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
     from jobreport.readers.tally import Tally
@@ -23,8 +22,6 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 Amount = Annotated[float, Meta(ge=0, le=1e15)]
 #: Points or percent of either sign.
 Signed = Annotated[float, Meta(ge=-1e15, le=1e15)]
-Seconds = Annotated[float, Meta(ge=EARLIEST_S, le=LATEST_S)]
-Microseconds = Annotated[int, Meta(ge=int(EARLIEST_S) * SECOND_US, le=int(LATEST_S) * SECOND_US)]
 #: Samples per bin of 2%, from 0 to 98%.
 Bins = Annotated[tuple[Count, ...], Meta(min_length=49, max_length=49)]
 

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
+from jobreport.readers.bounds import Microseconds
 from jobreport.readers.debugger_results.details import (
     GPU,
     Bins,
@@ -20,7 +21,6 @@ from jobreport.readers.debugger_results.details import (
     GpuUse,
     JobTimes,
     Loader,
-    Microseconds,
     PercentUsage,
     Signed,
     StepSeries,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from decimal import Decimal, InvalidOperation
-from mmap import mmap
+from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from jobreport.readers.columns import GrowingTable, Positions, Table, short_name, whole_number
 from jobreport.readers.kineto.event import Args, Event
 from jobrules.captures.kinds import PARAM_COMMS
 from jobrules.captures.trace import (
@@ -23,13 +24,11 @@ from jobrules.captures.trace import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from jobreport.readers.base import SourceFile
     from jobreport.readers.tally import Tally
     from jobrules.model import BoolArray, CodeArray, IntArray
-
-_Table: TypeAlias = dict[str, npt.NDArray[Any]]
 
 KERNEL, COPY, LAUNCH, OPERATOR, MARK, OVERHEAD = "kernel", "copy", "launch", "operator", "mark", "overhead"
 #: What is only counted: codes of remarks.
@@ -95,9 +94,8 @@ DEVICE_ORDER = ("correlation", "stream", "end_ns", "start_ns", "device")
 
 #: Longer names are cut: those of templates have many kilobytes.
 MAX_NAME = 512
+_name = partial(short_name, longest=MAX_NAME)
 _MAX_CATEGORY = 60
-#: Bytes of a column that lie together.
-_PART = 1 << 20
 _MAX_US = 2.0**53
 _MAX_DURATION_NS = 7 * 24 * 3600 * 10**9
 _NS = Decimal(1000)
@@ -121,79 +119,25 @@ class _ByCategory(dict[str | None, list[Event]]):
         return self[category]
 
 
-class _Positions(dict[Any, int]):
-    """The position of each key; one that is asked for and not there is added."""
-
-    def __init__(self, made: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.listed: list[Any] = []
-        self._made = made
-        self._known: dict[Any, int] = {}
-
-    def __missing__(self, key: Any) -> int:
-        made = self._made(key)
-        position = self._known.setdefault(made, len(self.listed))
-        if position == len(self.listed):
-            self.listed.append(made)
-        # Of a name that is cut the rest is not kept.
-        if not (isinstance(key, str) and len(key) > MAX_NAME):
-            self[key] = position
-        return position
-
-
-class _Growing:
-    """A table that grows block by block, in memory of its own size, which the system has back once it is used."""
-
-    def __init__(self) -> None:
-        self._columns: dict[str, tuple[list[mmap], np.dtype[Any]]] = {}
-
-    def add(self, table: _Table) -> None:
-        """Add rows."""
-        for key, column in table.items():
-            parts, _ = self._columns.setdefault(key, ([], column.dtype))
-            data = column.tobytes()
-            while data:
-                if not parts or parts[-1].tell() == _PART:
-                    parts.append(mmap(-1, _PART))
-                written = parts[-1].write(data[: _PART - parts[-1].tell()])
-                data = data[written:]
-
-    def columns(self) -> dict[str, Any]:
-        """All rows, of which none are left here."""
-        return {key: _joined(*self._columns.pop(key)) for key in list(self._columns)}
-
-
 def _in_order(columns: dict[str, Any], rows: IntArray) -> dict[str, Any]:
     """Columns in another order; each is freed once it is copied."""
     return {key: columns.pop(key)[rows] for key in list(columns)}
-
-
-def _joined(parts: list[mmap], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The values of a column, which are freed where they stood."""
-    whole = np.empty(sum(part.tell() for part in parts) // dtype.itemsize, dtype)
-    rest = whole.view(np.uint8)
-    for part in parts:
-        with part:
-            size = part.tell()
-            rest[:size] = np.frombuffer(part, np.uint8, size)
-            rest = rest[size:]
-    return whole
 
 
 class Columns:
     """The events of a trace file, which are added block by block."""
 
     def __init__(self, file: SourceFile, tally: Tally) -> None:
-        self.names = _Positions(_name)
-        self.threads = _Positions(lambda key: tuple("" if one is None else _name(str(one)) for one in key))
-        self.streams = _Positions(lambda key: _name(str(key)))
-        self.collectives = _Positions(lambda args: args)
+        self.names = Positions(_name, MAX_NAME)
+        self.threads = Positions(lambda key: tuple("" if one is None else _name(str(one)) for one in key))
+        self.streams = Positions(lambda key: _name(str(key)), MAX_NAME)
+        self.collectives = Positions()
         self.counts: Counter[str] = Counter()
         #: Events in use.
         self.rows = 0
         self.overlapping_streams = False
         self._file, self._tally = file, tally
-        self._tables: defaultdict[str, _Growing] = defaultdict(_Growing)
+        self._tables: defaultdict[str, GrowingTable] = defaultdict(GrowingTable)
         self._block: Sequence[Event] = ()
         self._first = 0
         self._places: dict[int, int] = {}
@@ -241,7 +185,7 @@ class Columns:
         """All operators, marks, launches, overhead, or collectives of operators; none is left here."""
         if kind not in self._tables:
             return HostCalls()
-        found = self._tables.pop(kind).columns()
+        found = self._tables.pop(kind).take()
         rows = np.lexsort((-found["end_ns"], found["start_ns"], found["thread"]))
         return HostCalls(**_in_order(found, rows))
 
@@ -249,17 +193,17 @@ class Columns:
         """All kernels and copies; none is left here."""
         if KERNEL not in self._tables:
             return DeviceEvents()
-        found = self._tables.pop(KERNEL).columns()
+        found = self._tables.pop(KERNEL).take()
         return DeviceEvents(**_in_order(found, np.lexsort([found[key] for key in DEVICE_ORDER])))
 
     def memory_events(self) -> MemoryEvents:
         """All events of the allocator."""
-        return MemoryEvents(**self._tables.pop(_MEMORY, _Growing()).columns())
+        return MemoryEvents(**self._tables.pop(_MEMORY, GrowingTable()).take())
 
     def _add_calls(self, kind: str, events: list[Event]) -> None:
         kept, names, start_ns, end_ns = self._timed(events)
         threads = self.threads
-        table: _Table = {
+        table: Table = {
             "name": names,
             "thread": np.array([threads[event.pid, event.tid] for event in kept], np.int32),
             "start_ns": start_ns,
@@ -271,7 +215,7 @@ class Columns:
             self._add_param_comms(kept, table)
         self._tables[kind].add(table)
 
-    def _add_param_comms(self, events: list[Event], table: _Table) -> None:
+    def _add_param_comms(self, events: list[Event], table: Table) -> None:
         """Add the operators that say what a collective is; in place of its name each has that."""
         rows = [row for row, event in enumerate(events) if event.name == PARAM_COMMS]
         collective = np.array([self._collective(events[row].args) for row in rows], np.int32)
@@ -302,7 +246,7 @@ class Columns:
                 "copy": np.full(len(kept), kind == COPY),
                 "blocks_per_sm": _numbers([one.blocks_per_sm for one in args]),
                 "occupancy_percent": _numbers([one.occupancy for one in args]),
-                "of_graph": np.array([bool(one.graph and whole(one.graph)) for one in args], np.bool_),
+                "of_graph": np.array([bool(one.graph and whole_number(one.graph)) for one in args], np.bool_),
                 "collective": np.array([self._collective(one) for one in args], np.int32),
             }
         )
@@ -361,15 +305,15 @@ class Columns:
         return self.collectives[
             CollectiveArgs(
                 name=_text(args.collective),
-                in_elements=whole(args.in_elements),
-                out_elements=whole(args.out_elements),
+                in_elements=whole_number(args.in_elements),
+                out_elements=whole_number(args.out_elements),
                 dtype=_text(args.dtype),
-                group_size=whole(args.group_size),
+                group_size=whole_number(args.group_size),
                 group_name=_text(args.group_name),
                 group_description=_text(args.group_description),
                 group_ranks=_text(args.group_ranks),
-                rank=whole(args.rank),
-                sequence=whole(args.sequence),
+                rank=whole_number(args.rank),
+                sequence=whole_number(args.sequence),
                 communicator=_text(args.communicator),
             )
         ]
@@ -424,18 +368,6 @@ def _exact(value: float | str | Decimal | None) -> int | None:
         return None
 
 
-def whole(value: object) -> int | None:
-    """A whole number that 64 bits hold, which may stand in a text; None for anything else."""
-    if value.__class__ is str:
-        text = str(value).strip('"')
-        if not (len(text) < 20 and text.lstrip("-").isascii() and text.lstrip("-").isdigit()):
-            return None
-        value = int(text)
-    if isinstance(value, _NUMBERS) and -_INT64 < value < _INT64 and value == int(value):
-        return int(value)
-    return None
-
-
 def _numbers(values: Sequence[object]) -> npt.NDArray[np.float32]:
     """Numbers that are not negative; NaN for all else."""
     sound = [value if isinstance(value, _NUMBERS) and 0 <= value < _INT64 else _NAN for value in values]
@@ -447,7 +379,7 @@ def _wholes(values: Sequence[object], instead: int) -> IntArray:
     try:
         return np.array(values, np.int64)
     except (TypeError, ValueError, OverflowError):
-        found = [whole(value) for value in values]
+        found = [whole_number(value) for value in values]
         return np.array([instead if one is None else one for one in found], np.int64)
 
 
@@ -468,11 +400,3 @@ def _text(value: object) -> str:
         return ""
     text = _name(value if isinstance(value, str) else str(value))
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
-
-
-def _name(name: str) -> str:
-    if len(name) <= MAX_NAME and name.isascii():
-        return name
-    # A lone surrogate, which JSON can hold and UTF-8 cannot, becomes an escape.
-    text = name[: MAX_NAME + 1].encode("utf-8", "backslashreplace").decode()
-    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "…"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jobreport.readers.kineto.columns import whole
+from jobreport.readers.columns import whole_number as whole
 from jobreport.readers.names import as_name
 from jobrules.captures.trace import DeviceProperties, Head
 

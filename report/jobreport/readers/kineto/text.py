@@ -122,15 +122,10 @@ class TraceText:
         return text[found.end() :]
 
     def _pieces(self) -> Iterator[bytes]:
-        try:
+        with text_files.noting(self._file, self._tally):
             for piece in text_files.chunks(self._file.path):
                 yield piece
                 progress.advance(len(piece) * self._file.size // max(self._file.text_size, 1))
-        except text_files.DamagedError as error:
-            code, fields = error.remark
-            self._tally.note(code, file=self._file.name, **fields)
-        except OSError as error:
-            self._tally.note("file.unreadable", file=self._file.name, reason=error.strerror or "")
 
     def _last_border(self, text: bytearray) -> re.Match[bytes] | None:
         """What separates the last event, which may be incomplete, from those before it."""

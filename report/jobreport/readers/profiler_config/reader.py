@@ -106,10 +106,9 @@ def _plain_name(file: SourceFile) -> str:
 
 def _holds_config(file: SourceFile) -> bool:
     try:
-        if not next(text_files.chunks(file.path)).lstrip().startswith(b"{"):
-            return False
-        return not {_CONFIG, _PARAMETERS}.isdisjoint(_parsed(_text(file)))
-    except (OSError, text_files.DamagedError, UnusableError):
+        is_object = text_files.beginning(file.path).lstrip().startswith(b"{")
+        return is_object and not {_CONFIG, _PARAMETERS}.isdisjoint(_parsed(_text(file)))
+    except UnusableError:
         return False
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
-from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import EARLIEST_US, LATEST_US
 from jobreport.readers.names import as_name, node_and_rank
 from jobreport.readers.python_profiles.function_times import (
     of_dump,
@@ -27,7 +27,7 @@ from jobreport.readers.python_profiles.function_times import (
 )
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.remarks import SourceQuality
-from jobrules.model import SECOND_US, Function, Profile, natural_key
+from jobrules.model import Function, Profile, natural_key
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _recording(name: str) -> _Recording:
 def _span(folder: str) -> tuple[int, int] | None:
     """The two times in the name of a folder, in whole microseconds."""
     times = [float(text) for text in _TIME.findall(folder)]
-    if len(times) != 2 or not all(EARLIEST_S <= time / SECOND_US <= LATEST_S for time in times):
+    if len(times) != 2 or not all(EARLIEST_US <= time <= LATEST_US for time in times):
         return None
     if times[1] < times[0]:
         raise UnusableError("profiles.undated")

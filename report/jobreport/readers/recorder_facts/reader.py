@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
-from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import Microseconds  # noqa: TC001 - msgspec reads the annotation
 from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.recordings import GPUModel, Label, LeftOut, LessWritten, RecordedRun, Recording, SharedGPU
 from jobreport.remarks import SourceQuality
-from jobrules.model import SECOND_US, natural_key
+from jobrules.model import natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,6 @@ _MAX_ENTRIES, _MAX_TEXT, _MAX_COMMAND = 512, 300, 2000
 _Read = TypeVar("_Read")
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=10**15)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=1e15)]
-Time: TypeAlias = Annotated[int, Meta(ge=int(EARLIEST_S * SECOND_US), le=int(LATEST_S * SECOND_US))]
 
 
 class RecorderFacts:
@@ -122,13 +121,13 @@ class _Dropped(Struct):
     samples: Count = 0
     events: Count = 0
     reason: str | None = None
-    since_us: Time | None = None
-    until_us: Time | None = None
+    since_us: Microseconds | None = None
+    until_us: Microseconds | None = None
 
 
 class _Run(Struct):
-    started_us: Time
-    ended_us: Time | None = None
+    started_us: Microseconds
+    ended_us: Microseconds | None = None
     ended_by: str | None = None
     sampler_ended_by: str | None = None
     exit_status: Annotated[int, Meta(ge=-(10**9), le=10**9)] | None = None
@@ -143,7 +142,7 @@ class _Overhead(Struct):
 
 class _Change(Struct):
     worker: str
-    at_us: Time
+    at_us: Microseconds
     written: str
 
 

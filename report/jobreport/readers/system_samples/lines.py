@@ -61,7 +61,7 @@ def rows(number: int, file: SourceFile, tally: Tally) -> list[Rows]:
     """The samples of a file, which has that number; every other line that is not blank goes to the tally."""
     sensors: dict[_Sensor, tuple[array[float], array[float]]] = {}
     is_empty = True
-    try:
+    with text_files.noting(file, tally):
         for place, line in enumerate(text_files.lines(file.path, MAX_LINE), start=1):
             if line == b"":
                 continue
@@ -79,11 +79,6 @@ def rows(number: int, file: SourceFile, tally: Tally) -> list[Rows]:
             known[1].append(value)
         if is_empty and not sensors:
             tally.note("file.empty", file=file.name)
-    except text_files.DamagedError as error:
-        code, fields = error.remark
-        tally.note(code, file=file.name, **fields)
-    except OSError as error:
-        tally.note("file.unreadable", file=file.name, reason=error.strerror or "")
     return [
         Rows(number, *sensor, np.frombuffer(seconds), np.frombuffer(values))
         for sensor, (seconds, values) in sensors.items()

@@ -111,10 +111,7 @@ def _batches(files: Sequence[SourceFile]) -> Iterator[list[int]]:
 
 
 def _begins_with_samples(file: SourceFile) -> bool:
-    try:
-        head = next(text_files.chunks(file.path))
-    except (OSError, text_files.DamagedError):
-        return False
+    head = text_files.beginning(file.path)
     found = Counter(_is_sample(line) for line in head.split(b"\n", _FIRST)[:_FIRST] if line.strip())
     return found[True] > 0 and found[True] >= found[False]
 

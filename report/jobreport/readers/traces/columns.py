@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
 from struct import pack
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.bounds import EARLIEST_US, LATEST_US
+from jobreport.readers.columns import GrowingTable, Positions, Table, short_name, whole_number
 from jobreport.readers.traces.row import Args, Row, Scalar
 from jobrules.measures.data_loading import SET_UP
 from jobrules.model import SECOND_US, EventSource, Lane, Loader, StepMark
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from jobreport.readers.traces.files import Origin
     from jobrules.model import CodeArray, FloatArray, IntArray
 
-#: Columns by name, as many values in each.
-Table: TypeAlias = dict[str, npt.NDArray[Any]]
-
-EARLIEST_US, LATEST_US = int(EARLIEST_S) * SECOND_US, int(LATEST_S) * SECOND_US
 #: Larger times count from the epoch, whatever the time base: no job runs three years.
 _ABSOLUTE_US = 10**14
 _MAX_DURATION_US = 30 * 24 * 3600 * SECOND_US
@@ -43,7 +40,7 @@ RECORDER_LANE = "Recorder"
 _UNKNOWN = "Unknown"
 #: Longer names would have to be carried through every page.
 _MAX_NAME = 1000
-_MAX_DIGITS = 18
+_name = partial(short_name, longest=_MAX_NAME)
 #: Whole numbers up to here are exact as floats.
 _MAX_STEP = 2**53
 _NO_ARGS = Args()
@@ -57,27 +54,6 @@ _NO_EVENTS: dict[str | None, str] = {
     **dict.fromkeys("bneSTpF", "traces.async"),
     "E": "traces.end_only",
 }
-
-
-class Names(dict[str, int]):
-    """The position of each name; one that is asked for and not there is added."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self.shortened = 0
-
-    def __missing__(self, name: str) -> int:
-        # A lone surrogate, which JSON can hold and UTF-8 cannot, becomes an escape.
-        text = name.encode("utf-8", "backslashreplace").decode()
-        if len(text) > _MAX_NAME:
-            text = text[: _MAX_NAME - 1] + "…"
-            self.shortened += 1
-        if text not in self:
-            self.texts.append(text)
-            self[text] = len(self.texts) - 1
-        self[name] = self[text]
-        return self[name]
 
 
 class _Place(Struct, frozen=True, eq=False):
@@ -160,7 +136,7 @@ class Columns:
 
     def __init__(self, files: Sequence[tuple[SourceFile, Origin]], tally: Tally) -> None:
         self.lanes: dict[Lane, int] = {}
-        self.names = Names()
+        self.names = Positions(_name, _MAX_NAME)
         self.loaders: list[Loader] = []
         #: Whether step numbers are text, in any part of the files; None where there are none.
         self.numbers_as_text: set[bool | None] = set()
@@ -169,13 +145,13 @@ class Columns:
         self._files = files
         self._tally = tally
         self._places: _Places = {}
-        self._tables: list[Table] = []
+        self._events = GrowingTable()
         self._clear()
 
     def add(self, number: int, blocks: Iterable[tuple[Sequence[Row], bool | None]]) -> None:
         """Add the rows of a file."""
         source, origin = self._files[number]
-        file, shortened = _File(number, origin, self._places), self.names.shortened
+        file, known = _File(number, origin, self._places), len(self.names.listed)
         for rows, as_text in blocks:
             self._add_block(rows, file)
             self.numbers_as_text.add(as_text)
@@ -184,7 +160,7 @@ class Columns:
         if file.is_recorded:
             self.recorded.add((origin.node, origin.rank))
         file.counts["traces.begin_only"] = sum(map(len, file.begun.values()))
-        file.counts["traces.long_name"] = self.names.shortened - shortened
+        file.counts["traces.long_name"] = sum(map(_is_cut, self.names.listed[known:]))
         for code, count in file.counts.items():
             self._tally.note(code, count=count, file=source.name)
 
@@ -194,9 +170,7 @@ class Columns:
         ``mark`` is a ``StepMark``.
         """
         self._convert()
-        columns = {key: [table[key] for table in self._tables] for key in self._tables[0]}
-        self._tables = []
-        return {key: np.concatenate(columns.pop(key)) for key in list(columns)}
+        return self._events.take()
 
     def _clear(self) -> None:
         self._kinds = _Kinds()
@@ -262,7 +236,7 @@ class Columns:
                 file.is_recorded = isinstance(args.writer, str) and args.writer.startswith(_RECORDER)
                 file.set_base(round(base_us) if is_date else 0)
             elif isinstance(args.name, str):
-                file.set_event_type(row.pid, self.names.texts[self.names[args.name]])
+                file.set_event_type(row.pid, self.names.listed[self.names[args.name]])
 
     def _add_kind(self, kind: _Kind) -> None:
         lane, name = kind.place.lane, kind.name or ""
@@ -273,8 +247,8 @@ class Columns:
                 NO_NUMBER if kind.name is None else self.names[name],
                 self.lanes.setdefault(lane, len(self.lanes)),
                 kind.place.base_us,
-                whole_number(kind.pid),
-                whole_number(kind.thread),
+                _number(kind.pid),
+                _number(kind.thread),
                 takes_no_time,
             )
         )
@@ -285,12 +259,12 @@ class Columns:
         if kind.name is None or not (-_base(row, kind.place.base_us) <= row.ts <= LATEST_US):
             return
         args = row.args or _NO_ARGS
-        loading = whole_number(args.num_workers)
+        loading = _number(args.num_workers)
         self.loaders.append(
             Loader(
                 node=kind.place.lane.node,
                 rank=kind.place.lane.rank,
-                iterator=self.names.texts[self.names[kind.name]].removesuffix(".__init__"),
+                iterator=self.names.listed[self.names[kind.name]].removesuffix(".__init__"),
                 start_us=round(row.ts) + _base(row, kind.place.base_us),
                 num_workers=None if loading == NO_NUMBER else loading,
                 pin_memory=args.pin_memory if isinstance(args.pin_memory, bool) else None,
@@ -322,7 +296,7 @@ class Columns:
             self._note("traces.bad_time", file[is_named & ~is_sound & ~has_no_start])
             columns = file, kind, base, start, duration, step, mark
             file, kind, base, start, duration, step, mark = (one[is_sound] for one in columns)
-        self._tables.append(
+        self._events.add(
             {
                 "file": file,
                 "lane": lane.astype(np.int32)[kind],
@@ -359,14 +333,14 @@ def _base(row: Row, base_us: int) -> int:
     return 0 if row.ts > _ABSOLUTE_US else base_us
 
 
-def whole_number(value: object) -> int:
-    """A whole number from 0 on, which may stand in a text; ``NO_NUMBER`` for anything else."""
-    if isinstance(value, str):
-        is_number = value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS
-        return int(value) if is_number else NO_NUMBER
-    if isinstance(value, int | float) and 0 <= value < 10**_MAX_DIGITS and value == int(value):
-        return int(value)
-    return NO_NUMBER
+def _number(value: object) -> int:
+    """A whole number from 0 on; ``NO_NUMBER`` for anything else."""
+    number = whole_number(value)
+    return NO_NUMBER if number is None or number < 0 else number
+
+
+def _is_cut(name: str) -> bool:
+    return len(name) == _MAX_NAME and name.endswith("…")
 
 
 def _whole(numbers: FloatArray) -> IntArray:

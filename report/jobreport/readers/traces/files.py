@@ -121,7 +121,9 @@ def is_trace(file: SourceFile) -> bool:
         return False
     if known.source == EventSource.OTHER:
         return _begins_with_row(file)
-    return known.source != EventSource.PROFILER or not _is_of_others(_head(file))
+    return known.source != EventSource.PROFILER or not _is_of_others(
+        text_files.beginning(file.path, _HEAD).lstrip()
+    )
 
 
 def folder(file: SourceFile) -> str:
@@ -189,18 +191,10 @@ def _who(text: str) -> tuple[str, str]:
     return node or _NAMELESS, rank
 
 
-def _head(file: SourceFile) -> bytes:
-    """How the text of a file begins; empty if it cannot be read."""
-    try:
-        return next(text_files.chunks(file.path))[:_HEAD].lstrip()
-    except (OSError, text_files.DamagedError):
-        return b""
-
-
 def _is_of_others(head: bytes) -> bool:
     return head.startswith(b"{") and any(key in head for key in _KEYS_OF_OTHERS)
 
 
 def _begins_with_row(file: SourceFile) -> bool:
-    head = _head(file)
+    head = text_files.beginning(file.path, _HEAD).lstrip()
     return not _is_of_others(head) and (b'"traceEvents"' in head or _ROW.search(head) is not None)

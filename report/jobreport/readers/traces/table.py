@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from jobreport.readers.traces.columns import EARLIEST_US, LATEST_US, RECORDER_LANE
+from jobreport.readers.bounds import EARLIEST_US, LATEST_US
+from jobreport.readers.traces.columns import RECORDER_LANE
 from jobrules.model import BoolArray, Events, IntArray, Lane, Loader, natural_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jobreport.readers.columns import Table
     from jobreport.readers.tally import Tally
-    from jobreport.readers.traces.columns import Columns, Table
+    from jobreport.readers.traces.columns import Columns
     from jobrules.model import CodeArray, MarkArray
 
 _T = TypeVar("_T", str, Lane)
@@ -52,7 +54,7 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
     unique = {lane: code for code, lane in enumerate(dict.fromkeys(lanes))}
     events["lane"] = np.array([unique[lane] for lane in lanes], np.int32)[events["lane"]]
     used_lanes, events["lane"] = _sorted_codes(list(unique), events["lane"])
-    used_names, events["name"] = _sorted_codes(columns.names.texts, events["name"])
+    used_names, events["name"] = _sorted_codes(columns.names.listed, events["name"])
     _keep(events, _order(events))
     _drop(events, _repeated(events), "traces.repeated", files, tally)
     loaders = {

@@ -1,0 +1,98 @@
+"""Columns of events that are read block by block: positions of their names, and tables that grow."""
+
+from __future__ import annotations
+
+from mmap import mmap
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+#: Columns by name, as many values in each.
+Table: TypeAlias = dict[str, npt.NDArray[Any]]
+
+#: Bytes of a column that lie together.
+_PART = 1 << 20
+_INT64 = 2**63
+#: Types of a value; ``int | float`` where they are asked for would be made anew for each event.
+_NUMBERS = (int, float)
+
+
+class Positions(dict[Any, int]):
+    """The position of each key in ``listed``; one that is asked for and not there is added.
+
+    ``listed`` holds what ``made`` makes of the keys; equal ones have one position.
+    """
+
+    def __init__(self, made: Callable[[Any], Any] = lambda key: key, longest: int = 1000) -> None:
+        """Texts of more than ``longest`` characters are cut, so that they are not kept as keys."""
+        super().__init__()
+        self.listed: list[Any] = []
+        self._made, self._longest = made, longest
+        self._known: dict[Any, int] = {}
+
+    def __missing__(self, key: Any) -> int:
+        made = self._made(key)
+        position = self._known.setdefault(made, len(self.listed))
+        if position == len(self.listed):
+            self.listed.append(made)
+        if not (isinstance(key, str) and len(key) > self._longest):
+            self[key] = position
+        return position
+
+
+class GrowingTable:
+    """A table that grows block by block, in memory of its own size, which the system has back once it is used."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, tuple[list[mmap], np.dtype[Any]]] = {}
+
+    def add(self, table: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Add rows."""
+        for key, column in table.items():
+            parts, _ = self._columns.setdefault(key, ([], column.dtype))
+            data = column.tobytes()
+            while data:
+                if not parts or parts[-1].tell() == _PART:
+                    parts.append(mmap(-1, _PART))
+                written = parts[-1].write(data[: _PART - parts[-1].tell()])
+                data = data[written:]
+
+    def take(self) -> Table:
+        """All rows, of which none are left here."""
+        return {key: _joined(*self._columns.pop(key)) for key in list(self._columns)}
+
+
+def _joined(parts: Sequence[mmap], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The values of a column, which are freed where they stood."""
+    whole = np.empty(sum(part.tell() for part in parts) // dtype.itemsize, dtype)
+    rest = whole.view(np.uint8)
+    for part in parts:
+        with part:
+            size = part.tell()
+            rest[:size] = np.frombuffer(part, np.uint8, size)
+            rest = rest[size:]
+    return whole
+
+
+def short_name(name: str, longest: int) -> str:
+    """A name of at most so many characters; a lone surrogate, which JSON can hold and UTF-8 cannot, becomes an escape."""
+    if len(name) <= longest and name.isascii():
+        return name
+    text = name[: longest + 1].encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def whole_number(value: object) -> int | None:
+    """A whole number that 64 bits hold, which may stand in a text; None for anything else."""
+    if value.__class__ is str:
+        text = str(value).strip('"')
+        if not (len(text) < 20 and text.lstrip("-").isascii() and text.lstrip("-").isdigit()):
+            return None
+        value = int(text)
+    if isinstance(value, _NUMBERS) and -_INT64 < value < _INT64 and value == int(value):
+        return int(value)
+    return None
