@@ -28,7 +28,7 @@ from jobreport.comparison import facts
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.comparing import Options, change_of
 from jobreport.comparison.document import Word
-from jobreport.comparison.measures import BY_KEY, measured
+from jobreport.comparison.measures import BY_KEY
 from jobreport.remarks import Quality
 from jobrules import RULES
 from jobrules.analyses.blocks import StepBlocks, blocks_of
@@ -242,7 +242,7 @@ def by_command(runs: Sequence[RunOf]) -> Comparison:
 def differs(runs: Sequence[RunOf]) -> bool:
     """Whether throughput of the second of two variants is better or worse: a part of that, in a tenth of the time."""
     base, other = (
-        [measured(run, None)[THROUGHPUT] for run in own] for _, own in groupby(runs, lambda run: run.label)
+        [BY_KEY[THROUGHPUT].of(run) for run in own] for _, own in groupby(runs, lambda run: run.label)
     )
     return change_of(BY_KEY[THROUGHPUT], base, other, Options()).word in (Word.BETTER, Word.WORSE)
 

@@ -14,7 +14,6 @@ from jobreport.comparison import budgets, curves
 from jobreport.comparison.comparing import Options, compared, half_of_time, headline, same_work, stopped
 from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Run, Variant, Word
 from jobreport.comparison.facts import common_facts, differences
-from jobreport.comparison.measures import measured
 from jobreport.comparison.notes import notes
 from jobreport.comparison.profiled import profiled
 from jobreport.comparison.rules import rules
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from jobreport.comparison.budgets import Limit
     from jobreport.comparison.document import Measure
     from jobreport.comparison.facts import RunOf
-    from jobreport.cost.document import Cost
+    from jobreport.cost.document import Cost, RunCost
     from jobreport.cost.prices import Prices
 
 
@@ -49,23 +48,11 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
     """The comparison of all variants with that of the first run."""
     settings = replace(settings, prices=settings.prices or of_reports(runs))
     labels = list(dict.fromkeys(run.label for run in runs))
+    runs = [replace(run, cost=_cost_of(run, settings)) for run in runs]
     variants = {label: [run for run in runs if run.label == label] for label in labels}
-    costs = {
-        label: [
-            # Of a part of the job, the price is known, not the cost.
-            cost_of(run, settings.prices, settings.billing)
-            if run.finished is not None or run.number("cost")
-            else None
-            for run in own
-        ]
-        for label, own in variants.items()
-    }
-    values = {
-        label: [measured(run, paid) for run, paid in zip(own, costs[label], strict=True)]
-        for label, own in variants.items()
-    }
-    measures = compared(variants, values, settings.options)
+    measures = compared(variants, settings.options)
     own_price = [run.label for run in runs if has_own_price(run)]
+    costs = {label: [run.cost for run in own] for label, own in variants.items()}
     paid = cost(costs, settings.prices, settings.billing, own_price)
     known = _monthly(paid, measures, settings.runs_per_month)
     facts = {label: common_facts(own) for label, own in variants.items()}
@@ -129,9 +116,16 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         rules=tuple(rules(variants)),
         candidates=candidates,
         budgets=tuple(judged),
-        notes=tuple(notes(variants, settings, measures, costs)),
+        notes=tuple(notes(variants, settings, measures)),
         profiled=in_traces,
     )
+
+
+def _cost_of(run: RunOf, settings: Settings) -> RunCost | None:
+    """Of a part of the job, the price is known, not the cost."""
+    if run.finished is None and not run.number("cost"):
+        return None
+    return cost_of(run, settings.prices, settings.billing)
 
 
 def _other(

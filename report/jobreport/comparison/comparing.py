@@ -160,18 +160,11 @@ def _other_steps(runs: Sequence[RunOf]) -> bool:
     return not stopped(runs) and all(steps) and not _alike(steps)
 
 
-def compared(
-    variants: Mapping[str, Sequence[RunOf]],
-    values: Mapping[str, Sequence[Mapping[str, Measured]]],
-    options: Options,
-) -> list[Measure]:
+def compared(variants: Mapping[str, Sequence[RunOf]], options: Options) -> list[Measure]:
     """All measures with a value in some variant; the first variant is the base."""
     found = []
     for kind in KINDS:
-        rows = {
-            label: [run.get(kind.key, Measured(reason="not recorded")) for run in runs]
-            for label, runs in values.items()
-        }
+        rows = {label: [kind.of(run) for run in runs] for label, runs in variants.items()}
         if any(one.value is not None for row in rows.values() for one in row):
             found.append(_measure(kind, variants, rows, options))
     return _shares_with_throughput(_not_by_chance(found))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from jobreport.comparison.profiled import Profile
+    from jobreport.cost.document import RunCost
     from jobreport.document import Report
     from jobrules.model.captures import Capture
 
@@ -40,14 +41,25 @@ class RunOf(KnownJob, frozen=True, kw_only=True):
     label: str
     name: str
     #: Report page next to the file that was read; empty if there is none.
-    page: str
+    page: str = ""
+    #: None without traces.
+    profile: Profile | None = None
+    #: None if it is not known, as of a part of a job.
+    cost: RunCost | None = None
 
 
 def run_of(label: str, name: str, report: Report, given: Mapping[str, str | float], page: str = "") -> RunOf:
     """The run of a report, with the facts that the user gave."""
     profile = profile_of(report)
     of_traces = _of_traces(report, profile) if profile else {}
-    return RunOf(label=label, name=name, report=report, facts=facts_of(report, given, of_traces), page=page)
+    return RunOf(
+        label=label,
+        name=name,
+        report=report,
+        facts=facts_of(report, given, of_traces),
+        page=page,
+        profile=profile,
+    )
 
 
 def unrecorded(runs: Iterable[RunOf]) -> str:

@@ -1,4 +1,4 @@
-"""The measures of a run: what they count, and their values in its report."""
+"""The measures of a comparison: what each counts, and its value in a run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.facts import is_older
-from jobreport.comparison.profiled import profile_of
 from jobreport.comparison.real_difference import Sample
 from jobrules.analyses.blocks import BLOCKS, MIN_STEPS, block_edges
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jobreport.comparison.facts import RunOf
     from jobreport.comparison.profiled import Profile
-    from jobreport.cost.document import RunCost
     from jobreport.document import Report
-    from jobrules.analyses.blocks import TimeBlocks
+    from jobrules.analyses.blocks import StepBlocks, TimeBlocks
+
+    #: Value of a run: a number is one number for each run, None was not recorded.
+    Value = Callable[[RunOf], "Measured | float | None"]
 
 #: Stretches of the training loop with samples that a test of a percentage needs.
 MIN_TIME_BLOCKS = 10
@@ -32,90 +33,17 @@ ONE_NUMBER = "one number for each run"
 FEW_STEPS = "fewer than 100 steps"
 FEW_FOR_QUANTILES = "fewer than 200 steps"
 FEW_PROFILED = "fewer than 100 profiled steps"
+FEW_SAMPLES = "less than half of the training loop was sampled"
 NO_TRACES = "no trace of PyTorch's profiler was read"
 NO_STEPS = "no steps were recorded"
+NO_FETCHES = "batch fetches were not recorded"
 NO_BATCH = "the batch size is not known"
 NO_PRICE = "no price was given"
 NO_DURATION = "the start or end of the job was not recorded"
-
-
-class Kind(Struct, frozen=True):
-    """What a measure counts."""
-
-    key: str
-    label: str
-    unit: str
-    #: ``lower`` or ``higher`` is better, or ``none``.
-    direction: str
-    #: Stopped jobs and jobs of other work cannot be compared in it.
-    of_whole_job: bool = False
-    #: Steps of other batches are other work.
-    of_step: bool = False
-
-    @property
-    def is_profiled(self) -> bool:
-        """True if it is about the stretch that PyTorch's profiler recorded."""
-        return self.key.startswith("profiled_")
-
-    @property
-    def in_points(self) -> bool:
-        """True if changes are points of percent, not ratios."""
-        return self.unit == "%"
-
-
-KINDS = (
-    Kind("samples_per_s", "Throughput", "samples/s", "higher"),
-    Kind("tokens_per_s", "Throughput", "tokens/s", "higher"),
-    Kind("steps_per_s", "Steps per second", "1/s", "higher", of_step=True),
-    Kind("cost", "Cost of the run", "money", "lower", of_whole_job=True),
-    Kind("cost_per_1000_steps", "Cost of 1,000 steps", "money", "lower", of_step=True),
-    Kind("cost_per_million_samples", "Cost of 1 million samples", "money", "lower"),
-    Kind("duration_s", "Duration", "s", "lower", of_whole_job=True),
-    Kind("step_s", "Step time, mean", "s", "lower", of_step=True),
-    Kind("step_p50_s", "Step time, median", "s", "lower", of_step=True),
-    Kind("step_p95_s", "Step time, p95", "s", "lower", of_step=True),
-    Kind("goodput_percent", "Goodput", "%", "higher"),
-    Kind("data_wait_percent", "Data wait in steps", "%", "lower"),
-    Kind("outside_percent", "Outside of steps", "%", "lower"),
-    Kind("gpu_use_percent", "GPU utilization, mean in the training loop", "%", "higher"),
-    Kind("gpu_p50", "GPU utilization, median", "%", "none"),
-    Kind("gpu_p95", "GPU utilization, p95", "%", "none"),
-    Kind("cpu_p50", "CPU utilization, median", "%", "none"),
-    Kind("cpu_p95", "CPU utilization, p95", "%", "none"),
-    Kind("io_wait_p95", "I/O wait, p95", "%", "none"),
-    Kind("memory_p95", "Host memory in use, p95", "%", "none"),
-    Kind("gpu_memory_used_max", "GPU memory in use, maximum", "B", "none"),
-    Kind("gpu_hours", "GPU-hours", "GPU-h", "lower", of_whole_job=True),
-    Kind("gpu_hours_used", "GPU-hours used", "GPU-h", "none"),
-    Kind("gpu_hours_lost", "GPU-hours lost", "GPU-h", "lower", of_whole_job=True),
-    Kind("startup_s", "Start-up", "s", "lower"),
-    Kind("startup_percent", "Start-up, share of the job", "%", "lower"),
-    Kind("loop_s", "Training loop", "s", "lower", of_whole_job=True),
-    Kind("loop_percent", "Training loop, share of the job", "%", "higher"),
-    Kind("winddown_s", "Wind-down", "s", "lower"),
-    Kind("winddown_percent", "Wind-down, share of the job", "%", "lower"),
-    Kind("energy_kwh", "Energy of the GPUs", "kWh", "lower", of_whole_job=True),
-    Kind("energy_per_1000_steps", "Energy of 1,000 steps", "kWh", "lower", of_step=True),
-    # Of the stretch that PyTorch's profiler recorded. Computing has no direction: slower kernels compute for longer.
-    Kind("profiled_samples_per_s", "Profiled throughput", "samples/s", "higher"),
-    Kind("profiled_step_s", "Profiled step time, mean", "s", "lower", of_step=True),
-    Kind("profiled_step_p50_s", "Profiled step time, median", "s", "lower", of_step=True),
-    Kind("profiled_step_p95_s", "Profiled step time, p95", "s", "lower", of_step=True),
-    Kind("profiled_compute_percent", "Profiled: computing", "%", "none"),
-    Kind(
-        "profiled_exposed_communication_percent", "Profiled: exposed communication and waiting", "%", "lower"
-    ),
-    Kind("profiled_waiting_percent", "Profiled: waiting for other ranks", "%", "lower"),
-    Kind("profiled_late_rank_percent", "Profiled: waiting for one late rank", "%", "lower"),
-    Kind("profiled_exposed_copies_percent", "Profiled: exposed copies", "%", "lower"),
-    Kind("profiled_idle_percent", "Profiled: idle", "%", "lower"),
-    Kind("profiled_data_loading_percent", "Profiled: idle for data loading", "%", "lower"),
-    Kind("profiled_launch_bound_percent", "Profiled: idle for launches", "%", "lower"),
-    Kind("profiled_synchronization_percent", "Profiled: idle for synchronization", "%", "lower"),
-    Kind("profiled_memory_allocation_percent", "Profiled: idle for memory allocation", "%", "lower"),
-    Kind("profiled_kernels", "Profiled kernels and copies", "per step", "none", of_step=True),
-)
-BY_KEY = {kind.key: kind for kind in KINDS}
+NO_USE = "GPU utilization was not recorded"
+NO_POWER = "GPU power was not recorded"
+NOT_RECORDED = "not recorded"
+JOB, STEP = "job", "step"
 
 
 class Measured(Struct, frozen=True, kw_only=True):
@@ -128,137 +56,51 @@ class Measured(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-def measured(run: RunOf, cost: RunCost | None) -> dict[str, Measured]:
-    """All measures of a run, by key."""
-    report = run.report
-    older = OLDER if is_older(report) else ""
-    profile = profile_of(report)
-    if report.only_traces:
-        return _profiled(run, profile)
-    found: dict[str, Measured] = {
-        **_profiled(run, profile),
-        "duration_s": Measured(value=run.seconds, reason=ONE_NUMBER),
-        **_phases(report),
-        **_usage(report),
-        **_device_time(run),
-    }
-    found |= _steps(run, older)
-    found["gpu_use_percent"] = _use(report, older)
-    goodput = report.goodput or None
-    found["goodput_percent"] = (
-        Measured(value=goodput.percent, reason=ONE_NUMBER) if goodput else Measured(reason=older or NO_STEPS)
-    )
-    found |= _per_work(run, "energy_kwh", _energy_kwh(report), {"energy_per_1000_steps": ("steps", 1e3)})
-    per_cost = {"cost_per_1000_steps": ("steps", 1e3), "cost_per_million_samples": ("samples", 1e6)}
-    no_cost = NO_PRICE if run.finished is not None else NO_DURATION
-    found |= _per_work(run, "cost", cost.cost if cost else None, per_cost, no_cost)
-    return found
+class Kind(Struct, frozen=True):
+    """What a measure counts."""
+
+    key: str
+    label: str
+    unit: str
+    #: ``lower`` or ``higher`` is better, or ``none``.
+    direction: str
+    value: Value
+    #: ``job`` or ``step`` if it is that of a whole one, otherwise empty.
+    whole: str = ""
+
+    @property
+    def is_profiled(self) -> bool:
+        """True if it is about the stretch that PyTorch's profiler recorded."""
+        return self.key.startswith("profiled_")
+
+    @property
+    def of_whole_job(self) -> bool:
+        """True if stopped jobs and jobs of other work cannot be compared in it."""
+        return self.whole == JOB
+
+    @property
+    def of_step(self) -> bool:
+        """True if steps of other batches cannot be compared in it."""
+        return self.whole == STEP
+
+    @property
+    def in_points(self) -> bool:
+        """True if changes are points of percent, not ratios."""
+        return self.unit == "%"
+
+    def of(self, run: RunOf) -> Measured:
+        """Its value in a run."""
+        of_part = run.report.only_traces and not self.is_profiled
+        return _one_number(None, NOT_RECORDED) if of_part else _as_measured(self.value(run))
 
 
-def _profiled(run: RunOf, profile: Profile | None) -> dict[str, Measured]:
-    """Measures of the profiled stretch: shares of the time of all devices, and times of steps on all ranks."""
-    if profile is None:
-        return {kind.key: Measured(reason=NO_TRACES) for kind in KINDS if kind.is_profiled}
-    found = {}
-    steps = profile.steps()
-    times = sorted(seconds for own in steps.values() for seconds in own)
-    if times:
-        # A step of all ranks is one step: ranks wait for one another.
-        row = [math.fsum(own) / len(own) for own in steps.values()]
-        edges = list(pairwise(block_edges(len(row), BLOCKS if len(row) >= MIN_STEPS else 1)))
-        step = _mean_of([sum(row[a:b]) for a, b in edges], [b - a for a, b in edges], FEW_PROFILED)
-        size = run.number("batch_size")
-        found = {
-            "profiled_step_s": step,
-            "profiled_step_p50_s": Measured(value=float(np.percentile(times, 50)), reason=ONE_NUMBER),
-            "profiled_step_p95_s": Measured(value=float(np.percentile(times, 95)), reason=ONE_NUMBER),
-            "profiled_samples_per_s": _rate(step, size) if size and step.value else Measured(reason=NO_BATCH),
-        }
-    if launched := profile.device_steps():
-        events = sum(step.events for step in launched) / len(launched)
-        found["profiled_kernels"] = Measured(value=events, reason=ONE_NUMBER)
-    return found | {
-        f"profiled_{key}_percent": Measured(value=share, reason=ONE_NUMBER)
-        for key, share in profile.percents().items()
-    }
+def _as_measured(found: Measured | float | None) -> Measured:
+    return found if isinstance(found, Measured) else _one_number(found, NOT_RECORDED)
 
 
-def _phases(report: Report) -> dict[str, Measured]:
-    found = {}
-    names = {"before": "startup", "loop": "loop", "after": "winddown"}
-    phases = {phase.key: phase for phase in report.phases.phases}
-    for key, name in names.items():
-        phase = phases.get(key)
-        # With a loop, a phase that is missing took no time.
-        if phase or "loop" in phases:
-            seconds = (phase.end_us - phase.start_us) / 1e6 if phase else 0.0
-            found[f"{name}_s"] = Measured(value=seconds, reason=ONE_NUMBER)
-            found[f"{name}_percent"] = Measured(value=phase.percent if phase else 0.0, reason=ONE_NUMBER)
-    return found
-
-
-def _usage(report: Report) -> dict[str, Measured]:
-    """Percentiles of the node means over the whole job; of several nodes their mean, weighted by the snapshots."""
-    rows = {
-        "gpu": Metric.GPU_UTILIZATION,
-        "cpu": Metric.CPU_UTILIZATION,
-        "io_wait": Metric.IO_WAIT,
-        "memory": Metric.HOST_MEMORY,
-    }
-    found = {}
-    for name, metric in rows.items():
-        own = [row for row in report.utilization if row.label == metric.label]
-        weight = sum(row.n or 1 for row in own)
-        for quantile in ("p50", "p95"):
-            key = f"{name}_{quantile}"
-            if own and key in BY_KEY:
-                value = math.fsum(getattr(row, quantile) * (row.n or 1) for row in own) / weight
-                found[key] = Measured(value=value, reason=ONE_NUMBER)
-    if report.demand and report.demand.gpu_memory is not None:
-        found["gpu_memory_used_max"] = Measured(value=report.demand.gpu_memory, reason=ONE_NUMBER)
-    return found
-
-
-def _device_time(run: RunOf) -> dict[str, Measured]:
-    gpus, use = run.number("gpus"), run.report.verdict.use
-    values = {"gpu_hours": gpus * run.seconds / 3600} if gpus else {}
-    if use and use.device == "GPU":
-        values |= {"gpu_hours_used": use.of("used")[0], "gpu_hours_lost": use.of("lost")[0]}
-    return {key: Measured(value=value, reason=ONE_NUMBER) for key, value in values.items()}
-
-
-def _steps(run: RunOf, older: str) -> dict[str, Measured]:
-    blocks = run.report.blocks or None
-    rates = {"samples_per_s": run.number("batch_size"), "tokens_per_s": run.number("tokens_per_step")}
-    if blocks is None:
-        keys = (
-            "step_s",
-            "step_p50_s",
-            "step_p95_s",
-            "steps_per_s",
-            "samples_per_s",
-            "data_wait_percent",
-            "outside_percent",
-        )
-        return {key: Measured(reason=older or NO_STEPS) for key in keys}
-    step = _mean_of(blocks.sum_s, blocks.n, FEW_STEPS)
-    found = {
-        "step_s": step,
-        "step_p50_s": _quantile(blocks.quantiles_s[50], blocks.p50_s),
-        "step_p95_s": _quantile(blocks.quantiles_s[95], blocks.p95_s),
-        "steps_per_s": _rate(step, 1.0),
-    }
-    for key, size in rates.items():
-        found[key] = _rate(step, size) if size and step.value else Measured(reason=NO_BATCH)
-    if not rates["tokens_per_s"]:
-        del found["tokens_per_s"]
-    if blocks.fetch_s:
-        found["data_wait_percent"] = _share([100 * part for part in blocks.fetch_s], blocks.sum_s, FEW_STEPS)
-    else:
-        found["data_wait_percent"] = Measured(reason="batch fetches were not recorded")
-    if blocks.loop_s:
-        found["outside_percent"] = Measured(value=100 * blocks.outside_s / blocks.loop_s, reason=ONE_NUMBER)
-    return found
+def _one_number(value: float | None, reason: str) -> Measured:
+    """A number that cannot be tested within a run; ``reason`` is why there is none."""
+    return Measured(reason=reason) if value is None else Measured(value=value, reason=ONE_NUMBER)
 
 
 def _mean_of(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measured:
@@ -269,11 +111,12 @@ def _mean_of(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measu
     return Measured(value=value, sample=Sample.of_ratio(totals, sizes, in_logarithms=True))
 
 
-def _rate(step: Measured, size: float) -> Measured:
+def _rate(step: Measured, size: float | None) -> Measured:
     """So much in each step."""
-    value = size / step.value if step.value else None
+    if not size or not step.value:
+        return Measured(reason=NO_BATCH)
     sample = step.sample and replace(step.sample, mean=math.log(size) - step.sample.mean)
-    return Measured(value=value, sample=sample, reason=step.reason)
+    return Measured(value=size / step.value, sample=sample, reason=step.reason)
 
 
 def _share(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measured:
@@ -291,50 +134,269 @@ def _quantile(value: float, blocks: Sequence[float]) -> Measured:
     return Measured(value=value, sample=Sample.of_blocks(list(map(math.log, blocks)), math.log(value)))
 
 
+# --- of steps
+
+
+def _of_steps(value: Callable[[RunOf, StepBlocks], Measured | float | None]) -> Value:
+    """A measure of steps."""
+
+    def of(run: RunOf) -> Measured | float | None:
+        blocks = run.report.blocks or None
+        return value(run, blocks) if blocks else Measured(reason=OLDER if is_older(run.report) else NO_STEPS)
+
+    return of
+
+
+def _step(_: RunOf, blocks: StepBlocks) -> Measured:
+    return _mean_of(blocks.sum_s, blocks.n, FEW_STEPS)
+
+
+def _steps(run: RunOf, blocks: StepBlocks) -> Measured:
+    return _rate(_step(run, blocks), 1.0)
+
+
+def _samples(run: RunOf, blocks: StepBlocks) -> Measured:
+    return _rate(_step(run, blocks), run.number("batch_size"))
+
+
+def _tokens(run: RunOf) -> Measured | None:
+    blocks, size = run.report.blocks or None, run.number("tokens_per_step")
+    return _rate(_step(run, blocks), size) if blocks and size else None
+
+
+def _step_quantile(percent: int) -> Value:
+    def of(_: RunOf, blocks: StepBlocks) -> Measured:
+        return _quantile(blocks.quantiles_s[percent], {50: blocks.p50_s, 95: blocks.p95_s}[percent])
+
+    return _of_steps(of)
+
+
+def _data_wait(_: RunOf, blocks: StepBlocks) -> Measured:
+    if not blocks.fetch_s:
+        return Measured(reason=NO_FETCHES)
+    return _share([100 * part for part in blocks.fetch_s], blocks.sum_s, FEW_STEPS)
+
+
+def _outside(_: RunOf, blocks: StepBlocks) -> float | None:
+    return 100 * blocks.outside_s / blocks.loop_s if blocks.loop_s else None
+
+
+# --- of the whole job
+
+
+def _cost(run: RunOf) -> Measured:
+    no_cost = NO_PRICE if run.finished is not None else NO_DURATION
+    return _one_number(run.cost.cost if run.cost else None, no_cost)
+
+
+def _energy_kwh(run: RunOf) -> Measured:
+    rows = run.report.power or ()
+    known = [row.energy_wh for row in rows if row.energy_wh is not None]
+    of_all = known and len(known) == sum(node.gpus for node in run.report.job.nodes)
+    return _one_number(math.fsum(known) / 1000 if of_all else None, NO_POWER)
+
+
+def _per(fact: str, size: float, whole: Callable[[RunOf], Measured]) -> Value:
+    """An amount of the whole run, of so much work."""
+
+    def of(run: RunOf) -> Measured:
+        amount = whole(run)
+        lacks = NO_STEPS if fact == "steps" or run.number("batch_size") else NO_BATCH
+        per_work = run.per_work(amount.value, fact, size)
+        return amount if amount.value is None else _one_number(per_work, lacks)
+
+    return of
+
+
+def _goodput(run: RunOf) -> Measured:
+    goodput = run.report.goodput or None
+    return _one_number(goodput.percent if goodput else None, OLDER if is_older(run.report) else NO_STEPS)
+
+
+def _gpu_hours(run: RunOf) -> float | None:
+    gpus = run.number("gpus")
+    return gpus * run.seconds / 3600 if gpus else None
+
+
+def _gpu_hours_of(role: str) -> Value:
+    def of(run: RunOf) -> float | None:
+        use = run.report.verdict.use
+        return use.of(role)[0] if use and use.device == "GPU" else None
+
+    return of
+
+
+def _phase_s(key: str) -> Value:
+    """Seconds of a phase; with a loop, a phase that is missing took no time."""
+
+    def of(run: RunOf) -> float | None:
+        phases = {phase.key: phase for phase in run.report.phases.phases}
+        phase = phases.get(key)
+        return (phase.end_us - phase.start_us) / 1e6 if phase else 0.0 if "loop" in phases else None
+
+    return of
+
+
+def _phase_percent(key: str) -> Value:
+    def of(run: RunOf) -> float | None:
+        percents = {phase.key: phase.percent for phase in run.report.phases.phases}
+        return percents.get(key, 0.0 if "loop" in percents else None)
+
+    return of
+
+
+# --- of samples
+
+
 def stretches(report: Report, metric: Metric) -> TimeBlocks | None:
     """A metric over the training loop; None if it has no sample there."""
     found = next((one for one in report.time_blocks or () if one.metric is metric), None)
     return found if found and any(found.covered_s) else None
 
 
-def _use(report: Report, older: str) -> Measured:
-    """Time-weighted mean utilization of the GPUs in the training loop."""
-    blocks = stretches(report, Metric.GPU_UTILIZATION)
-    if blocks is None:
-        return Measured(reason=older or "GPU utilization was not recorded")
-    pairs = [(m * s, s) for m, s in zip(blocks.mean, blocks.covered_s, strict=True) if m is not None]
-    totals, sizes = zip(*pairs, strict=True)
-    return _share(totals, sizes, "less than half of the training loop was sampled")
-
-
 def mean_over(blocks: TimeBlocks) -> float:
     """The mean over the training loop, as far as it was sampled."""
+    totals, sizes = _sums(blocks)
+    return math.fsum(totals) / math.fsum(sizes)
+
+
+def _sums(blocks: TimeBlocks) -> tuple[list[float], list[float]]:
+    """Of each stretch with samples: the mean times the time, and the time."""
     pairs = [(m, s) for m, s in zip(blocks.mean, blocks.covered_s, strict=True) if m is not None]
-    return math.fsum(m * s for m, s in pairs) / math.fsum(s for _, s in pairs)
+    return [m * s for m, s in pairs], [s for _, s in pairs]
 
 
-def _energy_kwh(report: Report) -> float | None:
-    rows = report.power or ()
-    known = [row.energy_wh for row in rows if row.energy_wh is not None]
-    of_all = known and len(known) == sum(node.gpus for node in report.job.nodes)
-    return math.fsum(known) / 1000 if of_all else None
+def _gpu_use(run: RunOf) -> Measured:
+    """Time-weighted mean utilization of the GPUs in the training loop."""
+    blocks = stretches(run.report, Metric.GPU_UTILIZATION)
+    if blocks is None:
+        return Measured(reason=OLDER if is_older(run.report) else NO_USE)
+    return _share(*_sums(blocks), FEW_SAMPLES)
 
 
-def _per_work(
-    run: RunOf,
-    key: str,
-    amount: float | None,
-    per: dict[str, tuple[str, float]],
-    missing: str = "GPU power was not recorded",
-) -> dict[str, Measured]:
-    """An amount of the whole run, and of so much work."""
-    if amount is None:
-        return {one: Measured(reason=missing) for one in (key, *per)}
-    found = {key: Measured(value=amount, reason=ONE_NUMBER)}
-    for one, (fact, size) in per.items():
-        work = run.number(fact)
-        lacks = NO_STEPS if fact == "steps" or run.number("batch_size") else NO_BATCH
-        found[one] = (
-            Measured(value=size * amount / work, reason=ONE_NUMBER) if work else Measured(reason=lacks)
+def _percentile(metric: Metric, quantile: str) -> Value:
+    """Of the node mean over the whole job; of several nodes their mean, weighted by the snapshots."""
+
+    def of(run: RunOf) -> float | None:
+        rows = [row for row in run.report.utilization if row.label == metric.label]
+        weight = sum(row.n or 1 for row in rows)
+        return math.fsum(getattr(row, quantile) * (row.n or 1) for row in rows) / weight if rows else None
+
+    return of
+
+
+def _gpu_memory(run: RunOf) -> float | None:
+    return run.report.demand.gpu_memory if run.report.demand else None
+
+
+# --- of the stretch that PyTorch's profiler recorded
+
+
+def _of_traces(value: Callable[[RunOf, Profile], Measured | float | None]) -> Value:
+    def of(run: RunOf) -> Measured | float | None:
+        return value(run, run.profile) if run.profile else Measured(reason=NO_TRACES)
+
+    return of
+
+
+def _profiled_step(_: RunOf, profile: Profile) -> Measured | None:
+    # A step of all ranks is one step: ranks wait for one another.
+    row = [math.fsum(own) / len(own) for own in profile.steps.values()]
+    edges = list(pairwise(block_edges(len(row), BLOCKS if len(row) >= MIN_STEPS else 1)))
+    if not row:
+        return None
+    return _mean_of([sum(row[a:b]) for a, b in edges], [b - a for a, b in edges], FEW_PROFILED)
+
+
+def _profiled_samples(run: RunOf, profile: Profile) -> Measured | None:
+    step = _profiled_step(run, profile)
+    return _rate(step, run.number("batch_size")) if step else None
+
+
+def _profiled_quantile(percent: float) -> Value:
+    """Of the steps on all ranks."""
+
+    def of(_: RunOf, profile: Profile) -> float | None:
+        times = [seconds for own in profile.steps.values() for seconds in own]
+        return float(np.percentile(times, percent)) if times else None
+
+    return _of_traces(of)
+
+
+def _kernels(_: RunOf, profile: Profile) -> float | None:
+    launched = profile.device_steps()
+    return sum(step.events for step in launched) / len(launched) if launched else None
+
+
+def _profiled_share(key: str) -> Value:
+    """Of the profiled time of all devices."""
+    return _of_traces(lambda _, profile: profile.percents.get(key))
+
+
+KINDS = (
+    Kind("samples_per_s", "Throughput", "samples/s", "higher", _of_steps(_samples)),
+    Kind("tokens_per_s", "Throughput", "tokens/s", "higher", _tokens),
+    Kind("steps_per_s", "Steps per second", "1/s", "higher", _of_steps(_steps), STEP),
+    Kind("cost", "Cost of the run", "money", "lower", _cost, JOB),
+    Kind("cost_per_1000_steps", "Cost of 1,000 steps", "money", "lower", _per("steps", 1e3, _cost), STEP),
+    Kind(
+        "cost_per_million_samples", "Cost of 1 million samples", "money", "lower", _per("samples", 1e6, _cost)
+    ),
+    Kind("duration_s", "Duration", "s", "lower", lambda run: run.seconds, JOB),
+    Kind("step_s", "Step time, mean", "s", "lower", _of_steps(_step), STEP),
+    Kind("step_p50_s", "Step time, median", "s", "lower", _step_quantile(50), STEP),
+    Kind("step_p95_s", "Step time, p95", "s", "lower", _step_quantile(95), STEP),
+    Kind("goodput_percent", "Goodput", "%", "higher", _goodput),
+    Kind("data_wait_percent", "Data wait in steps", "%", "lower", _of_steps(_data_wait)),
+    Kind("outside_percent", "Outside of steps", "%", "lower", _of_steps(_outside)),
+    Kind("gpu_use_percent", "GPU utilization, mean in the training loop", "%", "higher", _gpu_use),
+    Kind("gpu_p50", "GPU utilization, median", "%", "none", _percentile(Metric.GPU_UTILIZATION, "p50")),
+    Kind("gpu_p95", "GPU utilization, p95", "%", "none", _percentile(Metric.GPU_UTILIZATION, "p95")),
+    Kind("cpu_p50", "CPU utilization, median", "%", "none", _percentile(Metric.CPU_UTILIZATION, "p50")),
+    Kind("cpu_p95", "CPU utilization, p95", "%", "none", _percentile(Metric.CPU_UTILIZATION, "p95")),
+    Kind("io_wait_p95", "I/O wait, p95", "%", "none", _percentile(Metric.IO_WAIT, "p95")),
+    Kind("memory_p95", "Host memory in use, p95", "%", "none", _percentile(Metric.HOST_MEMORY, "p95")),
+    Kind("gpu_memory_used_max", "GPU memory in use, maximum", "B", "none", _gpu_memory),
+    Kind("gpu_hours", "GPU-hours", "GPU-h", "lower", _gpu_hours, JOB),
+    Kind("gpu_hours_used", "GPU-hours used", "GPU-h", "none", _gpu_hours_of("used")),
+    Kind("gpu_hours_lost", "GPU-hours lost", "GPU-h", "lower", _gpu_hours_of("lost"), JOB),
+    Kind("startup_s", "Start-up", "s", "lower", _phase_s("before")),
+    Kind("startup_percent", "Start-up, share of the job", "%", "lower", _phase_percent("before")),
+    Kind("loop_s", "Training loop", "s", "lower", _phase_s("loop"), JOB),
+    Kind("loop_percent", "Training loop, share of the job", "%", "higher", _phase_percent("loop")),
+    Kind("winddown_s", "Wind-down", "s", "lower", _phase_s("after")),
+    Kind("winddown_percent", "Wind-down, share of the job", "%", "lower", _phase_percent("after")),
+    Kind("energy_kwh", "Energy of the GPUs", "kWh", "lower", _energy_kwh, JOB),
+    Kind(
+        "energy_per_1000_steps",
+        "Energy of 1,000 steps",
+        "kWh",
+        "lower",
+        _per("steps", 1e3, _energy_kwh),
+        STEP,
+    ),
+    # Of the stretch that PyTorch's profiler recorded. Computing has no direction: slower kernels compute for longer.
+    Kind(
+        "profiled_samples_per_s", "Profiled throughput", "samples/s", "higher", _of_traces(_profiled_samples)
+    ),
+    Kind("profiled_step_s", "Profiled step time, mean", "s", "lower", _of_traces(_profiled_step), STEP),
+    Kind("profiled_step_p50_s", "Profiled step time, median", "s", "lower", _profiled_quantile(50), STEP),
+    Kind("profiled_step_p95_s", "Profiled step time, p95", "s", "lower", _profiled_quantile(95), STEP),
+    *(
+        Kind(f"profiled_{key}_percent", f"Profiled: {label}", "%", direction, _profiled_share(key))
+        for key, label, direction in (
+            ("compute", "computing", "none"),
+            ("exposed_communication", "exposed communication and waiting", "lower"),
+            ("waiting", "waiting for other ranks", "lower"),
+            ("late_rank", "waiting for one late rank", "lower"),
+            ("exposed_copies", "exposed copies", "lower"),
+            ("idle", "idle", "lower"),
+            ("data_loading", "idle for data loading", "lower"),
+            ("launch_bound", "idle for launches", "lower"),
+            ("synchronization", "idle for synchronization", "lower"),
+            ("memory_allocation", "idle for memory allocation", "lower"),
         )
-    return found
+    ),
+    Kind("profiled_kernels", "Profiled kernels and copies", "per step", "none", _of_traces(_kernels), STEP),
+)
+BY_KEY = {kind.key: kind for kind in KINDS}

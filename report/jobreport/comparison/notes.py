@@ -11,7 +11,6 @@ from jobreport.comparison.comparing import changed_course, crowded, same_work, s
 from jobreport.comparison.document import LOST_DATA, NO_COST, Note
 from jobreport.comparison.facts import is_older, unrecorded
 from jobreport.comparison.measures import stretches
-from jobreport.comparison.profiled import profile_of
 from jobreport.cost.billing import cost_of, missing, wrong_machine
 from jobreport.cost.words import why_no_cost
 from jobreport.remarks import LOST
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from jobreport.comparison.build import Settings
     from jobreport.comparison.document import Measure
     from jobreport.comparison.facts import RunOf
-    from jobreport.cost.document import RunCost
     from jobreport.cost.prices import Prices
 
 #: Sampling intervals may differ by this factor.
@@ -38,12 +36,10 @@ def notes(
     variants: Mapping[str, Sequence[RunOf]],
     settings: Settings,
     measures: Sequence[Measure],
-    costs: Mapping[str, Sequence[RunCost | None]],
 ) -> Iterator[Note]:
     """Everything that a reader has to know, in the order of its weight."""
     runs = [run for own in variants.values() for run in own]
-    paid = [cost for own in costs.values() for cost in own]
-    if without := [run for run, cost in zip(runs, paid, strict=True) if not cost]:
+    if without := [run for run in runs if not run.cost]:
         yield Note(kind=NO_COST, text=_no_cost(without[0], settings.prices))
     yield from _lost_data(variants)
     for label, own in variants.items():
@@ -195,7 +191,7 @@ def _traces(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
     """How short profiled stretches are; said once."""
     longest: dict[str, float] = {}
     for run in (run for own in variants.values() for run in own):
-        if profile := profile_of(run.report):
+        if profile := run.profile:
             longest[run.label] = max(longest.get(run.label, 0.0), profile.longest_s)
     if not longest:
         return

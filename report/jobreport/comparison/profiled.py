@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,7 @@ IDLE = {
 NS_PER_S = 1e9
 
 
-class Profile(Struct, frozen=True, kw_only=True):
+class Profile(Struct, frozen=True, kw_only=True, dict=True):
     """All captures of a run, without copies."""
 
     captures: tuple[Capture, ...]
@@ -64,6 +65,7 @@ class Profile(Struct, frozen=True, kw_only=True):
         """Time of the device that was profiled longest, in seconds."""
         return max((device.window_ns for device in self.devices), default=0) / NS_PER_S
 
+    @cached_property
     def steps(self) -> dict[int, list[float]]:
         """Seconds of each whole step on each rank, by its number, in the order of numbers."""
         found: dict[int, list[float]] = {}
@@ -86,6 +88,7 @@ class Profile(Struct, frozen=True, kw_only=True):
                 found[key] += amount
         return found
 
+    @cached_property
     def percents(self) -> dict[str, float]:
         """Shares of the profiled time by part, as far as they are known; none of a time too short to be judged."""
         if not any(device.window_ns >= MIN_WINDOW_NS for device in self.devices):
@@ -136,9 +139,8 @@ def _parts_ns(device: DeviceCapture) -> dict[str, int]:
 
 def profiled(variants: Mapping[str, Sequence[RunOf]]) -> Profiled | None:
     """The profiled stretch of all variants; None if a run of any has no traces."""
-    profiles = {label: [profile_of(run.report) for run in runs] for label, runs in variants.items()}
-    known = {label: [one for one in own if one] for label, own in profiles.items()}
-    if any(len(known[label]) < len(own) for label, own in profiles.items()):
+    known = {label: [run.profile for run in runs if run.profile] for label, runs in variants.items()}
+    if any(len(known[label]) < len(runs) for label, runs in variants.items()):
         return None
     per_step = all(capture.steps for own in known.values() for one in own for capture in one.captures)
     work, compared = changed_work(
