@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from jobreport.comparison.comparing import not_whole
 from jobreport.comparison.document import Budget, Word
+from jobreport.comparison.facts import together
 from jobreport.comparison.measures import BY_KEY
 from jobreport.errors import UsageError
 from jobreport.user_files import MAX_TOML, read, read_toml
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobreport.comparison.document import Change, Measure
-    from jobreport.comparison.facts import RunOf
+    from jobreport.comparison.facts import RunOf, Together
 
 LEVELS = ("error", "warn")
 _KEYS = {"measure", "max", "min", "max_increase", "max_decrease", "level", "runs"}
@@ -135,11 +136,12 @@ def _number(place: str, text: str) -> float:
 def judged(
     limits: Sequence[Limit],
     measures: Sequence[Measure],
-    others: Sequence[str],
     variants: Mapping[str, Sequence[RunOf]],
 ) -> list[Budget]:
     """All budgets, broken ones first, then inconclusive ones. Raises ``UsageError`` for a label that is not compared."""
     by_key = {one.key: one for one in measures}
+    _, *others = variants
+    runs = {label: together(variants[label]) for label in others}
     found = []
     for limit in limits:
         if limit.runs and limit.runs not in others:
@@ -147,7 +149,7 @@ def judged(
                 f"A budget of {limit.measure} is for {escape_name(limit.runs)}, which is not compared."
             )
         for label in [limit.runs] if limit.runs else others:
-            state, reason = _state(limit, by_key.get(limit.measure), label, variants[label])
+            state, reason = _state(limit, by_key.get(limit.measure), label, runs[label])
             value = by_key[limit.measure].values[label] if limit.measure in by_key else None
             found.append(
                 Budget(
@@ -164,7 +166,7 @@ def judged(
     return sorted(found, key=lambda one: order.index(one.state))
 
 
-def _state(limit: Limit, measure: Measure | None, label: str, runs: Sequence[RunOf]) -> tuple[str, str]:
+def _state(limit: Limit, measure: Measure | None, label: str, runs: Together) -> tuple[str, str]:
     """The state, and for an inconclusive one the reason."""
     value = measure.values[label] if measure else None
     if measure is None or value is None:

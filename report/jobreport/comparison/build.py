@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from jobreport import __version__
 from jobreport.comparison import budgets, curves
-from jobreport.comparison.comparing import Options, compared, half_of_time, headline, same_work, stopped
+from jobreport.comparison.advice import left_to_win, next_step
+from jobreport.comparison.comparing import Options, compared, half_of_time, headline
 from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Run, Variant, Word
-from jobreport.comparison.facts import common_facts, differences
+from jobreport.comparison.facts import common_facts, differences, together
 from jobreport.comparison.notes import notes
 from jobreport.comparison.profiled import profiled
 from jobreport.comparison.rules import rules
-from jobreport.comparison.verdict import left_to_win, next_step, verdict
+from jobreport.comparison.verdict import verdict
 from jobreport.cost import sizes
 from jobreport.cost.billing import cost, cost_of, has_own_price, of_reports
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from jobreport.comparison.budgets import Limit
     from jobreport.comparison.document import Measure
     from jobreport.comparison.facts import RunOf
-    from jobreport.cost.document import Cost, RunCost
+    from jobreport.cost.document import Cost, RunCost, Sizing
     from jobreport.cost.prices import Prices
 
 
@@ -47,78 +48,55 @@ class Settings(Struct, frozen=True, kw_only=True):
 def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparison:
     """The comparison of all variants with that of the first run."""
     settings = replace(settings, prices=settings.prices or of_reports(runs))
-    labels = list(dict.fromkeys(run.label for run in runs))
     runs = [replace(run, cost=_cost_of(run, settings)) for run in runs]
-    variants = {label: [run for run in runs if run.label == label] for label in labels}
-    measures = compared(variants, settings.options)
-    own_price = [run.label for run in runs if has_own_price(run)]
-    costs = {label: [run.cost for run in own] for label, own in variants.items()}
-    paid = cost(costs, settings.prices, settings.billing, own_price)
-    known = _monthly(paid, measures, settings.runs_per_month)
+    variants = {
+        label: [run for run in runs if run.label == label] for label in dict.fromkeys(r.label for r in runs)
+    }
+    base, *others = variants
+    pairs = {label: together([*variants[base], *variants[label]]) for label in others}
+    measures = compared(variants, pairs, settings.options)
+    chance = {label: half_of_time(measures, label, settings.options.run_noise) for label in others}
+    paid = _monthly(_cost(variants, settings), measures, settings.runs_per_month)
     facts = {label: common_facts(own) for label, own in variants.items()}
-    shown = tuple(
-        Variant(
-            label=label,
-            runs=tuple(
-                Run(
-                    name=run.name,
-                    report_version=run.report.version,
-                    start_us=run.report.job.start_us,
-                    end_us=run.report.job.end_us,
-                    page=run.page,
-                )
-                for run in own
-            ),
-            facts=facts[label],
-        )
-        for label, own in variants.items()
-    )
-    key = headline(measures)
-    judged = budgets.judged(settings.limits, measures, labels[1:], variants)
-    goodput, steps = curves.goodput(variants), curves.steps(variants)
-    in_traces = profiled(variants)
-    differing = differences(facts)
-    candidates = {}
-    noise = settings.options.run_noise
-    chance = {one: half_of_time({m.key: m for m in measures}, one, noise) for one in labels[1:]}
-    for label, own in variants.items():
-        others = [_other(label, one, variants, known, chance) for one in labels if one != label]
-        if found := sizes.sizing(own, settings.prices, others):
-            candidates[label] = found
-    next_one = next_step(variants, measures, key, in_traces)
-    return Comparison(
+    found = Comparison(
         schema_version=SCHEMA_VERSION,
         version=__version__,
         command=command,
-        base=labels[0],
-        verdict=verdict(
-            shown,
-            measures,
-            known,
-            goodput,
-            in_traces,
-            differing,
-            steps,
-            [one for one in labels[1:] if same_work(variants[labels[0]], variants[one]) is None],
-            noise,
+        base=base,
+        verdict="",
+        next="",
+        variants=tuple(
+            Variant(label=label, runs=tuple(map(_shown, own)), facts=facts[label])
+            for label, own in variants.items()
         ),
-        next=next_one,
-        left="" if next_one else left_to_win(variants, measures, key),
-        variants=shown,
-        differences=tuple(differing),
-        headline=key,
+        differences=tuple(differences(facts)),
+        headline=headline(measures),
         measures=tuple(measures),
-        cost=known,
-        goodput=goodput,
+        cost=paid,
+        goodput=curves.goodput(variants),
         device_time=curves.device_time(variants),
-        steps=steps,
+        steps=curves.steps(variants),
         use=curves.use(variants),
         rules=tuple(rules(variants)),
-        candidates=candidates,
-        budgets=tuple(judged),
-        notes=tuple(notes(variants, settings, measures)),
-        profiled=in_traces,
+        candidates=_candidates(variants, settings, paid, chance),
+        budgets=tuple(budgets.judged(settings.limits, measures, variants)),
+        notes=tuple(notes(variants, pairs, settings, measures)),
+        profiled=profiled(variants),
     )
+    unknown = [label for label, pair in pairs.items() if pair.same_work is None]
+    next_one = next_step(found, variants)
+    return replace(
+        found,
+        verdict=verdict(found, unknown, chance),
+        next=next_one,
+        left="" if next_one else left_to_win(found, variants),
+    )
+
+
+def _shown(run: RunOf) -> Run:
+    job = run.report.job
+    version = run.report.version
+    return Run(name=run.name, report_version=version, start_us=job.start_us, end_us=job.end_us, page=run.page)
 
 
 def _cost_of(run: RunOf, settings: Settings) -> RunCost | None:
@@ -128,22 +106,40 @@ def _cost_of(run: RunOf, settings: Settings) -> RunCost | None:
     return cost_of(run, settings.prices, settings.billing)
 
 
-def _other(
+def _cost(variants: Mapping[str, Sequence[RunOf]], settings: Settings) -> Cost | None:
+    own_price = [run.label for own in variants.values() for run in own if has_own_price(run)]
+    costs = {label: [run.cost for run in own] for label, own in variants.items()}
+    return cost(costs, settings.prices, settings.billing, own_price)
+
+
+def _candidates(
+    variants: Mapping[str, Sequence[RunOf]],
+    settings: Settings,
+    paid: Cost | None,
+    chance: Mapping[str, float],
+) -> dict[str, Sizing]:
+    """Which machines may run each variant, of the list and those of the other variants."""
+    found = {}
+    for label, own in variants.items():
+        others = [_machines(label, one, variants, paid, chance) for one in variants if one != label]
+        if size := sizes.sizing(own, settings.prices, others):
+            found[label] = size
+    return found
+
+
+def _machines(
     own: str,
     label: str,
     variants: Mapping[str, Sequence[RunOf]],
-    costs: Cost | None,
+    paid: Cost | None,
     chance: Mapping[str, float],
 ) -> sizes.Variant:
-    """Another variant, with what it took and cost if it did the same work.
-
-    ``chance`` is how much a time differs from that of the base by chance, in logarithms.
-    """
+    """Another variant, with what it took and cost if it did the same work."""
     runs = variants[label]
-    of_both = [*variants[own], *runs]
-    if costs is None or stopped(of_both) or not same_work(variants[own], runs):
+    both = together([*variants[own], *runs])
+    if paid is None or both.stopped or not both.same_work:
         return sizes.Variant(label=label, run=runs[0])
-    amounts = {row.label: row.cost for row in costs.rows}
+    amounts = {row.label: row.cost for row in paid.rows}
     ratio = amounts[label] / amounts[own]
     return sizes.Variant(
         label=label,

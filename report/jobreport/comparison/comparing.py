@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.document import Change, Measure, Word
-from jobreport.comparison.facts import NOT_RECORDED, unrecorded
+from jobreport.comparison.facts import NOT_RECORDED
 from jobreport.comparison.measures import KINDS, Kind, Measured
 from jobreport.comparison.real_difference import (
     CHANGED_CORRELATION,
@@ -22,12 +22,11 @@ from jobreport.comparison.real_difference import (
 )
 from jobreport.comparison.student import t_quantile
 from jobrules.text import join_names
-from jobrules.verdict.observations import CROWDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.facts import RunOf
+    from jobreport.comparison.facts import RunOf, Together
 
 #: Changes that count, in percent or points.
 MIN_EFFECT, MIN_EFFECT_POINTS = 2.0, 1.0
@@ -42,8 +41,6 @@ FOUND = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.SMALL)
 OF_MANY = "of so many measures, one can differ as much by chance"
 #: Digits of a chance, so that rounding makes no two of one.
 PRECISION = 9
-#: Runs whose steps, or samples, differ by more did not do the same work.
-SAME_WORK = 0.02
 #: Measures that start and end of the job decide, apart from its totals.
 OF_START_AND_END = {
     *("startup_s", "startup_percent", "loop_percent", "winddown_s", "winddown_percent", "goodput_percent")
@@ -63,74 +60,36 @@ class Options(Struct, frozen=True, kw_only=True):
         return self.min_effect.get(kind.key, default)
 
 
-def same_work(one: Sequence[RunOf], other: Sequence[RunOf]) -> bool | None:
-    """Whether all runs did the same work: equal samples, or equal steps of equal batches; None if that is not known.
-
-    Equal steps of batches that nobody knows are the same work on as many GPUs, other steps are not known to be other work.
-    """
-    runs = [*one, *other]
-    samples = [run.number("samples") or 0 for run in runs]
-    if all(samples):
-        return _alike(samples)
-    if any(run.number("batch_size") for run in runs) or _other_gpus(runs):
-        return None
-    steps = [run.number("steps") or 0 for run in runs]
-    return (_alike(steps) or None) if all(steps) else None
-
-
-def _alike(amounts: Sequence[float]) -> bool:
-    return max(amounts) - min(amounts) <= SAME_WORK * max(amounts)
-
-
-def _other_gpus(runs: Sequence[RunOf]) -> bool:
-    """True if the runs had other numbers of GPUs: a batch is most often that of a GPU times their number."""
-    return len({run.number("gpus") for run in runs} - {None}) > 1
-
-
-def not_whole(kind: Kind, runs: Sequence[RunOf]) -> str:
+def not_whole(kind: Kind, runs: Together) -> str:
     """Why a measure of the runs is not that of their whole jobs; empty if it is, or need not be."""
-    if (kind.of_whole_job or kind.key in OF_START_AND_END) and (reason := unrecorded(runs)):
-        return reason
-    if kind.of_whole_job and (labels := stopped(runs)):
-        return f"{were_stopped(labels)}, or the end was {NOT_RECORDED}"
-    return ""
+    if (kind.of_whole_job or kind.key in OF_START_AND_END) and runs.unrecorded:
+        return runs.unrecorded
+    return f"{runs.were_stopped}, or the end was {NOT_RECORDED}" if kind.of_whole_job and runs.stopped else ""
 
 
-def refusal(kind: Kind, base: Sequence[RunOf], other: Sequence[RunOf]) -> str:
+def refusal(kind: Kind, pair: Together) -> str:
     """Why a measure cannot be compared; empty if it can."""
-    runs = [*base, *other]
-    if reason := not_whole(kind, runs):
+    counts_steps = kind.of_step or (kind.of_whole_job and pair.have_steps)
+    if reason := not_whole(kind, pair):
         return reason
-    if kind.of_whole_job and same_work(base, other) is False:
+    if kind.of_whole_job and pair.same_work is False:
         return "the runs did not do the same work"
-    batches = {run.number("batch_size") for run in runs}
-    if kind.of_step and len(batches) > 1:
-        return "the batch size is not known of all" if None in batches else "the batch sizes differ"
-    unlike = "steps" if (kind.of_step or kind.of_whole_job) and _other_steps(runs) else ""
-    steps_count = kind.of_step or (kind.of_whole_job and all(run.number("steps") for run in runs))
-    if steps_count and not unlike and _other_gpus(runs):
-        unlike = "GPUs"
-    unknown = batches == {None} and unlike
-    return f"the numbers of {unlike} differ, and the batch sizes are not known" if unknown else ""
+    if kind.of_step and len(pair.batches) > 1:
+        return "the batch size is not known of all" if None in pair.batches else "the batch sizes differ"
+    if pair.batches != {None} or not (kind.of_step or kind.of_whole_job):
+        return ""
+    unlike = "steps" if pair.other_steps else "GPUs" if counts_steps and pair.other_gpus else ""
+    return f"the numbers of {unlike} differ, and the batch sizes are not known" if unlike else ""
 
 
-def half_of_time(measures: Mapping[str, Measure], label: str, run_noise: float) -> float:
+def half_of_time(measures: Sequence[Measure], label: str, run_noise: float) -> float:
     """Half the width of the interval of a time against the base, in logarithms; of throughput, or as it is assumed."""
+    by_key = {one.key: one for one in measures}
     for key in ("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s"):
-        change = measures[key].against[label] if key in measures else None
+        change = by_key[key].against[label] if key in by_key else None
         if change and change.word is not Word.REFUSED and change.low is not None and change.high is not None:
             return (math.log1p(change.high / 100) - math.log1p(change.low / 100)) / 2
     return t_quantile(OF_ASSUMED) * math.sqrt(2) * run_noise / 100
-
-
-def stopped(runs: Sequence[RunOf]) -> list[str]:
-    """Labels of runs that were stopped, or whose end was not recorded."""
-    return list(dict.fromkeys(run.label for run in runs if run.finished is False))
-
-
-def were_stopped(labels: Sequence[str]) -> str:
-    """``A was stopped``, ``A and B were stopped``."""
-    return f"{join_names(labels)} {'was' if len(labels) == 1 else 'were'} stopped"
 
 
 def changed_course(measures: Sequence[Measure]) -> list[str]:
@@ -148,42 +107,28 @@ def changed_course(measures: Sequence[Measure]) -> list[str]:
     return [name for name in steps.values if name in changed]
 
 
-def crowded(runs: Sequence[RunOf]) -> list[str]:
-    """Labels of runs that had to share their cores: how much runs differ is not that of other machines."""
-    found = (run.label for run in runs if any(one.key == CROWDED for one in run.report.verdict.findings))
-    return list(dict.fromkeys(found))
-
-
-def _other_steps(runs: Sequence[RunOf]) -> bool:
-    """True if jobs that ended by themselves did other numbers of steps: perhaps of other batches."""
-    steps = [run.number("steps") or 0 for run in runs]
-    return not stopped(runs) and all(steps) and not _alike(steps)
-
-
-def compared(variants: Mapping[str, Sequence[RunOf]], options: Options) -> list[Measure]:
-    """All measures with a value in some variant; the first variant is the base."""
+def compared(
+    variants: Mapping[str, Sequence[RunOf]], pairs: Mapping[str, Together], options: Options
+) -> list[Measure]:
+    """All measures with a value in some variant; the first variant is the base, with which all others are in pairs."""
     found = []
     for kind in KINDS:
         rows = {label: [kind.of(run) for run in runs] for label, runs in variants.items()}
         if any(one.value is not None for row in rows.values() for one in row):
-            found.append(_measure(kind, variants, rows, options))
+            found.append(_measure(kind, pairs, rows, options))
     return _shares_with_throughput(_not_by_chance(found))
 
 
 def _measure(
-    kind: Kind,
-    variants: Mapping[str, Sequence[RunOf]],
-    rows: Mapping[str, Sequence[Measured]],
-    options: Options,
+    kind: Kind, pairs: Mapping[str, Together], rows: Mapping[str, Sequence[Measured]], options: Options
 ) -> Measure:
     base, *others = rows
     against = {}
     for label in others:
         change = change_of(kind, rows[base], rows[label], options)
-        reason = refusal(kind, variants[base], variants[label])
-        runs = [*variants[base], *variants[label]]
-        single = change.p is not None and 1 in (len(variants[base]), len(variants[label]))
-        shared = crowded(runs) if single else []
+        reason = refusal(kind, pairs[label])
+        single = change.p is not None and 1 in (len(rows[base]), len(rows[label]))
+        shared = pairs[label].crowded if single else []
         if reason and change.word is not Word.NOT_MEASURED:
             # On shared cores nothing is judged, not even under a condition.
             change = replace(change, word=Word.REFUSED, reason=reason, p=None if shared else change.p)

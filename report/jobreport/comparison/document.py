@@ -88,6 +88,11 @@ class Change(Struct, frozen=True, kw_only=True):
     #: Chance of a change that is at least as large between equal runs.
     p: float | None = None
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether it was neither refused nor is missing."""
+        return self.word not in (Word.REFUSED, Word.NOT_MEASURED)
+
 
 class Measure(Struct, frozen=True, kw_only=True):
     """A number of each variant."""
@@ -258,8 +263,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
         """Why there is no cost; empty if there is one."""
         return next((note.text for note in self.notes if note.kind == NO_COST), "")
 
+    def find(self, key: str) -> Measure | None:
+        """The measure of a key; None if no run has it."""
+        return next((one for one in self.measures if one.key == key), None)
+
     def measure(self, key: str) -> Measure:
-        """The measure of a key."""
+        """As ``find``, of a measure that some run has."""
         return next(one for one in self.measures if one.key == key)
 
 

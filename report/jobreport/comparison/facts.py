@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from jobreport.comparison.document import Fact
 from jobreport.comparison.profiled import profile_of
 from jobreport.cost.facts import LABELS, KnownJob, facts_of, joined
 from jobreport.document import Origin
 from jobrules.text import join_names
+from jobrules.verdict.observations import CROWDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +32,8 @@ OF_TRACES = frozenset(
         "unknown_waits",
     }
 )
+#: Runs whose steps, or samples, differ by more did not do the same work.
+SAME_WORK = 0.02
 #: How a reason ends that says what of a job's time is not known.
 NOT_RECORDED = "not recorded"
 
@@ -60,6 +63,58 @@ def run_of(label: str, name: str, report: Report, given: Mapping[str, str | floa
         page=page,
         profile=profile,
     )
+
+
+class Together(Struct, frozen=True, kw_only=True):
+    """What is known of runs that are compared, all together."""
+
+    #: ``the start and end of a and b were not recorded``; empty if those of all are known.
+    unrecorded: str
+    #: Labels of runs that were stopped, or whose end was not recorded.
+    stopped: list[str]
+    #: Labels of runs that had to share their cores: how much runs differ is not that of other machines.
+    crowded: list[str]
+    #: Batch sizes; None if that of a run is not known.
+    batches: set[float | None]
+    have_steps: bool
+    #: Whether jobs that ended by themselves did other numbers of steps: perhaps of other batches.
+    other_steps: bool
+    #: Whether they had other numbers of GPUs: a batch is most often that of a GPU times their number.
+    other_gpus: bool
+    #: Whether they did the same work: equal samples, or equal steps of equal batches; None if that is not known.
+    same_work: bool | None
+
+    @property
+    def were_stopped(self) -> str:
+        """``A was stopped``, ``A and B were stopped``."""
+        return f"{join_names(self.stopped)} {'was' if len(self.stopped) == 1 else 'were'} stopped"
+
+
+def together(runs: Sequence[RunOf]) -> Together:
+    """What is known of the runs.
+
+    Equal steps of batches that nobody knows are the same work on as many GPUs, other steps are not known to be other work.
+    """
+    stopped = dict.fromkeys(run.label for run in runs if run.finished is False)
+    shared = (run.label for run in runs if any(one.key == CROWDED for one in run.report.verdict.findings))
+    batches = {run.number("batch_size") for run in runs}
+    other_gpus = len({run.number("gpus") for run in runs} - {None}) > 1
+    samples, steps = ([run.number(key) or 0 for run in runs] for key in ("samples", "steps"))
+    same_work = _alike(steps) or None if all(steps) and batches == {None} and not other_gpus else None
+    return Together(
+        unrecorded=unrecorded(runs),
+        stopped=[*stopped],
+        crowded=[*dict.fromkeys(shared)],
+        batches=batches,
+        have_steps=all(steps),
+        other_steps=not stopped and all(steps) and not _alike(steps),
+        other_gpus=other_gpus,
+        same_work=_alike(samples) if all(samples) else same_work,
+    )
+
+
+def _alike(amounts: Sequence[float]) -> bool:
+    return max(amounts) - min(amounts) <= SAME_WORK * max(amounts)
 
 
 def unrecorded(runs: Iterable[RunOf]) -> str:

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
-from jobreport.comparison.comparing import changed_course, crowded, same_work, stopped, were_stopped
+from jobreport.comparison.comparing import changed_course
 from jobreport.comparison.document import LOST_DATA, NO_COST, Note
-from jobreport.comparison.facts import is_older, unrecorded
+from jobreport.comparison.facts import is_older, together
 from jobreport.comparison.measures import stretches
 from jobreport.cost.billing import cost_of, missing, wrong_machine
 from jobreport.cost.words import why_no_cost
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.build import Settings
     from jobreport.comparison.document import Measure
-    from jobreport.comparison.facts import RunOf
+    from jobreport.comparison.facts import RunOf, Together
     from jobreport.cost.prices import Prices
 
 #: Sampling intervals may differ by this factor.
@@ -34,6 +34,7 @@ MIN_LOST, MAX_LOST = 0.001, 3
 
 def notes(
     variants: Mapping[str, Sequence[RunOf]],
+    pairs: Mapping[str, Together],
     settings: Settings,
     measures: Sequence[Measure],
 ) -> Iterator[Note]:
@@ -56,13 +57,13 @@ def notes(
         )
     yield from _order(variants)
     yield from _overlap(runs)
-    if shared := crowded(runs):
+    if shared := together(runs).crowded:
         yield Note(
             kind="crowded",
             text=f"Other processes used the cores of {join_names(shared)}: a difference may be theirs. Their reports "
             "show how many cores the jobs had.",
         )
-    yield from _work(variants)
+    yield from _work(variants, pairs)
     if older := sorted({run.label for run in runs if is_older(run.report)}):
         yield Note(
             kind="older-report",
@@ -133,12 +134,11 @@ def _overlap(runs: Sequence[RunOf]) -> Iterator[Note]:
         )
 
 
-def _work(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
-    base, *others = variants
-    for label in others:
-        same = same_work(variants[base], variants[label])
+def _work(variants: Mapping[str, Sequence[RunOf]], pairs: Mapping[str, Together]) -> Iterator[Note]:
+    base = next(iter(variants))
+    for label, pair in pairs.items():
         runs = [*variants[base], *variants[label]]
-        if reason := unrecorded(runs):
+        if reason := pair.unrecorded:
             given = " ".join(
                 f"--set {one}.finished=true"
                 for one in dict.fromkeys(run.label for run in runs if run.finished is None)
@@ -148,13 +148,13 @@ def _work(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
                 text=f"{capitalized(reason)}: durations and costs of the runs are not compared, rates are. "
                 f"If the recording holds the whole job, add {given}.",
             )
-        elif labels := stopped(runs):
+        elif pair.stopped:
             yield Note(
                 kind="stopped",
-                text=f"{were_stopped(labels)}, or the end was not recorded: "
+                text=f"{pair.were_stopped}, or the end was not recorded: "
                 "durations and costs of the runs are not compared, rates are.",
             )
-        elif same is None:
+        elif pair.same_work is None:
             missing = " ".join(
                 f"--set {one}.{fact}=N"
                 for fact in ("batch_size", "steps")
@@ -165,7 +165,7 @@ def _work(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
                 kind="work",
                 text=f"Whether {label} did the same work as {base} is not known: add {missing}.",
             )
-        elif not same:
+        elif not pair.same_work:
             yield Note(
                 kind="work",
                 text=f"{label} did not do the same work as {base}: compare it per step or per sample.",

@@ -12,7 +12,7 @@ from msgspec import UNSET
 from jobreport.comparison import words
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.comparing import Options
-from jobreport.comparison.document import Comparison, Measure, Word
+from jobreport.comparison.document import Comparison, Word
 from jobreport.comparison.markdown import markdown
 from jobreport.comparison.verdict import _best
 from jobreport.cost.prices import Machine, Prices
@@ -529,22 +529,21 @@ def test_gpus_that_the_user_gives_are_those_of_gpu_hours_and_costs() -> None:
     }
 
 
-def measure_of(against: dict[str, tuple[float, Word]]) -> Measure:
+def of_variants(against: dict[str, tuple[float, Word]]) -> Comparison:
     """A throughput of the variants and of A, 100, and what is known of each."""
-    blank = pair(steady(), steady(0.5)).measure("steps_per_s")
-    change = blank.against["B"]
-    return replace(
-        blank,
-        values={"A": 100.0} | {label: value for label, (value, _) in against.items()},
-        against={label: replace(change, word=word) for label, (_, word) in against.items()},
-    )
+    found = pair(steady(), steady(0.5))
+    blank = found.measure("steps_per_s")
+    values = {"A": 100.0} | {label: value for label, (value, _) in against.items()}
+    changes = {label: replace(blank.against["B"], word=word) for label, (_, word) in against.items()}
+    variants = tuple(replace(found.variants[0], label=label) for label in values)
+    return replace(found, variants=variants, measures=(replace(blank, values=values, against=changes),))
 
 
 def test_the_best_variant_is_one_that_is_shown_to_be_better() -> None:
-    noisy = measure_of({"X": (110.0, Word.NOT_RESOLVED), "Y": (108.0, Word.BETTER), "Z": (90.0, Word.WORSE)})
-    alike = measure_of({"X": (100.1, Word.SAME), "Y": (98.0, Word.WORSE), "Z": (90.0, Word.WORSE)})
+    noisy = {"X": (110.0, Word.NOT_RESOLVED), "Y": (108.0, Word.BETTER), "Z": (90.0, Word.WORSE)}
+    alike = {"X": (100.1, Word.SAME), "Y": (98.0, Word.WORSE), "Z": (90.0, Word.WORSE)}
 
-    assert _best({"steps_per_s": noisy}, "A", "XYZ")[0] == "Y"
-    assert _best({"steps_per_s": alike}, "A", "XYZ")[1] == (
+    assert _best(of_variants(noisy), ())[0] == "Y"
+    assert _best(of_variants(alike), ())[1] == (
         "None of 3 variants is shown to be better than A; X comes nearest."
     )
