@@ -10,6 +10,9 @@ import pytest
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE, MET, Limit, judged, limit_of, read_budgets
 from jobreport.comparison.document import Change, Measure, Word
 from jobreport.errors import UsageError
+from tests.report.comparison.runs import run, steady
+
+RUNS = {label: [run(label, steady())] for label in "AB"}
 
 
 def measure(
@@ -53,7 +56,7 @@ UNTESTED = Change(word=Word.NOT_TESTED, change=6.0)
     ],
 )
 def test_the_state_follows_from_value_and_interval(limit: dict[str, Any], change: Change, state: str) -> None:
-    (found,) = judged([Limit(measure="step_s", **limit)], [measure(change)], {"A": (), "B": ()})
+    (found,) = judged([Limit(measure="step_s", **limit)], [measure(change)], RUNS)
 
     assert found.state == state
 
@@ -64,7 +67,7 @@ def test_a_limit_of_points_is_one_of_points() -> None:
 
     def state(amount: float, *, relative: bool) -> str:
         limit = Limit(measure="gpu_use_percent", kind="max_increase", amount=amount, relative=relative)
-        return judged([limit], [one], {"A": (), "B": ()})[0].state
+        return judged([limit], [one], RUNS)[0].state
 
     assert (state(4.0, relative=False), state(8.0, relative=False)) == (BROKEN, MET)
     # 5 to 7 points of 10% are 50 to 70% more.
@@ -81,14 +84,12 @@ def test_what_is_not_measured_is_inconclusive_and_broken_ones_come_first() -> No
         Limit(measure="step_s", kind="max", amount=1000.0),
         Limit(measure="step_s", kind="max", amount=1.0),
     ]
-    found = judged(limits, [measure(UNTESTED)], {"A": (), "B": ()})
+    found = judged(limits, [measure(UNTESTED)], RUNS)
 
     assert [one.state for one in found] == [BROKEN, INCONCLUSIVE, MET]
     assert (found[1].value, found[1].reason) == (None, "not measured")
     empty = measure(UNTESTED, base=0.0)
-    (zero,) = judged(
-        [Limit(measure="step_s", kind="max_increase", amount=1.0, relative=True)], [empty], {"A": (), "B": ()}
-    )
+    (zero,) = judged([Limit(measure="step_s", kind="max_increase", amount=1.0, relative=True)], [empty], RUNS)
     assert (zero.state, zero.reason) == (INCONCLUSIVE, "the base is 0")
 
 
@@ -107,7 +108,7 @@ def test_a_file_of_budgets(tmp_path: Path) -> None:
     ]
     assert [one.words for one in found] == ["at most 2\u00a0s", "at most 5% more", "at least 60%"]
     with pytest.raises(UsageError, match="for new, which is not compared"):
-        judged(found, [measure(UNTESTED)], {"A": (), "B": ()})
+        judged(found, [measure(UNTESTED)], RUNS)
     assert limit_of("cost<=5") == Limit(measure="cost", kind="max", amount=5.0)
     assert limit_of("step_s <= +7.5%") == Limit(
         measure="step_s", kind="max_increase", amount=7.5, relative=True
