@@ -2,7 +2,7 @@
 
 A module of ``page/sections`` decorates the function with ``section`` of its page's outline; the name of the function
 is the anchor: ``cpu_bottlenecks`` makes ``cpu-bottlenecks``. It returns a list of blocks: a text is a paragraph,
-``Sentences`` are a list, and ``Note``, ``Table``, ``Figure``, ``Side``, ``Subsection``, and ``Fold`` are what they say. None,
+``Sentences`` are a list, and ``Note``, ``Table``, ``Terms``, ``Figure``, ``Side``, ``Subsection``, and ``Fold`` are what they say. None,
 an empty text, and a table without rows are not shown, so a list needs no conditions around them. A section without
 content returns ``Empty`` with the reason.
 
@@ -12,7 +12,18 @@ another as on the page. All texts are escaped; ``Markup`` is not, and ``code`` m
 ``templates/sections/section.html.j2``.
 """
 
-from jobreport.page.kit.blocks import Column, Drawing, Figure, Fold, Html, Note, Sentences, Side, Subsection
+from jobreport.page.kit.blocks import (
+    Column,
+    Drawing,
+    Figure,
+    Fold,
+    Html,
+    Note,
+    Sentences,
+    Side,
+    Subsection,
+    Terms,
+)
 from jobreport.page.kit.fragment import Fragment, code
 from jobreport.page.kit.section import Empty
 from jobreport.page.kit.table import Table
@@ -30,5 +41,6 @@ __all__ = [
     "Side",
     "Subsection",
     "Table",
+    "Terms",
     "code",
 ]

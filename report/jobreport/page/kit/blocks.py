@@ -115,12 +115,35 @@ class Fold(Struct, frozen=True, kw_only=True):
 
     summary: str
     blocks: Sequence[Block]
+    #: Class of the fold: ``on-paper`` prints its blocks.
+    style: str = ""
+
+
+class Terms(Struct, frozen=True):
+    """Terms and what there is to say of each, a text or more; a term without a text is left out."""
+
+    entries: Sequence[tuple[str, Sequence[str]]]
+
+    def __bool__(self) -> bool:
+        return any(texts for _, texts in self.entries)
 
 
 if TYPE_CHECKING:
     #: A paragraph, or any other block. None, an empty text, and a table without rows are not shown.
     Block = (
-        str | Html | Sentences | Note | Table | Figure | Drawing | Side | Column | Subsection | Fold | None
+        str
+        | Html
+        | Sentences
+        | Note
+        | Table
+        | Figure
+        | Drawing
+        | Side
+        | Column
+        | Subsection
+        | Fold
+        | Terms
+        | None
     )
     #: Class of the swatch, words, and the series that the entry hides or shows; or all of an entry.
     Entry = tuple[str, str, str] | Markup

@@ -27,7 +27,7 @@ class Table(Struct, frozen=True, kw_only=True):
     label: str
     #: A head that begins with ``:`` is one of words, with ``::`` of words that may take several lines.
     heads: Sequence[str]
-    #: Cells; a text alone is the title of the rows that follow.
+    #: Cells; a text alone is the title of the rows that follow, a cell alone a title below it.
     rows: Sequence[Sequence[str | Cell]]
     caption: str = ""
     #: A second sentence of the caption that helps to read the table.
@@ -36,6 +36,8 @@ class Table(Struct, frozen=True, kw_only=True):
     fold: str = ""
     #: Classes of the table.
     style: str = ""
+    #: Rows are blocks where the screen is narrow: roles and heads are written out.
+    as_blocks: bool = False
 
     @property
     def columns(self) -> list[tuple[str, bool]]:
@@ -51,7 +53,7 @@ class Table(Struct, frozen=True, kw_only=True):
             if isinstance(row, str)
             else [
                 (cell.text, cell.style) if isinstance(cell, Cell) else (cell, style)
-                for cell, style in zip(row, styles, strict=True)
+                for cell, style in zip(row, styles if len(row) > 1 else [""], strict=True)
             ]
             for row in self.rows
         ]

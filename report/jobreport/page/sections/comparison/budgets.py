@@ -4,42 +4,55 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE, MET
-from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit import Fragment, Table
+from jobreport.page.kit.marks import status
 from jobreport.page.sections.comparison.outline import section
 from jobrules.text import capitalized, count
 
 if TYPE_CHECKING:
     from jobreport.comparison.document import Budget, Comparison
+    from jobreport.page.kit.section import Content
 
 #: Class of each state; a broken budget of level error is critical.
 _SIGNS = {BROKEN: "warn", INCONCLUSIVE: "off", MET: "pass"}
 
 
 @section
-def budgets(comparison: Comparison) -> Fragment:
+def budgets(comparison: Comparison) -> Content:
     """A row for each limit and variant; empty without budgets."""
-    rows = [
-        {
-            "name": comparison.measure(one.measure).label if one.value is not None else one.measure,
-            "key": one.measure,
-            "limit": _limit(comparison, one),
-            "label": one.label,
-            "value": _value(comparison, one),
-            "sign": "crit" if one.state == BROKEN and one.level == "error" else _SIGNS[one.state],
-            "state": capitalized(one.state),
-            "reason": one.reason,
-            "level": one.level,
-        }
-        for one in comparison.budgets
+    if not comparison.budgets:
+        return Fragment(name="budgets", html="")
+    states = [one.state for one in comparison.budgets]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in _SIGNS if state in states)
+    return [
+        f"{count(len(states), 'budget')}: {counts}.",
+        Table(
+            label="Budgets",
+            heads=[":Budget", ":State", ":Variant", "Value", ":Limit", ":Level"],
+            rows=[_row(comparison, one) for one in comparison.budgets],
+            style="cmp bud",
+        ),
     ]
-    counts = {state: sum(one.state == state for one in comparison.budgets) for state in _SIGNS}
-    lead = ", ".join(f"{n} {state}" for state, n in counts.items() if n)
-    html = (
-        render("comparison/budgets", rows=rows, lead=f"{count(len(rows), 'budget')}: {lead}.") if rows else ""
-    )
-    return Fragment(name="budgets", html=html)
+
+
+def _row(comparison: Comparison, one: Budget) -> list[str]:
+    name = comparison.measure(one.measure).label if one.value is not None else one.measure
+    sign = "crit" if one.state == BROKEN and one.level == "error" else _SIGNS[one.state]
+    state = status(sign, capitalized(one.state))
+    if one.reason:
+        state = Markup('{} <span class="s m">{}</span>').format(state, one.reason)
+    return [
+        Markup("{} <code>{}</code>").format(name, one.measure),
+        state,
+        one.label,
+        _value(comparison, one),
+        _limit(comparison, one),
+        one.level,
+    ]
 
 
 def _value(comparison: Comparison, one: Budget) -> str:

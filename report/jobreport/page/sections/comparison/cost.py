@@ -10,39 +10,39 @@ from markupsafe import Markup
 from jobreport import formats
 from jobreport.comparison import words
 from jobreport.cost.words import money, origin, price
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.table import Table
-from jobreport.page.sections.comparison.outline import heading, section
+from jobreport.page.kit import Empty, Note, Table
+from jobreport.page.sections.comparison.outline import section
+from jobreport.page.sections.parts.sizes_table import NOT_HELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jobreport.comparison.document import Comparison
     from jobreport.cost.document import Cost
+    from jobreport.page.kit.section import Content
 
 
 _DRAWN = Markup(':<span class="vh">Drawn</span>')
 
 
 @section
-def cost(comparison: Comparison) -> Fragment:
+def cost(comparison: Comparison) -> Content:
     """The costs, and a waterfall of the factors as a table."""
     found = comparison.cost
-    html = render(
-        "comparison/cost",
-        heading=heading("cost"),
-        table=_costs(found, words.refused_costs(comparison)) if found else None,
-        empty=comparison.no_cost,
-        factors=_factors(found) if found else None,
-        monthly=[
-            f"{found.runs_per_month:,.6g} runs of {label} instead of {comparison.base} "
-            f"{'save' if amount >= 0 else 'cost'} {money(abs(amount), found.currency)}{'' if amount >= 0 else ' more'}."
-            for label, amount in found.monthly.items()
-        ]
-        if found
-        else (),
-    )
-    return Fragment(name="cost", html=html)
+    if found is None:
+        return Empty(comparison.no_cost)
+    return [
+        _costs(found, words.refused_costs(comparison)),
+        _factors(found),
+        *(_monthly(comparison.base, found, label, saved) for label, saved in found.monthly.items()),
+        Note(NOT_HELD),
+    ]
+
+
+def _monthly(base: str, cost: Cost, label: str, saved: float) -> str:
+    amount = money(abs(saved), cost.currency)
+    effect = f"save {amount}" if saved >= 0 else f"cost {amount} more"
+    return f"{cost.runs_per_month:,.6g} runs of {label} instead of {base} {effect}."
 
 
 def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:

@@ -4,55 +4,73 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from jobreport.comparison import words
 from jobreport.formats import NBSP
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.table import Table
-from jobreport.page.sections.comparison.outline import heading, headings_of, section
+from jobreport.page.kit import Side, Table, Terms
+from jobreport.page.kit.marks import unbroken
+from jobreport.page.sections.comparison.outline import headings_of, section
 from jobrules.text import capitalized, join_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.comparison.document import Comparison, Fact
+    from jobreport.page.kit.section import Content
 
 
 @section
-def facts(comparison: Comparison) -> Fragment:
+def facts(comparison: Comparison) -> Content:
     """Facts that differ as a table; the same and the unknown ones as a sentence."""
-    by_kind = {
-        kind: [one for one in comparison.differences if one.kind == kind]
+    different, same, unknown = (
+        [one for one in comparison.differences if one.kind == kind]
         for kind in ("different", "same", "unknown")
-    }
+    )
+    named_same = "; ".join(f"{one.label}: {words.plain(next(iter(one.values.values())))}" for one in same)
+    return [
+        Side(
+            blocks=[
+                _table(comparison, different) if different else "No recorded fact differs.",
+                Terms(
+                    [
+                        ("The same", [f"{named_same}."] if same else []),
+                        ("Not known", [_to_add(one) for one in unknown]),
+                    ]
+                ),
+            ],
+            style="side",
+        )
+    ]
+
+
+def _table(comparison: Comparison, different: Sequence[Fact]) -> Table:
+    """Values of each variant, of two with the ratio."""
     two = len(comparison.labels) == 2
-    heads = [
-        ":Fact",
-        *headings_of(comparison.labels),
-        *([f"{comparison.others[0]} to {comparison.base}"] if two else []),
+    names = [
+        one.label[0].lower() + one.label[1:] if one.label[1:2].islower() else one.label for one in different
     ]
-    rows = [
-        [one.label, *(words.plain(value) for value in one.values.values()), *([_ratio(one)] if two else [])]
-        for one in by_kind["different"]
-    ]
-    named = [
-        one.label[0].lower() + one.label[1:] if one.label[1:2].islower() else one.label
-        for one in by_kind["different"]
-    ]
-    caption = f"{capitalized(join_names(named))} differ{'s' if len(named) == 1 else ''}."
-    if len(named) > 1:
+    caption = f"{capitalized(join_names(names))} differ{'s' if len(names) == 1 else ''}."
+    if len(names) > 1:
         caption += " The runs alone cannot separate their effects."
-    table = (
-        Table(label="What differs", heads=heads, rows=rows, caption=caption, style="named") if rows else None
-    )
-    html = render(
-        "comparison/facts",
-        heading=heading("facts"),
-        table=table,
-        same=[f"{one.label}: {words.plain(next(iter(one.values.values())))}" for one in by_kind["same"]],
-        unknown=[
-            (one.label, one.key, [label for label, value in one.values.items() if value is None])
-            for one in by_kind["unknown"]
+    ratio = [f"{comparison.others[0]} to {comparison.base}"] if two else []
+    return Table(
+        label="What differs",
+        heads=[":Fact", *headings_of(comparison.labels), *ratio],
+        rows=[
+            [one.label, *map(words.plain, one.values.values()), *([_ratio(one)] if two else [])]
+            for one in different
         ],
+        caption=caption,
+        style="named",
     )
-    return Fragment(name="facts", html=html)
+
+
+def _to_add(fact: Fact) -> Markup:
+    """How the value of a fact is given."""
+    labels = [label for label, value in fact.values.items() if value is None]
+    option = unbroken(f"--set {labels[0]}.{fact.key}=VALUE")
+    return Markup("{} of {}: add it with <code>{}</code>.").format(fact.label, join_names(labels), option)
 
 
 def _ratio(fact: Fact) -> str:

@@ -61,6 +61,16 @@ class Scale(Struct, frozen=True, kw_only=True):
         return [(self.place(v), f"{MINUS if v < 0 else '+' if v else ''}{abs(v):g}") for v in values]
 
 
+def axis(scale: Scale, *, inside: bool = False) -> Markup:
+    """The labels of the axis, those at its ends ``inside`` of it or centered."""
+    ends = {0: "start", len(scale.ticks) - 1: "end"} if inside else {}
+    texts = (
+        Markup('<text x="{}%" y="1em" text-anchor="{}">{}</text>').format(at, ends.get(i, "middle"), label)
+        for i, (at, label) in enumerate(scale.ticks)
+    )
+    return Markup('<svg class="axis-head" aria-hidden="true">{}</svg>').format(Markup("").join(texts))
+
+
 def mark(word: Word) -> Markup:
     """The shape of a word, in the line of the text."""
     style, path = _SHAPES[word]

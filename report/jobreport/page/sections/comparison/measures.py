@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup  # noqa: TC002 - msgspec reads the annotation
-from msgspec import Struct
+from markupsafe import Markup
 
 from jobreport.comparison import words
 from jobreport.comparison.document import Word
 from jobreport.comparison.markdown import SHOWN
 from jobreport.comparison.measures import BY_KEY
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.table import Table
+from jobreport.page.kit import Fold, Table
 from jobreport.page.sections.comparison import marks
-from jobreport.page.sections.comparison.outline import heading, headings_of, section
+from jobreport.page.sections.comparison.outline import headings_of, section
 from jobrules.text import capitalized, count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.comparison.document import Change, Comparison, Measure
+    from jobreport.page.kit.blocks import Block
+    from jobreport.page.kit.section import Content
 
 _SAME = "The same"
 #: Groups of tested measures, with what is said of each.
@@ -36,54 +36,48 @@ GROUPS = (
 )
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """A measure of one variant against the base."""
-
-    #: Of the measure; of several variants the label.
-    name: str
-    base: str
-    value: str
-    change: str
-    interval: str
-    glyph: Markup
-    outcome: Markup
-
-
 @section
-def measures(comparison: Comparison) -> Fragment:
+def measures(comparison: Comparison) -> Content:
     """Tested measures on one axis; untested ones with their values; the rest with the reason."""
+    if not comparison.measures:
+        return ["Too little was profiled to measure anything."]
     tested = [one for one in comparison.measures if _is_tested(one)]
-    scale = marks.Scale.of(change for one in tested for change in one.against.values())
-    groups = [
-        (name, about, [one for one in tested if _group(comparison, one) == name]) for name, about in GROUPS
-    ]
-    for _, _, found in groups:
-        found.sort(key=_largest, reverse=True)
-    shown = [
-        (name, about, [(one.label, _rows(comparison, one, scale)) for one in found])
-        for name, about, found in groups
-        if found
-    ]
     untested = [one for one in comparison.measures if one not in tested and _has(one, Word.NOT_TESTED)]
     rest = [one for one in comparison.measures if one not in tested and one not in untested]
     whole = [one for one in untested if not BY_KEY[one.key].is_profiled]
     # What no run lost time to is no row.
     profiled = [one for one in untested if one not in whole and any(one.values.values())]
-    html = render(
-        "comparison/measures",
-        heading=heading("measures"),
-        groups=[one for one in shown if one[0] != _SAME],
-        same=[one for one in shown if one[0] == _SAME],
-        finding=_finding(tested) if comparison.measures else "Too little was profiled to measure anything.",
-        aid=_aid(comparison),
-        scale=scale,
-        several=len(comparison.others) > 1,
-        base=comparison.base,
-        other=comparison.others[0],
-        untested=[table for own in (whole, profiled) if (table := _untested(comparison, own))],
-        refused=_refused(comparison, rest),
-    )
-    return Fragment(name="measures", html=html)
+    return [
+        *_tested(comparison, tested),
+        _untested(comparison, whole),
+        _untested(comparison, profiled),
+        _refused(comparison, rest),
+    ]
+
+
+def _tested(comparison: Comparison, tested: Sequence[Measure]) -> list[Block]:
+    """What changed or may have changed; what is the same, in a fold."""
+    finding, aid = _finding(tested), _aid(comparison)
+    scale = marks.Scale.of(change for one in tested for change in one.against.values())
+    same = [one for one in tested if _group(comparison, one) == _SAME]
+    rows = [
+        row
+        for name, about in GROUPS
+        if name != _SAME
+        for row in _group_rows(comparison, tested, scale, name, about)
+    ]
+    blocks: list[Block] = [finding]
+    if rows:
+        blocks = [_on_axis(comparison, scale, rows, "Tested measures", finding, aid)]
+    elif same:
+        blocks = [Markup('{} <span class="m">{}</span>').format(finding, aid)]
+    if same:
+        label = "Measures that are the same"
+        table = _on_axis(comparison, scale, _group_rows(comparison, same, scale, *GROUPS[-1]), label)
+        blocks.append(
+            Fold(summary=f"The same: {count(len(same), 'measure')}", blocks=[table], style="on-paper")
+        )
+    return blocks
 
 
 def _is_tested(measure: Measure) -> bool:
@@ -110,21 +104,63 @@ def _largest(measure: Measure) -> float:
     )
 
 
-def _rows(comparison: Comparison, measure: Measure, scale: marks.Scale) -> list[Row]:
-    several = len(comparison.others) > 1
+def _on_axis(
+    comparison: Comparison,
+    scale: marks.Scale,
+    rows: list[str | list[str]],
+    label: str,
+    caption: str = "",
+    aid: str = "",
+) -> Table:
+    drawn = Markup('{}<span class="vh">Drawn</span>').format(marks.axis(scale))
+    names = (
+        [":Variant", "Value"] if len(comparison.others) > 1 else [":Measure", *headings_of(comparison.labels)]
+    )
+    return Table(
+        label=label,
+        heads=[*names, "Change", "95% interval", drawn, ":Result"],
+        rows=rows,
+        caption=caption,
+        aid=aid,
+        style="cmp tested",
+        as_blocks=True,
+    )
+
+
+def _group_rows(
+    comparison: Comparison, tested: Sequence[Measure], scale: marks.Scale, name: str, about: str
+) -> list[str | list[str]]:
+    """The title of a group and its measures, the largest change first; empty without measures."""
+    found = [one for one in tested if _group(comparison, one) == name]
+    found.sort(key=_largest, reverse=True)
+    rows: list[str | list[str]] = [_titled(name, about)] if found else []
+    for one in found:
+        rows += _rows(comparison, one, scale)
+    return rows
+
+
+def _rows(comparison: Comparison, measure: Measure, scale: marks.Scale) -> list[list[str]]:
+    """A row; of several variants a title and a row for each."""
     shown = words.of_variants(measure, comparison.cost)
-    return [
-        Row(
-            name=label if several else measure.label,
-            base=shown[comparison.base],
-            value=shown[label],
-            change=words.change(change),
-            interval=words.interval(change),
-            glyph=marks.interval(scale, measure, change),
-            outcome=marks.outcome(measure, change),
+    base = shown[comparison.base]
+    several = len(measure.against) > 1
+    rows: list[list[str]] = [[_titled(measure.label, f"{comparison.base} {base}")]] if several else []
+    for label, change in measure.against.items():
+        rows.append(
+            [
+                *([label] if several else [measure.label, base]),
+                shown[label],
+                words.change(change),
+                words.interval(change) or "–",
+                marks.interval(scale, measure, change),
+                marks.outcome(measure, change),
+            ]
         )
-        for label, change in measure.against.items()
-    ]
+    return rows
+
+
+def _titled(name: str, about: str) -> Markup:
+    return Markup("{} <span>{}</span>").format(name, about)
 
 
 def _finding(tested: Sequence[Measure]) -> str:

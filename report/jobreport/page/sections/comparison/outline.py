@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobreport.page.kit.section import Heading, sections_of
+from jobreport.page.kit.section import sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +28,6 @@ SECTIONS = (
 
 #: Decorates the sections of a comparison.
 section: Callable[[Callable[[Comparison], Content]], Callable[[Comparison], Fragment]] = sections_of(SECTIONS)
-
-
-def heading(anchor: str) -> Heading:
-    """The heading of the section with an anchor."""
-    return Heading.of(anchor, SECTIONS)
 
 
 def headings_of(labels: list[str]) -> list[str]:

@@ -7,54 +7,64 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jobreport import formats
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.sections.comparison.outline import heading, headings_of, section
+from jobreport.page.kit import Empty, Note, Table
+from jobreport.page.kit.marks import status
+from jobreport.page.sections.comparison.outline import headings_of, section
 from jobreport.page.sections.verdict import SIGNS
 from jobrules.model import Status
 
 if TYPE_CHECKING:
     from jobreport.comparison.document import Comparison, Rule, RuleResult
+    from jobreport.page.kit.section import Content
+
+_SIGNS = {str(result): sign for result, sign in SIGNS.items()}
 
 
 @section
-def rules(comparison: Comparison) -> Fragment:
+def rules(comparison: Comparison) -> Content:
     """A table of the rules that any variant evaluated; the others as a sentence."""
     evaluated = [
         one for one in comparison.rules if any(r.status != Status.NOT_EVALUATED for r in one.results.values())
     ]
-    rows = [
-        (
-            one.name,
-            one.title,
-            [_cell(one.results.get(label)) for label in comparison.labels],
-            _change(comparison, one),
-        )
-        for one in evaluated
-    ]
+    if not evaluated:
+        return Empty("No rule was evaluated in any run.")
     changed = sum(one.changed for one in evaluated)
-    html = render(
-        "comparison/rules",
-        heading=heading("rules"),
-        heads=headings_of(comparison.labels),
-        rows=rows,
-        finding=f"{changed} of {formats.count(len(evaluated), 'rule')} changed.",
-        silent=len(comparison.rules) - len(evaluated),
-    )
-    return Fragment(name="rules", html=html)
+    silent = formats.count(len(comparison.rules) - len(evaluated), "more rule")
+    return [
+        Table(
+            label="Rules",
+            heads=[":Rule", *(f":{head}" for head in headings_of(comparison.labels)), ":Change"],
+            rows=[
+                [
+                    Markup('<code>{}</code> <span class="m">{}</span>').format(one.name, one.title),
+                    *(_cell(one.results.get(label)) for label in comparison.labels),
+                    _change(comparison, one),
+                ]
+                for one in evaluated
+            ],
+            caption=f"{changed} of {formats.count(len(evaluated), 'rule')} changed.",
+            aid="Share of what each rule checked that is in violation.",
+            style="named",
+        ),
+        Note(f"{silent} could be evaluated in no run; the reports say why.")
+        if len(evaluated) < len(comparison.rules)
+        else None,
+    ]
 
 
-def _cell(result: RuleResult | None) -> tuple[str, str, str]:
-    """Class and word of the status, and the share in violation."""
+def _cell(result: RuleResult | None) -> Markup:
+    """The status, and the share in violation."""
     if result is None:
-        return ("off", "Not run", "")
-    signs = {str(status): sign for status, sign in SIGNS.items()}
-    share = "" if result.percent is None else formats.percent(result.percent)
-    return (*signs[result.status], share)
+        return status("off", "Not run")
+    sign = status(*_SIGNS[result.status])
+    if result.percent is None:
+        return sign
+    return Markup('{} <span class="m s">{}</span>').format(sign, formats.percent(result.percent))
 
 
-def _change(comparison: Comparison, rule: Rule) -> Markup:
+def _change(comparison: Comparison, rule: Rule) -> str:
     if rule.other_thresholds:
-        return Markup("judged by other thresholds")
+        return "judged by other thresholds"
     base = rule.results.get(comparison.base)
     parts = []
     for label in comparison.others:
@@ -64,4 +74,4 @@ def _change(comparison: Comparison, rule: Rule) -> Markup:
             parts.append(
                 f"{prefix}{'now passes' if result.status == Status.PASSED else f'now {result.status}'}"
             )
-    return Markup("{}").format("; ".join(parts) or "–")
+    return "; ".join(parts) or "–"

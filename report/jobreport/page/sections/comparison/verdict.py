@@ -20,6 +20,7 @@ from jobreport.page.sections.comparison.outline import section
 
 if TYPE_CHECKING:
     from jobreport.comparison.document import Comparison, Measure
+    from jobreport.cost.document import CostRow
 
 #: Words of a change that counts.
 _CHANGED = (Word.BETTER, Word.WORSE)
@@ -36,8 +37,8 @@ class Number(Struct, frozen=True, kw_only=True):
     calm: bool
     #: Name, bar, and value of each variant; empty if there is an interval.
     bars: tuple[tuple[str, Markup, str], ...]
+    #: With its axis.
     interval: Markup
-    ticks: tuple[tuple[float, str], ...]
     note: Markup
 
 
@@ -91,8 +92,9 @@ def _number(comparison: Comparison, measure: Measure, label: str) -> Number:
         unit=unit,
         calm=change.word not in _CHANGED and not _is_large_untested(measure, label),
         bars=() if tested else bars,
-        interval=marks.interval(scale, measure, change) if tested else Markup(""),
-        ticks=tuple(scale.ticks) if tested else (),
+        interval=Markup("{}{}").format(marks.interval(scale, measure, change), marks.axis(scale, inside=True))
+        if tested
+        else Markup(""),
         note=Markup("{}{}").format(note, f": {detail}." if detail else "."),
     )
 
@@ -124,18 +126,11 @@ def _rows(comparison: Comparison, shown: list[Measure]) -> list[tuple[str, list[
     return rows
 
 
-class Factor(Struct, frozen=True, kw_only=True):
-    """A factor of the cost."""
+def _factors(comparison: Comparison, label: str) -> list[tuple[str, str, str, str, str]]:
+    """Class, sign, number, name, and details of each term of ``$6.16 × 1.00 × 0.167 × 1.04 = $1.07``.
 
-    sign: str
-    number: str
-    name: str
-    about: str
-    major: bool = False
-
-
-def _factors(comparison: Comparison, label: str) -> list[Factor]:
-    """``$6.16 × 1.00 × 0.167 × 1.04 = $1.07``; empty without prices, and if the costs cannot be compared."""
+    Empty without prices, and if the costs cannot be compared.
+    """
     cost = comparison.cost
     if cost is None or comparison.measure("cost").against[label].word is Word.REFUSED:
         return []
@@ -144,47 +139,26 @@ def _factors(comparison: Comparison, label: str) -> list[Factor]:
     noun = "GPU" if found.of_gpus else "machine"
     numbers = [one.gpus if found.of_gpus else one.nodes for one in (base, row)]
     duration = comparison.measure("duration_s").values
-    prices = " → ".join(
+    durations = words.durations(*(duration[one] or 0.0 for one in (comparison.base, label)))
+    prices = [
         money(one.per_hour * one.nodes / number, cost.currency)
         for one, number in zip((base, row), numbers, strict=True)
-    )
+    ]
+    factors = {
+        "time": (found.time, "time", durations),
+        "count": (found.count, f"{noun}s", map(words.plain, numbers)),
+        "price": (found.price, f"price of a {noun}-hour", prices),
+    }
     main = main_factor(found)
     return [
-        Factor(
-            sign="",
-            number=money(base.cost, cost.currency),
-            name=base.label,
-            about=_machines(base.nodes, base.machine),
+        ("", "", money(base.cost, cost.currency), base.label, _machines(base)),
+        *(
+            ("major" if key == main else "", "×", f"{factor:.3g}", name, " → ".join(details))
+            for key, (factor, name, details) in factors.items()
         ),
-        Factor(
-            sign="×",
-            number=f"{found.time:.3g}",
-            name="time",
-            about=" → ".join(words.durations(*(duration[one] or 0.0 for one in (comparison.base, label)))),
-            major=main == "time",
-        ),
-        Factor(
-            sign="×",
-            number=f"{found.count:.3g}",
-            name=f"{noun}s",
-            about=" → ".join(map(words.plain, numbers)),
-            major=main == "count",
-        ),
-        Factor(
-            sign="×",
-            number=f"{found.price:.3g}",
-            name=f"price of a {noun}-hour",
-            about=prices,
-            major=main == "price",
-        ),
-        Factor(
-            sign="=",
-            number=money(row.cost, cost.currency),
-            name=row.label,
-            about=_machines(row.nodes, row.machine),
-        ),
+        ("sum", "=", money(row.cost, cost.currency), row.label, _machines(row)),
     ]
 
 
-def _machines(nodes: float, machine: str) -> str:
-    return f"{nodes:g} × {formats.escape_name(machine, 40) or 'nodes'}"
+def _machines(row: CostRow) -> str:
+    return f"{row.nodes:g} × {formats.escape_name(row.machine, 40) or 'nodes'}"
