@@ -5,24 +5,24 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from msgspec import Struct
 
 from jobreport import formats
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
-from jobreport.page.kit.table import Table, swatch
-from jobreport.page.sections.outline import Place, has_edges, heading, section
-from jobreport.page.sections.parts.bottlenecks_over_time import strips_of
+from jobreport.page.kit import Drawing, Empty, Figure, Html, Note, Table
+from jobreport.page.kit.fragment import place
+from jobreport.page.kit.table import swatch
+from jobreport.page.sections.outline import has_edges, section
+from jobreport.page.sections.parts.bottlenecks_over_time import shares_over_time
 from jobreport.page.sections.parts.bottlenecks_tables import cores_of, event_types, longest_runs
 from jobrules.model import Status
 from jobrules.text import capitalized
 
 if TYPE_CHECKING:
-    from bokeh.models import Plot
-
     from jobreport.document import Report, RuleCard
-    from jobreport.page.figures.chart import Drawing
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.bottlenecks import (
         Bottlenecks,
         SnapshotPart,
@@ -75,59 +75,38 @@ _WORDS = {
 }
 
 
-class Samples(Struct, frozen=True, kw_only=True):
-    """The figure of GPU samples by node; with one node, only its table is shown."""
-
-    caption: str
-    parts: tuple[Part, ...]
-    drawing: Drawing
-    style: str
-    table: Table
-
-
 @section
-def cpu_bottlenecks(report: Report) -> Fragment:
+def cpu_bottlenecks(report: Report) -> Content:
     """Snapshots in which a GPU was idle while a core was saturated."""
     return _bottlenecks(report, "cpu")
 
 
 @section
-def io_bottlenecks(report: Report) -> Fragment:
+def io_bottlenecks(report: Report) -> Content:
     """Snapshots in which a GPU was idle while a core waited for I/O."""
     return _bottlenecks(report, "io")
 
 
-def _bottlenecks(report: Report, key: str) -> Fragment:
-    name = f"{key}-bottlenecks"
+def _bottlenecks(report: Report, key: str) -> Content:
     words = _WORDS[key]
-    place = heading(name, report)
     found = next((one for one in report.bottlenecks if one.key == key), None)
     if found is None:
-        return place.nothing(_why_none(report, words))
-    figures: dict[str, Plot] = {}
-    card = report.card(words.rule)
-    several = len(found.nodes) > 1
-    drawn = found.bottlenecks > 0 and (
+        return Empty(_why_none(report, words))
+    card, title = report.card(words.rule), words.title
+    over_time = found.bottlenecks and (
         found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)
     )
     limit = found.limit if card and card.was_evaluated and _agrees(found, card) else None
-    return place.section(
-        template="bottlenecks",
-        key=name,
-        found=found,
-        lead=_lead(found, words, card, report),
-        notes=_notes(found, words, card, edges=has_edges(report)),
-        split_caption=_split_caption(found),
-        split=_split(found, words) if found.bottlenecks else [],
-        split_table=_split_table(found, words, place),
-        samples=_samples(found, words, name, figures) if found.bottlenecks else None,
-        strips=strips_of(found, report, name, figures, limit=limit) if drawn else None,
-        runs=longest_runs(found, report, place, several=several) if found.runs else None,
-        several=several,
-        cores=cores_of(found, words.did, place) if found.cores else None,
-        ran=event_types(found, place) if found.ran else None,
-        figures=figures,
-    )
+    return [
+        _lead(found, words, card, report),
+        *map(Note, _notes(found, words, card, edges=has_edges(report))),
+        _split_figure(found, words) if found.bottlenecks else None,
+        shares_over_time(found, report, title, limit=limit) if over_time else None,
+        _samples_figure(found, words) if found.bottlenecks and len(found.nodes) > 1 else None,
+        longest_runs(found, report, title) if found.runs else None,
+        cores_of(found, words.did, title) if found.cores else None,
+        event_types(found, title) if found.ran else None,
+    ]
 
 
 def _why_none(report: Report, words: Words) -> str:
@@ -251,49 +230,80 @@ def _split(found: Bottlenecks, words: Words) -> list[tuple[str, str, SnapshotPar
     return [(*kinds[part.key], part, at) for part, at in zip(parts, places, strict=False)]
 
 
-def _split_table(found: Bottlenecks, words: Words, place: Place) -> Table:
-    return Table(
-        label=f"{place.title}: parts of the snapshots",
+def _split_figure(found: Bottlenecks, words: Words) -> Figure:
+    """All snapshots as one bar; on a single node with the table of its GPU samples."""
+    caption, parts = _split_caption(found), _split(found, words)
+    bar = Markup('<svg class="bar" role="img" aria-label="Parts of the snapshots. {}">{}{}</svg>').format(
+        caption,
+        Markup("").join(
+            Markup('<rect class="{}" x="{}%" width="{}%" y="0" height="100%"/>').format(
+                style, place(at), place(part.percent)
+            )
+            for style, _, part, at in parts
+        ),
+        Markup("").join(
+            Markup('<line class="part" x1="{0}%" x2="{0}%" y1="0" y2="100%"/>').format(place(at))
+            for *_, at in parts
+            if 0 < at < 100
+        ),
+    )
+    table = Table(
+        label=f"{words.title}: parts of the snapshots",
         heads=(":Part", "Snapshots", "Share (%)"),
         rows=[
             (swatch(style, label), formats.number(part.count, 0), formats.number(part.percent))
-            for style, label, part, _ in _split(found, words)
+            for style, label, part, _ in parts
         ],
         style="named",
     )
+    return Figure(
+        name=f"{found.key}-bottlenecks-split",
+        finding=caption,
+        drawings=[Html(bar)],
+        tables=[table, _samples_table(found, words) if len(found.nodes) == 1 else None],
+    )
 
 
-def _samples(found: Bottlenecks, words: Words, name: str, figures: dict[str, Plot]) -> Samples:
-    bars = _sample_parts(found, words)
-    names = [one.node for one in found.nodes]
-    figure = stacked(names, bars, bar="Node", amount="Samples")
-    several, basis = len(names) > 1, _basis(found)
-    if several:
-        figures[f"live-{name}-samples"] = figure.live
+def _samples_figure(found: Bottlenecks, words: Words) -> Figure:
+    """GPU samples by node."""
+    parts, names = _sample_parts(found, words), [one.node for one in found.nodes]
+    more = found.more_nodes
+    return Figure(
+        name=f"{found.key}-bottlenecks-samples",
+        title="GPU samples by node",
+        finding=_samples_caption(found, _basis(found)),
+        aid=f"Not shown: {formats.count(more, 'more node')}." if more else "",
+        key=[(part.style, part.label, "") for part in parts],
+        drawings=[
+            Drawing(
+                figure=stacked(names, parts, bar="Node", amount="Samples"),
+                style=f"names {rows_class(len(names))}",
+            )
+        ],
+        tables=[_samples_table(found, words)],
+    )
+
+
+def _samples_table(found: Bottlenecks, words: Words) -> Table:
+    parts, basis = _sample_parts(found, words), _basis(found)
     mixed = len({one.in_loop for one in found.nodes}) > 1
-    heads = [capitalized(part.label.partition(":")[0]) for part in bars]
-    return Samples(
-        caption=_samples_caption(found, basis),
-        parts=bars,
-        drawing=figure.drawing,
-        style=f"names {rows_class(len(names))}",
-        table=Table(
-            label=f"{words.title}: GPU samples {'by node' if several else basis}",
-            caption="" if not several else f"GPU samples {basis}.",
-            fold=f"GPU samples {'by node' if several else basis}"
-            if not several or len(names) > MAX_OPEN_NODES
-            else "",
-            heads=[":Node", *([":Basis"] if mixed else []), "Samples", *(f"{head} (%)" for head in heads)],
-            rows=[
-                [
-                    formats.escape_name(one.node, 40),
-                    *(["training loop" if one.in_loop else "whole job"] if mixed else []),
-                    formats.number(one.samples, 0),
-                    *(formats.number(part.percents[i]) for part in bars),
-                ]
-                for i, one in enumerate(found.nodes)
-            ],
-        ),
+    several = len(found.nodes) > 1
+    name = f"GPU samples {'by node' if several else basis}"
+    heads = [capitalized(part.label.partition(":")[0]) for part in parts]
+    return Table(
+        label=f"{words.title}: {name}",
+        caption=f"GPU samples {basis}." if several else "",
+        fold="" if 1 < len(found.nodes) <= MAX_OPEN_NODES else name,
+        heads=[":Node", *([":Basis"] if mixed else []), "Samples", *(f"{head} (%)" for head in heads)],
+        rows=[
+            [
+                formats.escape_name(one.node, 40),
+                *(["training loop" if one.in_loop else "whole job"] if mixed else []),
+                formats.number(one.samples, 0),
+                *(formats.number(part.percents[i]) for part in parts),
+            ]
+            for i, one in enumerate(found.nodes)
+        ],
     )
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct
+from markupsafe import Markup
+from msgspec.structs import replace
 
 from jobreport import formats
 from jobreport.page.figures import over_columns
 from jobreport.page.figures.chart import upward
 from jobreport.page.figures.over_time import axis_of, curve
-from jobreport.page.sections.outline import has_time_lines, heading, section
+from jobreport.page.kit import Empty, Figure, Fold, Html, Table
+from jobreport.page.kit.fragment import place
+from jobreport.page.kit.marks import status
+from jobreport.page.sections.outline import has_time_lines, section
 from jobreport.page.sections.parts.time_lines import AID, POWER, TimeLines
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Severity
@@ -20,61 +24,46 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.blocks import Block
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.nodes import NodeComparison, NodeDifference, NodeUtilization
-    from jobrules.analyses.time_lines import Columns
 
 #: Nodes that differ, in the open table; more are in the folded one.
 MAX_ODD = 12
-
-
-class RankRow(Struct, frozen=True, kw_only=True):
-    """A node of the ranked table, or all similar ones."""
-
-    name: str
-    #: Class and word of the sign.
-    style: str
-    word: str
-    differs: str
-    mean: str
-    against: str
-    #: Path of the small line, empty where it has none; stretches without samples, (place, width) in percent.
-    path: str
-    holes: tuple[tuple[float, float], ...] = ()
-
-
-class Ranking(Struct, frozen=True, kw_only=True):
-    """The ranked table: nodes that differ, then one row for the others; folded, the nodes of that row."""
-
-    label: str
-    caption: str
-    reading: str
-    band: str
-    rows: tuple[RankRow, ...]
-    folded: tuple[RankRow, ...]
-    summary: str
+#: The area of similar nodes, which all small lines show.
+_BAND = Markup(
+    '<svg class="vh" aria-hidden="true"><symbol id="nodes-similar" viewBox="0 0 1000 100" '
+    'preserveAspectRatio="none"><path vector-effect="non-scaling-stroke" d="{}"/></symbol></svg>'
+)
+_SIMILAR = Markup('<use class="band2" href="#nodes-similar" width="100%" height="100%"/>')
+_LINE = Markup(
+    '<svg viewBox="0 0 1000 100" preserveAspectRatio="none" width="100%" height="100%">'
+    '<path class="line" d="{}"/></svg>'
+)
 
 
 @section
-def nodes(report: Report) -> Fragment:
+def nodes(report: Report) -> Content:
     """Time lines of at most four nodes; of more, a ranked table and the time lines of the oddest."""
-    place = heading("nodes", report)
     if not has_time_lines(report):
-        return place.nothing(_why_none(report))
+        return Empty(_why_none(report))
     lines = TimeLines.of(report, {line.key for line in report.time_lines} - set(POWER))
     names = list(lines.names)
-    blocks, figures = lines.draw("live-node")
-    return place.section(
-        ranking=_ranking(report.nodes) if report.nodes and report.nodes.ranks else None,
-        blocks=blocks,
-        caption=_caption(report, names),
-        note=_note(report, names),
-        aid=AID,
-        reading=lines.reading,
-        key=lines.key,
-        table=lines.table(),
-        figures=figures,
-    )
+    return [
+        *(_ranking(report.nodes) if report.nodes and report.nodes.ranks else []),
+        _note(report, names),
+        Figure(
+            name="nodes",
+            finding=_caption(report, names),
+            aid=AID,
+            key=lines.key,
+            drawings=[lines.side("node", named=True)],
+            zoom="the nodes",
+            together="all lines together",
+            reading=lines.reading,
+            tables=[lines.table()],
+        ),
+    ]
 
 
 def _why_none(report: Report) -> str:
@@ -149,25 +138,40 @@ def _note(report: Report, names: list[str]) -> str:
     return f"The figure shows {drawn}, {which}."
 
 
-def _ranking(found: NodeComparison) -> Ranking:
-    odd, similar = found.odd, found.similar
+def _ranking(found: NodeComparison) -> list[Block]:
+    """The ranked table: nodes that differ, then one row for the others; folded, the nodes of that row."""
+    odd, similar, band = found.odd, found.similar, _band(found)
     rows = [_rank_row(rank, found) for rank in odd[:MAX_ODD]]
-    if len(odd) > MAX_ODD:
-        rows.append(_together(odd[MAX_ODD:], found, "others that differ", "info", "Differ"))
+    if odd[MAX_ODD:]:
+        rows.append(_together(odd[MAX_ODD:], found, "others that differ", status("info", "Differ")))
     if similar:
-        rows.append(
-            _together(similar, found, "similar others" if odd else "similar nodes", "pass", "Similar")
-        )
-    folded = (*odd[MAX_ODD:], *similar)
-    return Ranking(
-        label=found.label,
+        what = "similar others" if odd else "similar nodes"
+        rows.append(_together(similar, found, what, status("pass", "Similar")))
+    folded = [_rank_row(rank, found) for rank in (*odd[MAX_ODD:], *similar)]
+    table = Table(
+        label="Nodes, those that differ first",
         caption=_finding(found),
-        reading=_what_differs(found),
-        band=_band(found),
-        rows=tuple(rows),
-        folded=tuple(_rank_row(rank, found) for rank in folded),
-        summary=f"Data: {formats.count(len(folded), 'more node')}",
+        aid=f"Line: mean{'; gray: similar nodes' if band else ''}; hatched: not measured.",
+        style="wide ranks",
+        heads=(
+            *(":Node", ":Status", "::What differs", f"Mean {found.label} utilization (%)"),
+            *("Difference from median (points)", ":Over time, 0 to 100%"),
+        ),
+        rows=rows,
     )
+    reading = _what_differs(found)
+    return [
+        Html(_BAND.format(band)) if band else None,
+        table,
+        Fold(summary="When a node differs", blocks=[reading]) if reading else None,
+        replace(
+            table,
+            label="More nodes",
+            caption="",
+            fold=formats.count(len(folded), "more node"),
+            rows=folded,
+        ),
+    ]
 
 
 def _finding(found: NodeComparison) -> str:
@@ -201,47 +205,50 @@ _SIGNS = {
 }
 
 
-def _rank_row(rank: NodeDifference, found: NodeComparison) -> RankRow:
-    style, word = _SIGNS[rank.severity]
-    path, holes = _small_line(rank, found.columns)
-    return RankRow(
-        name=formats.escape_name(rank.node, 40),
-        style=style,
-        word=word,
-        differs="; ".join(rank.reasons) or "nothing",
-        mean=formats.known(rank.mean),
-        against=formats.signed(rank.against),
-        path=path,
-        holes=holes,
-    )
+def _rank_row(rank: NodeDifference, found: NodeComparison) -> list[str]:
+    return [
+        formats.escape_name(rank.node, 40),
+        status(*_SIGNS[rank.severity]),
+        "; ".join(rank.reasons) or "nothing",
+        formats.known(rank.mean),
+        formats.signed(rank.against),
+        _small_line(rank, found),
+    ]
 
 
-def _together(
-    ranks: Sequence[NodeDifference], found: NodeComparison, what: str, style: str, word: str
-) -> RankRow:
+def _together(ranks: Sequence[NodeDifference], found: NodeComparison, what: str, sign: Markup) -> list[str]:
     """Several nodes in one row: the span of their means."""
     means = [rank.mean for rank in ranks if rank.mean is not None]
     off = [rank.against for rank in ranks if rank.against is not None]
-    return RankRow(
-        name=f"{formats.number(len(ranks), 0)}{formats.NBSP}{what}",
-        style=style,
-        word=word,
-        differs=f"means {formats.spread(means)}" if means else f"{found.label} not recorded",
-        mean=formats.known(float(np.median(means)) if means else None),
-        against=f"{formats.signed(min(off))} to {formats.signed(max(off))}" if off else "–",
-        path="",
-    )
+    return [
+        f"{formats.number(len(ranks), 0)}{formats.NBSP}{what}",
+        sign,
+        f"means {formats.spread(means)}" if means else f"{found.label} not recorded",
+        formats.known(float(np.median(means)) if means else None),
+        f"{formats.signed(min(off))} to {formats.signed(max(off))}" if off else "–",
+        _spark(found),
+    ]
 
 
-def _small_line(rank: NodeDifference, columns: Columns | None) -> tuple[str, tuple[tuple[float, float], ...]]:
+def _small_line(rank: NodeDifference, found: NodeComparison) -> Markup:
+    """The node over time, hatched where it has no samples."""
+    columns = found.columns
     if columns is None or not rank.line:
-        return "", ()
-    x = axis_of(columns)
+        return _spark(found)
     values = _floats(rank.line)
     missing = np.concatenate(([False], np.isnan(values), [False]))
-    edges = 100 * np.flatnonzero(np.diff(missing.astype(np.int8))) / len(values)
-    holes = tuple((float(a), float(b - a)) for a, b in zip(edges[::2], edges[1::2], strict=True))
-    return curve("line", x, upward(100), columns, values).path, holes
+    edges = (100 * np.flatnonzero(np.diff(missing.astype(np.int8))) / len(values)).tolist()
+    holes = Markup("").join(
+        Markup('<rect class="x" x="{}%" width="{}%" y="0" height="100%"/>').format(place(a), place(b - a))
+        for a, b in zip(edges[::2], edges[1::2], strict=True)
+    )
+    path = curve("line", axis_of(columns), upward(100), columns, values).path
+    return _spark(found, holes, _LINE.format(path) if path else "")
+
+
+def _spark(found: NodeComparison, holes: str = "", line: str = "") -> Markup:
+    band = _SIMILAR if found.columns and found.low else ""
+    return Markup('<svg class="glyph spark" aria-hidden="true">{}{}{}</svg>').format(holes, band, line)
 
 
 def _band(found: NodeComparison) -> str:

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from jobreport import formats
-from jobreport.page.figures.bottlenecks import shares_over_time
-from jobreport.page.kit.table import Table
-from jobreport.page.sections.outline import heading
+from jobreport.page.figures.bottlenecks import shares_over_time as drawn_over_time
+from jobreport.page.kit import Drawing, Figure, Table
+from jobreport.page.sections.outline import zone
 from jobreport.page.sections.parts.bottlenecks_tables import time_of
-from jobreport.page.sections.parts.panel import Panel
 from jobreport.page.sections.parts.time_lines import profiled_mark
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from bokeh.models import Plot
 
     from jobreport.document import Report
     from jobrules.analyses.bottlenecks import (
@@ -26,57 +21,51 @@ if TYPE_CHECKING:
     )
 
 
-class Strips(Struct, frozen=True, kw_only=True):
-    """The figure of the share over time, one strip per course, and the table of its data."""
-
-    caption: str
-    aid: str
-    reading: str
-    strips: tuple[Panel, ...]
-    table: Table
-
-
-def strips_of(
-    found: Bottlenecks, report: Report, name: str, figures: dict[str, Plot], *, limit: float | None
-) -> Strips | None:
+def shares_over_time(found: Bottlenecks, report: Report, title: str, *, limit: float | None) -> Figure | None:
     """The share of bottlenecks over time; without ``limit``, nothing is compared with it."""
-    courses, columns, phases = found.courses, report.columns, report.phases
+    courses, columns = found.courses, report.columns
     if not courses or not columns.count:
         return None
     with_day = report.job.spans_days
     titles = [formats.escape_name(one.node, 60) if one.node else "All nodes" for one in courses]
-    percents = [one.percent for one in courses]
-    strips = []
-    for i, figure in enumerate(shares_over_time(percents, columns, phases, limit)):
-        element = f"live-{name}-course{i}"
-        figures[element] = figure.live
-        finding = _over_time(courses[i : i + 1], titles[i : i + 1], limit, with_day=with_day)
-        label = f"Share of bottlenecks over time, {titles[i]}. {finding}"
-        strips.append(Panel(id=element, title=titles[i], label=label, drawing=figure.drawing))
+    findings = [
+        _over_time([one], [name], limit, with_day=with_day) for one, name in zip(courses, titles, strict=True)
+    ]
+    figures = drawn_over_time([one.percent for one in courses], columns, report.phases, limit)
     stretch_us = found.stretch * columns.width_us
-    stretch = formats.duration(stretch_us)
-    place = heading(name, report)
-    return Strips(
-        caption=_over_time(courses, titles, limit, with_day=with_day),
+    return Figure(
+        name=f"{found.key}-bottlenecks-time",
+        finding=_over_time(courses, titles, limit, with_day=with_day),
         aid=f"Columns of {formats.duration(columns.width_us)}.",
-        reading=_strips_reading(found, report),
-        strips=tuple(strips),
-        table=Table(
-            label=f"{place.title}: share of bottlenecks over time",
-            fold=f"share of bottlenecks per {stretch}",
-            heads=(f":From ({place.zone})", *(titles if len(titles) > 1 else ["Share (%)"])),
-            rows=[
-                (
-                    formats.column_time(columns.start_us + i * stretch_us, with_day=with_day),
-                    *("not measured" if value is None else formats.number(value) for value in values),
-                )
-                for i, values in enumerate(zip(*(one.means for one in courses), strict=True))
-            ],
-        ),
+        drawings=[
+            Drawing(
+                figure=figure,
+                title=name if len(found.nodes) > 1 else "",
+                label=f"Share of bottlenecks over time, {name}. {finding}",
+                style="low",
+            )
+            for figure, name, finding in zip(figures, titles, findings, strict=True)
+        ],
+        zoom=title,
+        reading=_reading(found, report),
+        tables=[
+            Table(
+                label=f"{title}: share of bottlenecks over time",
+                fold=f"share of bottlenecks per {formats.duration(stretch_us)}",
+                heads=(f":From ({zone(report)})", *(titles if len(titles) > 1 else ["Share (%)"])),
+                rows=[
+                    (
+                        formats.column_time(columns.start_us + i * stretch_us, with_day=with_day),
+                        *("not measured" if value is None else formats.number(value) for value in values),
+                    )
+                    for i, values in enumerate(zip(*(one.means for one in courses), strict=True))
+                ],
+            )
+        ],
     )
 
 
-def _strips_reading(found: Bottlenecks, report: Report) -> str:
+def _reading(found: Bottlenecks, report: Report) -> str:
     sentences = ["Orange: percentage of a column's snapshots that are bottlenecks."]
     if len(report.phases.phases) > 1:
         sentences.append(f"Dotted: {' and '.join(report.phases.bounds)}.")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.page.kit.table import PERCENT_SCALE, Table, bar, node_heads, swatch
+from jobreport.page.sections.outline import zone
 from jobrules.rules.overall_framework_metrics import STEP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.sections.outline import Place
     from jobrules.analyses.bottlenecks import (
         BottleneckRun,
         Bottlenecks,
@@ -35,14 +35,14 @@ def time_of(us: int, with_day: bool) -> str:
     return formats.column_time(us, with_day=with_day).replace(" ", formats.NBSP)
 
 
-def longest_runs(found: Bottlenecks, report: Report, place: Place, *, several: bool) -> Table:
+def longest_runs(found: Bottlenecks, report: Report, title: str) -> Table:
     """The longest bottlenecks."""
-    with_day = report.job.spans_days
+    with_day, several = report.job.spans_days, len(found.nodes) > 1
     node = [":Node"] if several else []
     return Table(
-        label=f"{place.title}: longest bottlenecks",
+        label=f"{title}: longest bottlenecks",
         caption=_run_caption(found.runs, several=several, with_day=with_day),
-        heads=(f":Start ({place.zone})", *node, "Length (s)", "Snapshots", "Most cores", ":Steps"),
+        heads=(f":Start ({zone(report)})", *node, "Length (s)", "Snapshots", "Most cores", ":Steps"),
         rows=[
             (
                 formats.column_time(run.start_us, with_day=with_day),
@@ -89,7 +89,7 @@ def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool
     return f"The longest bottleneck lasted {lasted[0]}, from {time_of(runs[0].start_us, with_day)}{where}."
 
 
-def cores_of(found: Bottlenecks, did: tuple[str, str], place: Place) -> Table:
+def cores_of(found: Bottlenecks, did: tuple[str, str], title: str) -> Table:
     """The cores of each node, those with the same share in one row, and how many are left out."""
     several = len(found.cores) > 1
     rows: list[list[str]] = []
@@ -106,7 +106,7 @@ def cores_of(found: Bottlenecks, did: tuple[str, str], place: Place) -> Table:
     elif not several and (others := _other_cores(found.cores[0])):
         caption += f" Not shown: {others}."
     return Table(
-        label=f"{place.title}: cores",
+        label=f"{title}: cores",
         caption=caption,
         fold="cores by node" if len(rows) > MAX_OPEN_CORES else "",
         heads=node_heads(":Core", "Share of bottlenecks (%)", PERCENT_SCALE, several=several),
@@ -154,11 +154,11 @@ def _event_type(name: str) -> str:
     return f"{name.removeprefix(STEP)} steps" if name.startswith(STEP) else name
 
 
-def event_types(found: Bottlenecks, place: Place) -> Table:
+def event_types(found: Bottlenecks, title: str) -> Table:
     """Event types during bottlenecks and in other time."""
     left = f" Not shown: {formats.count(found.more_ran, 'more event type')}." if found.more_ran else ""
     return Table(
-        label=f"{place.title}: event types",
+        label=f"{title}: event types",
         caption=f"{_ran_caption(found.ran)} Event types can overlap.{left}",
         heads=(
             *(":Event type", swatch("l", "During bottlenecks (%)"), swatch("u", "Other time (%)")),

@@ -10,13 +10,10 @@ from jobreport import formats
 from jobreport.page.figures.over_time import SharedTime
 from jobreport.page.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of, unmeasured
 from jobreport.page.kit import Column, Drawing, Side, Table
-from jobreport.page.sections.parts.panel import Panel
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-    from bokeh.models import Plot
 
     from jobreport.document import Report
     from jobrules.analyses.time_lines import TimeLine
@@ -48,13 +45,6 @@ PAIRS: dict[tuple[str, str], tuple[str, str, str]] = {
 _PAIR_OF: dict[str, tuple[str, str]] = {key: pair for pair in PAIRS for key in pair}
 #: What the marks of every plot are.
 AID = "Line: mean; band: lowest to highest sample."
-
-
-class Block(Struct, frozen=True, kw_only=True):
-    """A node with its panels."""
-
-    name: str
-    panels: tuple[Panel, ...]
 
 
 class TimeLines(Struct, frozen=True, kw_only=True):
@@ -174,21 +164,6 @@ class TimeLines(Struct, frozen=True, kw_only=True):
                 for i, name in enumerate(self.names)
             ],
         )
-
-    def draw(self, prefix: str) -> tuple[list[Block], dict[str, Plot]]:
-        """A block for each node, and the live plots by their ids, which begin with the prefix."""
-        time = SharedTime(self.report.columns, size_of(self.report.columns, self.most))
-        blocks: list[Block] = []
-        figures: dict[str, Plot] = {}
-        for i, name in enumerate(self.names):
-            drawings = self._drawings(name, time, f"{prefix.removeprefix('live-')}{i}")
-            figures |= {f"live-{one.name}": one.figure.live for one in drawings}
-            panels = [
-                Panel(id=f"live-{one.name}", title=one.title, label=one.label, drawing=one.figure.drawing)
-                for one in drawings
-            ]
-            blocks.append(Block(name=formats.escape_name(name, 60), panels=tuple(panels)))
-        return blocks, figures
 
     def _drawings(self, node: str, time: SharedTime, prefix: str) -> list[Drawing]:
         report, plots, drawings = self.report, self.plots(node), []
