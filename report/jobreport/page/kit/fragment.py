@@ -11,6 +11,8 @@ from markupsafe import Markup, escape
 from msgspec import Struct, field
 
 from jobreport import assets, formats
+from jobreport.page.kit.marks import status, unbroken
+from jobreport.page.kit.table import swatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,5 +75,11 @@ def _environment() -> Environment:
     )
     environment.filters |= {name: getattr(formats, name) for name in names}
     environment.filters |= {"code": code, "kind": lambda block: type(block).__name__, "place": place}
-    environment.globals |= {"nbsp": formats.NBSP, "root": _ROOT}
+    environment.globals |= {
+        "nbsp": formats.NBSP,
+        "root": _ROOT,
+        "status": status,
+        "swatch": swatch,
+        "unbroken": unbroken,
+    }
     return environment

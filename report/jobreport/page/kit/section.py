@@ -89,6 +89,7 @@ def sections_of(
         @wraps(function)
         def drawn(document: _D) -> Fragment:
             heading = Heading.of(anchor, outline)
+            facts = {}
             try:
                 content = function(document)
                 if isinstance(content, Fragment):
@@ -98,11 +99,15 @@ def sections_of(
                     html = render("empty", heading=heading, empty=content, error=error)
                 else:
                     html = render("section", heading=heading, blocks=content)
-                return Fragment(name=anchor, html=html)
-            except Exception as error:  # noqa: BLE001 - of any kind
-                why = f"{type(error).__name__}: {escape_name(str(error), 200)}"
-                html = render("stopped", heading=heading, why=why)
-                return Fragment(name=anchor, html=html, facts={"failed": f"{heading.title} ({why})"})
+            except Exception as raised:  # noqa: BLE001 - of any kind
+                why = f"{type(raised).__name__}: {escape_name(str(raised), 200)}"
+                error = (
+                    f"This section could not be drawn: {why}. Other sections are not affected; its numbers are in "
+                    "report.json."
+                )
+                html = render("empty", heading=heading, empty=Empty(""), error=error)
+                facts = {"failed": f"{heading.title} ({why})"}
+            return Fragment(name=anchor, html=html, facts=facts)
 
         return drawn
 
