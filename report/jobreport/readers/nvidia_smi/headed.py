@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+from functools import partial
 from itertools import chain, compress, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from jobreport.readers.nvidia_smi.times import are_dates
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     from jobreport.readers.nvidia_smi.table import Block
     from jobrules.model import IntArray
@@ -89,18 +90,17 @@ class _Header(Struct, frozen=True, kw_only=True):
         """What stands between the cells of what ``row`` returns."""
         return self.separator if isinstance(self.separator, str) else _CELL_END
 
-    def irregular(self, lines: Sequence[str], begin: int, end: int) -> Sequence[int]:
+    def irregular(self, lines: Sequence[str]) -> IntArray:
         """Places of lines that are no rows as they stand."""
         separator, count = self.separator, len(self.names) - 1
         if not isinstance(separator, str) or not self.names:
-            return range(begin, end)
-        mine = lines[begin:end]
-        counts = np.fromiter(map(str.count, mine, repeat(separator)), np.int64, len(mine))
-        odd = (begin + np.flatnonzero(counts != count)).tolist()
+            return np.arange(len(lines))
+        counts = np.fromiter(map(str.count, lines, repeat(separator)), np.int64, len(lines))
+        is_odd = counts != count
         for character in ('"', _MARK * self.marked):
-            if character and character in "".join(mine):
-                odd = sorted({*odd, *(place for place, line in enumerate(mine, begin) if character in line)})
-        return odd
+            if character and character in "".join(lines):
+                is_odd |= np.fromiter((character in line for line in lines), np.bool_, len(lines))
+        return np.flatnonzero(is_odd)
 
     def rows_of(self, lines: Iterable[str]) -> dict[str, str]:
         """The cells of those lines that are rows."""
@@ -199,7 +199,8 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
     for block in blocks:
         lines, numbers = block.lines, np.arange(block.line, block.line + len(block.lines))
         if block.cut:
-            skipped.add("nvidia_smi.cut_line", int(numbers[-1]), lines[-1])
+            if lines[-1].strip():
+                skipped.add("nvidia_smi.cut_line", lines[-1], int(numbers[-1]))
             lines, numbers = lines[:-1], numbers[:-1]
         if block.line == 1:
             prefix = _prefix_of(lines[:_SHOWN], names)
@@ -212,7 +213,8 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
         if prefix:
             parts, others = by_writer(lines, numbers, prefix)
             for place in others:
-                skipped.add(_OTHER, int(numbers[place]), lines[place])
+                if lines[place].strip():
+                    skipped.add(_OTHER, lines[place], int(numbers[place]))
             # The number of the only task names no machine.
             names_writers |= "host" in prefix.groupindex or len(parts) > 1
         for writer, written in parts.items():
@@ -225,11 +227,10 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
 def _without_words(lines: list[str], numbers: IntArray, skipped: _SkippedLines) -> tuple[list[str], IntArray]:
     """The lines without those of a single word, which are neither rows nor names nor dates: there may be millions."""
     words = {line for line in {*lines} if _WORD.fullmatch(line)}
-    others = np.fromiter(map(words.__contains__, lines), np.bool_, len(lines))
-    gone = [*compress(lines, others)]
-    drawn = {line for line in words if line.startswith(_MARK) or _BANNER.fullmatch(line)}
-    skipped.add_all(_OTHER, [line for line in gone if line not in drawn] if drawn else gone, lines, numbers)
-    return [*compress(lines, ~others)], numbers[~others]
+    if left := {line for line in words if not (line.startswith(_MARK) or _BANNER.fullmatch(line))}:
+        skipped.add_all(_OTHER, left, lines, numbers)
+    is_other = ~np.fromiter(map(words.__contains__, lines), np.bool_, len(lines))
+    return [*compress(lines, is_other.tolist())], numbers[is_other]
 
 
 class _SkippedLines:
@@ -238,16 +239,18 @@ class _SkippedLines:
     def __init__(self) -> None:
         self.found: dict[str, Skipped] = {}
 
-    def add(self, code: str, line: int, text: str, count: int = 1) -> None:
-        if text.strip():
-            known = self.found.get(code) or Skipped(code=code, count=0, line=line, text=text)
-            self.found[code] = replace(known, count=known.count + count)
+    def add(self, code: str, text: str, line: int, count: int = 1) -> None:
+        """Count lines, the first of which has this text."""
+        first = Skipped(code=code, count=0, line=line, text=text)
+        before = self.found.get(code, first)
+        known = min(before, first, key=lambda skipped: skipped.line)
+        self.found[code] = replace(known, count=before.count + count)
 
-    def add_all(self, code: str, texts: Sequence[str], lines: Sequence[str], numbers: IntArray) -> None:
-        """Count texts that are among lines with ``numbers``."""
-        if texts:
-            number = 0 if code in self.found else int(numbers[lines.index(texts[0])])
-            self.add(code, number, texts[0], len(texts))
+    def add_all(self, code: str, which: Set[str], texts: Sequence[str], numbers: IntArray) -> None:
+        """Count those of some texts, of the lines of these numbers, that are ``which``, at least one."""
+        is_skipped = np.fromiter(map(which.__contains__, texts), np.bool_, len(texts))
+        first = int(np.argmax(is_skipped))
+        self.add(code, texts[first], int(numbers[first]), int(is_skipped.sum()))
 
 
 class _Writer:
@@ -265,96 +268,106 @@ class _Writer:
 
     def read(self, written: Written) -> Iterator[Table]:
         """The rows of some lines, those under equal headers as a table."""
-        lines = written.lines
-        found: dict[_Header, _Found] = {}
-        begin, repeated = 0, list[int]()
-        headers = self._headers.among(lines)
-        for place in [place for place, line in enumerate(lines) if line in headers] if headers else ():
-            header = headers[lines[place]]
-            if header == self._header:
-                repeated.append(place)
+        found = [self._under(header, line, places, written) for header, line, places in self._parts(written)]
+        # A date is that of all rows behind it, under whatever headers.
+        date_at = dict(sorted(date for one in found for date in one.dates.items()))
+        dates = [self._date, *date_at.values()]
+        self._date = dates[-1]
+        for one in (one for one in found if one.rows):
+            if written.times:
+                times = Texts.of([written.times[place] for place in one.places.tolist()])
             else:
-                self._find(found, written, begin, place, repeated)
-                self._header, self._header_line = header, int(written.numbers[place])
-                begin, repeated = place + 1, []
-        self._find(found, written, begin, len(lines), repeated)
-        for header, one in found.items():
+                code = np.searchsorted([*date_at], one.places)
+                times = Texts(partial(lambda code: (dates, code), code))
             numbers = written.numbers[one.places]
-            times = [written.times[place] for place in one.places] if written.times else one.dates
-            yield header.table(one.rows, lines=numbers, line=one.line, times=Texts.of(times), host=self._host)
+            yield one.header.table(one.rows, lines=numbers, line=one.line, times=times, host=self._host)
 
-    def _find(
-        self, found: dict[_Header, _Found], written: Written, begin: int, end: int, headers: Sequence[int]
-    ) -> None:
-        """Add the rows among some lines, if there are any; ``headers`` are the places of those that name columns."""
-        if begin == end:
-            return
-        lines, header = written.lines, self._header
-        odd = header.irregular(lines, begin, end)
-        named = {*headers}
-        if headers:
-            odd = sorted({*odd} | named)
+    def _parts(self, written: Written) -> Iterator[tuple[_Header, int, IntArray]]:
+        """Each header, the number of its line, and the places of all lines under it."""
+        lines = written.lines
+        known = self._headers.among(lines)
+        places = [place for place, line in enumerate(lines) if line in known] if known else []
+        headers = [self._header, *(known[lines[place]] for place in places)]
+        number_of: dict[_Header, int] = {}
+        first_line: list[int] = []
+        line_of = self._header_line
+        numbers = []
+        for header, place in zip(headers, [-1, *places], strict=True):
+            if header != self._header:
+                self._header, line_of = header, int(written.numbers[place])
+            if header not in number_of:
+                number_of[header] = len(first_line)
+                first_line.append(line_of)
+            numbers.append(number_of[header])
+        self._header_line = line_of
+        under = np.repeat(numbers, np.diff([0, *places, len(lines)]))
+        under[places] = -1
+        for header, number in number_of.items():
+            yield header, first_line[number], np.flatnonzero(under == number)
+
+    def _under(self, header: _Header, line: int, places: IntArray, written: Written) -> _Under:
+        """The rows among the lines under a header, and the dates between them."""
+        lines = written.lines
+        if len(places) < len(lines):
+            lines = [lines[place] for place in places.tolist()]
+        odd = header.irregular(lines)
+        if not len(odd):
+            return self._kept(_Under(header=header, line=line, rows=lines, places=places, dates={}))
         # Damage may repeat a line a million times.
-        texts = [lines[place] for place in odd if place not in named]
+        texts = [*map(lines.__getitem__, odd.tolist())]
         distinct = {*texts}
         rows = header.rows_of(distinct)
-        dates = _dates_of([text for text in distinct if text not in rows])
-        if texts:
-            known = rows.keys() | dates.keys()
-            self._leave_out([text for text in texts if text not in known] if known else texts, written)
-        one = found.get(header) or _Found(line=self._header_line)
-        after, gone = begin, list[int]()
-        for place in odd if rows or dates else ():
-            text = lines[place]
-            if text in rows and place not in named:
-                lines[place] = rows[text]
-                continue
-            gone.append(place)
-            if text in dates:
-                one.add(lines, after, place, gone, self._date)
-                self._date, after, gone = dates[text], place + 1, []
-        one.add(lines, after, end, gone if rows or dates else odd, self._date)
-        if one.rows:
-            self._any_row = True
-            found[header] = one
+        others = distinct - rows.keys()
+        dates = _dates_of([*others])
+        self._leave_out(header, others - dates.keys(), texts, written.numbers[places[odd]], is_named=line > 0)
+        is_row = np.ones(len(lines), np.bool_)
+        is_row[odd] = np.fromiter(map(rows.__contains__, texts), np.bool_, len(texts)) if rows else False
+        kept = [rows.get(text, text) for text in lines] if rows else lines
+        dated = zip(places[odd].tolist(), map(dates.get, texts), strict=True) if dates else ()
+        return self._kept(
+            _Under(
+                header=header,
+                line=line,
+                rows=[*compress(kept, is_row.tolist())] if is_row.any() else [],
+                places=places[is_row],
+                dates={place: date for place, date in dated if date},
+            )
+        )
 
-    def _leave_out(self, texts: Sequence[str], written: Written) -> None:
-        """Count texts of lines that are no rows."""
-        is_named = self._header_line > 0
-        has_comments = self._header.marked or not is_named
-        left = [
+    def _kept(self, under: _Under) -> _Under:
+        self._any_row |= bool(under.rows)
+        return under
+
+    def _leave_out(
+        self, header: _Header, others: Set[str], texts: Sequence[str], numbers: IntArray, *, is_named: bool
+    ) -> None:
+        """Count those of some texts that are ``others``, but for what a script or the tool draws."""
+        has_comments = header.marked or not is_named
+        left = {
             text
-            for text in texts
+            for text in others
             if text[:1].isalnum()
             or not ((has_comments and text.startswith(_MARK)) or _BANNER.fullmatch(text))
-        ]
+        }
+        headless = set[str]()
         if not is_named and not self._any_row:
-            rows = [text for text in left if _ROW.match(text)]
-            self._skipped.add_all(NO_HEADER, rows, written.lines, written.numbers)
-            left = [text for text in left if not _ROW.match(text)]
-        self._skipped.add_all(_OTHER, left, written.lines, written.numbers)
+            headless = {text for text in left if _ROW.match(text)}
+        for code, which in ((NO_HEADER, headless), (_OTHER, left - headless)):
+            if which:
+                self._skipped.add_all(code, which, texts, numbers)
 
 
-class _Found:
-    """Rows under equal headers, while they are gathered."""
+class _Under(Struct, frozen=True, kw_only=True, eq=False):
+    """The rows under equal headers in some lines."""
 
-    def __init__(self, line: int) -> None:
-        #: Number of the line of the first header.
-        self.line = line
-        self.rows: list[str] = []
-        self.places: list[int] = []
-        #: The last date in front of each.
-        self.dates: list[str] = []
-
-    def add(self, lines: Sequence[str], begin: int, end: int, gone: Sequence[int], date: str) -> None:
-        """Add those of some consecutive lines that are rows: whose places are not ``gone``."""
-        left: Sequence[int] = range(begin, end)
-        if gone:
-            others = {*gone}
-            left = [place for place in left if place not in others]
-        self.rows += [lines[place] for place in left]
-        self.places += left
-        self.dates += [date] * len(left)
+    header: _Header
+    #: Number of the line of the first header.
+    line: int
+    rows: list[str]
+    #: (n,) place of each among the lines.
+    places: IntArray
+    #: By their places, the dates between them.
+    dates: dict[int, str]
 
 
 def _dates_of(lines: Sequence[str]) -> dict[str, str]:
