@@ -37,7 +37,7 @@ def names_in(*values: Any) -> set[tuple[str, str]]:
 
 
 def renamed(value: _T, change: Change, annotation: Any = str, owner: Any = None) -> _T:
-    """A struct, or a tuple of structs, with all its texts changed.
+    """A struct, a tuple of structs, or a JSON value, with all its texts changed, keys too.
 
     ``owner`` is the struct or the key that has a text, from which its annotation may tell the kind.
     """
@@ -52,12 +52,13 @@ def renamed(value: _T, change: Change, annotation: Any = str, owner: Any = None)
         kind = _kind(annotation)
         changed = change(kind if isinstance(kind, str) else kind(owner), value)
     elif isinstance(value, tuple | list):
-        changed = tuple(
+        changed = type(value)(
             renamed(part, change, kind, owner)
             for part, kind in zip(value, _parts(annotation, len(value)), strict=True)
         )
     elif isinstance(value, dict):
-        of_key, of_value = next(get_args(one) for one in _options(annotation) if get_origin(one) is dict)
+        of_dict = (get_args(one) for one in _options(annotation) if get_origin(one) is dict)
+        of_key, of_value = next(of_dict, (str, str))
         changed = {
             renamed(key, change, of_key, owner): renamed(part, change, of_value, key)
             for key, part in value.items()

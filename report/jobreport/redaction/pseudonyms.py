@@ -14,7 +14,7 @@ import itertools
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,12 +23,12 @@ from jobreport.readers.debugger_results.rule_results import decoded
 from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally
 from jobreport.redaction.identifiers import OPTION, is_common
-from jobreport.redaction.names import names_in, renamed
+from jobreport.redaction.names import names_in, renamed, texts_in
 from jobrules.model import Job, JobInMemory, natural_sorted
 from jobrules.rules.step_outlier import StepOutlier
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
 
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.registry import Reading
@@ -260,7 +260,7 @@ def _library(one: Function) -> str | None:
 
 def _results(found: RuleResults, pseudonyms: Pseudonyms) -> RuleResults:
     """The results of SageMaker Debugger, decoded again from documents without names."""
-    texts = {text for one in found.documents for text in (*_texts(one.raw), *_texts(one.parameters))}
+    texts = {text for one in found.documents for _, text in texts_in([one.raw, one.parameters])}
     nodes = {node: placeholder for (_, node), placeholder in pseudonyms.names.items()}
     known = {text: nodes[as_name(text)] for text in texts if as_name(text) in nodes}
     taken = set(texts)
@@ -273,7 +273,7 @@ def _results(found: RuleResults, pseudonyms: Pseudonyms) -> RuleResults:
             known[text] = next(one for number in numbers if (one := f"name-{number}") not in taken)
     documents = []
     for document in found.documents:
-        raw, parameters = _renamed(document.raw, known), _renamed(document.parameters, known)
+        raw, parameters = renamed([document.raw, document.parameters], lambda _, text: known.get(text, text))
         if isinstance(raw.get("RuleParameters"), str):
             raw["RuleParameters"] = "\n".join(f"{name}:{value}" for name, value in parameters.items())
         documents.append(replace(document, file=f"{document.rule}.json", raw=raw, parameters=parameters))
@@ -301,27 +301,3 @@ def _is_process(text: str) -> bool:
 def _is_plain(text: str) -> bool:
     """Whether a text is a number, or made of the words of SageMaker Debugger."""
     return is_common(text) or text in _COUNTS or bool(_NUMBER.fullmatch(text))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value, keys too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield key
-            yield from _texts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
-
-
-def _renamed(value: Any, known: Mapping[str, str]) -> Any:
-    """The same with other keys and texts."""
-    if isinstance(value, str):
-        return known.get(value, value)
-    if isinstance(value, dict):
-        return {known.get(key, key): _renamed(one, known) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_renamed(one, known) for one in value]
-    return value

@@ -31,6 +31,7 @@ from jobreport.tables.parts import JobInParts
 from jobrules.model import Function, Profile
 from jobrules.rules.step_outlier import StepOutlier
 from tests.copies import replace
+from tests.kineto import Recording
 from tests.paths import CORPUS, SAMPLES, needs_corpus
 from tests.report.readers.events import base, lane, text, x
 from tests.report.readers.samples import sample, write
@@ -76,6 +77,7 @@ MARKS = {
         "facts",
         "process",
         "mount",
+        *("owner", "namespace", "phase", "kernel", "group", "dtype", "stream", "card", "copy"),
     ]
 }
 HOSTS = (f"{MARKS['host']}-2", f"{MARKS['host']}-10")
@@ -151,8 +153,32 @@ def files() -> dict[str, str | bytes]:
     )
     made |= hostile.facts([f"zz{m['facts']}"])
     made[f"{m['file']}.unread"] = m["unread"]
+    made[f"{HOSTS[0]}_1234.1699999999.pt.trace.json"] = trace()
     made[f"system/incremental/2023111422/{T0}.{m['stray']}.json"] = ""
     return made
+
+
+def trace() -> bytes:
+    """A trace of PyTorch's profiler with names of every kind."""
+    m, one = MARKS, Recording(0)
+    one.top |= {"hostname": HOSTS[0], "username": m["owner"], "traceName": f"/home/{m['owner']}/run"}
+    one.top["deviceProperties"] = [{"id": 0, "name": m["card"]}]
+    one.step(1, 1000, 1400)
+    one.operator(f"{m['namespace']}::forward", 1000, 1100)
+    one.operator("aten::mm", 1100, 1200)
+    one.mark(f"{m['phase']} of training", 1000, 1200)
+    one.kernel(f"{m['kernel']}_v2", 1050, 1150, launch=(1010, 1020))
+    known: dict[str, Any] = {
+        "Collective name": "allreduce",
+        "Process Group Description": m["group"],
+        "dtype": m["dtype"],
+    }
+    one.kernel("ncclDevKernel_AllReduce", 1200, 1300, 20, (1110, 1120), **known)
+    one.events[-1]["args"]["stream"] = m["stream"]
+    copy = "Memcpy HtoD (Pageable -> Device)"
+    one.kernel(copy, 1300, 1350, 21, (1120, 1130), category="gpu_memcpy")
+    one.events[-2]["name"] = m["copy"]
+    return one.text()
 
 
 def result_files() -> dict[str, str | bytes]:
@@ -260,12 +286,22 @@ def test_the_job_has_all_its_names_without_the_option_and_the_same_numbers(tmp_p
 
     plain, changed = compare(directory, tmp_path)
 
-    # Tensors, broken lines, patterns, and timers are shown nowhere; the others are of SageMaker Debugger's results.
-    hidden = {"tensor", "unread", "key", "value", "parameter", "worker", "regex", "timer"}
+    # Tensors, users of traces, broken lines, patterns, and timers are shown nowhere; the others are of SageMaker Debugger's results.
+    hidden = {"tensor", "owner", "unread", "key", "value", "parameter", "worker", "regex", "timer"}
     assert set(leaks(plain)) >= MARKS.keys() - hidden
     assert leaks(changed) == {}
     assert [one["name"] for one in json.loads(changed)["job"]["nodes"]] == ["node-1", "node-2"]
+    assert placeholders(json.loads(changed)["captures"][0]) == {
+        *("capture-1", "node-1", "model-1", "aten::mm", "ncclDevKernel_AllReduce", "stream-1", "7", "21"),
+        *("operator-6", "kernel-2"),
+    }
     assert [one["name"] for one in json.loads(plain)["job"]["nodes"]] == list(HOSTS)
+
+
+def placeholders(capture: dict[str, Any]) -> set[str]:
+    (device,) = capture["devices"]
+    rows = (*capture["operators"], *device["kernels"], *capture["step_lines"]["lanes"])
+    return {capture["file"], capture["host"], device["name"], *(row["name"] for row in rows)} - {""}
 
 
 def test_results_of_sagemaker_debugger_lose_their_names(tmp_path: Path) -> None:
