@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from jobreport import formats
 from jobreport.formats import seconds, time_scale
 from jobreport.page.figures.framework import MAX_RANKED, Rank, of_slices
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
-from jobreport.page.kit.table import Table, node_cells, node_heads
-from jobreport.page.sections.outline import Place, heading, section
-from jobreport.page.sections.parts.operators import (
-    MAX_OPEN,
-    Shown,
-    most_self_time,
-    operators_basis,
-    operators_figure,
-    operators_fold,
-    operators_tables,
-    ranked_figure,
-)
+from jobreport.page.kit import Drawing, Empty, Figure, Note, Subsection, Table
+from jobreport.page.kit.section import Heading
+from jobreport.page.kit.table import as_code, node_cells, node_heads
+from jobreport.page.sections.outline import SECTIONS, section, zone
+from jobreport.page.sections.parts.operators import MAX_OPEN, operators, ranked_bars
 from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
 from jobrules.model import Status
@@ -29,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.section import Content
     from jobrules.analyses.framework import EventTypeTime, FrameworkTime, Slice
 
 #: Percent of the ranks' time outside steps that is worth a look.
@@ -48,44 +43,37 @@ _PASS_FILLS = ("u", "u2")
 
 
 @section
-def framework(report: Report) -> Fragment:
+def framework(report: Report) -> Content:
     """Figures of shares, the largest first, and the tables behind them."""
-    time, place = report.framework, heading("framework", report)
+    time = report.framework
     if time is None and _shown_in_rules(report):
-        return place.section(time=None, rules=heading("rules"))
+        card = Markup('<a href="#r-{0}">{0}</a>').format(_RULE)
+        return [Note(Markup("See {} in section {}.").format(card, Heading.of("rules", SECTIONS).number))]
     if time is None:
-        return place.nothing(_why_none(report))
-    between = _between(time)
-    shown = {
-        "ranks": _ranks_figure(time),
-        "passes": _passes_figure(time),
-        "event_types": _event_types_figure(time),
-        "horovod": _horovod_figure(time),
-    }
-    operators = [(table, operators_figure(table)) for table in time.operators if table.rows]
-    drawn = [one for one in (*shown.values(), *(one for _, one in operators)) if one]
-    return place.section(
-        time=time,
-        lead=_lead(time),
-        between=between,
-        between_link=_link(report, between) if between else None,
-        shown=shown,
-        steps=_slices(
-            "time inside and outside steps", "Time inside and outside steps, all ranks.", time.steps
+        return Empty(_why_none(report))
+    slices = _slices("time inside and outside steps", "Time inside and outside steps, all ranks.", time.steps)
+    return [
+        _lead(time) + _ran_between(report, time),
+        _ranks(time) if time.ranks else None,
+        slices,
+        _ranks_table(time) if len(time.ranks) > 1 else None,
+        Subsection(
+            title="Event types",
+            blocks=[
+                _passes(time) if time.passes else None,
+                _event_types(time),
+                _event_types_table(time, zone(report)) if time.event_types else None,
+            ],
         ),
-        ranks=_ranks_table(time) if len(time.ranks) > 1 else None,
-        event_types=_event_types_table(time, place) if time.event_types else None,
-        horovod=_slices("Horovod", "Time of each activity, all ranks.", time.horovod),
-        operators=[(table.device, one) for table, one in operators],
-        operators_finding=most_self_time(time),
-        operators_tables=[one for table, _ in operators for one in operators_tables(table)],
-        operators_fold=operators_fold(time),
-        key=_key(_fills(time), time.kinds),
-        passes_key=_key(_PASS_FILLS, [one.name for one in time.passes]),
-        operators_basis=operators_basis(time),
-        general=seconds(time.general_s) if time.general_s is not None else "",
-        figures={f"live-framework-{one.name}": one.figure.live for one in drawn},
-    )
+        operators(time),
+        Subsection(
+            title="Horovod",
+            blocks=[
+                _horovod(time) if time.horovod else None,
+                _slices("Horovod", "Time of each activity, all ranks.", time.horovod),
+            ],
+        ),
+    ]
 
 
 def _lead(time: FrameworkTime) -> str:
@@ -127,12 +115,19 @@ def _between(time: FrameworkTime) -> EventTypeTime | None:
     return most if most and (most.outside_percent or 0.0) > MUCH_BETWEEN else None
 
 
-def _link(report: Report, event_type: EventTypeTime) -> tuple[str, str] | None:
-    """Anchor and title of the section on an event type."""
-    loads = event_type.name in _LOADING
+def _ran_between(report: Report, time: FrameworkTime) -> str:
+    """What ran between steps, with a link to the section on it."""
+    between = _between(time)
+    if between is None:
+        return ""
+    loads = between.name in _LOADING
     anchor = "data-loading" if loads else "cpu-bottlenecks"
-    shown = report.data_loading if loads else report.bottlenecks
-    return (anchor, heading(anchor).title) if shown else None
+    link = Markup(': see <a href="#{}">{}</a>').format(anchor, Heading.of(anchor, SECTIONS).title)
+    return Markup(" While {} was recorded, it ran for {} of that time{}.").format(
+        as_code(between.name),
+        formats.percent(between.outside_percent or 0.0),
+        link if (report.data_loading if loads else report.bottlenecks) else "",
+    )
 
 
 def _key(fills: Sequence[str], names: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -156,24 +151,34 @@ def _fills(time: FrameworkTime) -> list[str]:
     return [first, *_MODE_FILLS][: len(time.kinds)]
 
 
-def _ranks_figure(time: FrameworkTime) -> Shown | None:
-    if not time.ranks:
-        return None
+def _ranks(time: FrameworkTime) -> Figure:
+    """A bar per rank; ranks that are left out are one bar."""
     names = [_rank_name(time, i) for i in range(len(time.ranks))]
     percents = [one.percents for one in time.ranks]
     whole = [seconds(one.seconds) for one in time.ranks]
-    if time.other_ranks:
-        names.append(formats.count(time.other_ranks, "other"))
+    left = time.other_ranks
+    if left:
+        names.append(formats.count(left, "other"))
         percents.append(time.other_percents)
         whole.append("their time")
-    kinds = zip(_fills(time), time.kinds, zip(*percents, strict=True), strict=True)
+    fills = _fills(time)
+    kinds = zip(fills, time.kinds, zip(*percents, strict=True), strict=True)
     bars = [Part(style=style, label=kind, percents=of, amounts=tuple(whole)) for style, kind, of in kinds]
-    return Shown(
-        name="ranks",
+    last = f"; last bar: mean of the {left} other ranks" if left else ""
+    one = len(time.ranks) == 1
+    return Figure(
+        name="framework-ranks",
         title="Time inside and outside steps",
-        figure=stacked(names, bars, bar="Rank", amount="Of"),
-        style=rows_class(len(names)) + (" names" if len(names) > 1 else ""),
-        caption=_ranks_caption(time),
+        finding=_ranks_caption(time),
+        aid="From its first to its last step." if one else f"One bar per rank, first to last step{last}.",
+        key=_key(fills, time.kinds),
+        drawings=[
+            Drawing(
+                figure=stacked(names, bars, bar="Rank", amount="Of"),
+                style=rows_class(len(names)) + (" names" if len(names) > 1 else ""),
+            )
+        ],
+        reading="Ranks that differ most from the median come first." if left else "",
     )
 
 
@@ -196,9 +201,7 @@ def _ranks_caption(time: FrameworkTime) -> str:
     )
 
 
-def _passes_figure(time: FrameworkTime) -> Shown | None:
-    if not time.passes:
-        return None
+def _passes(time: FrameworkTime) -> Figure:
     first = time.passes[0]
     times = ", ".join(f"{seconds(one.seconds)} {_direction(one)}" for one in time.passes)
     caption = (
@@ -212,12 +215,12 @@ def _passes_figure(time: FrameworkTime) -> Shown | None:
         Part(style=style, label=one.name, percents=(one.percent,), amounts=(both,))
         for style, one in zip(_PASS_FILLS, time.passes, strict=False)
     ]
-    return Shown(
-        name="passes",
+    return Figure(
+        name="framework-passes",
         title="Forward and backward pass",
-        figure=stacked([""], bars, bar="Rank", amount="Of"),
-        style=rows_class(1),
-        caption=caption,
+        finding=caption,
+        key=_key(_PASS_FILLS, [one.name for one in time.passes]),
+        drawings=[Drawing(figure=stacked([""], bars, bar="Rank", amount="Of"), style=rows_class(1))],
     )
 
 
@@ -226,7 +229,7 @@ def _direction(part: Slice) -> str:
     return part.name.partition(" ")[0].lower()
 
 
-def _event_types_figure(time: FrameworkTime) -> Shown | None:
+def _event_types(time: FrameworkTime) -> Figure | None:
     """The ten event types that ran for most of the time in which they were recorded."""
     drawn = [one for one in time.event_types if one.percent is not None][:MAX_RANKED]
     if not drawn:
@@ -239,7 +242,17 @@ def _event_types_figure(time: FrameworkTime) -> Shown | None:
     else:
         caption = f"{ran}; {formats.escape_name(longest.name, 60)} ran longest, {seconds(longest.seconds)}."
     ranks = [Rank(name=one.name, percent=one.percent or 0.0, detail=seconds(one.seconds)) for one in drawn]
-    return ranked_figure("general", "Event types", caption, ranks)
+    ran = seconds(time.general_s) if time.general_s is not None else ""
+    return Figure(
+        name="framework-general",
+        title="Event types",
+        finding=caption,
+        aid="Each bar is a percentage of that type's own recorded time.",
+        drawings=[ranked_bars(ranks)],
+        reading="Recorded time runs from a rank's first to its last event of the type, summed over ranks. "
+        "Event types can overlap and lie inside steps."
+        + (f" Any of them ran in {ran} of the job." if ran else ""),
+    )
 
 
 def _slices(name: str, caption: str, parts: Sequence[Slice]) -> Table:
@@ -285,7 +298,7 @@ def _ranks_table(time: FrameworkTime) -> Table:
     )
 
 
-def _event_types_table(time: FrameworkTime, place: Place) -> Table:
+def _event_types_table(time: FrameworkTime, zone: str) -> Table:
     first, last = min(one.first_us for one in time.event_types), max(one.last_us for one in time.event_types)
     with_day = formats.spans_days(first, last)
     scale = time_scale(one.seconds for one in time.event_types)
@@ -295,7 +308,7 @@ def _event_types_table(time: FrameworkTime, place: Place) -> Table:
         f"–: fewer than {ENOUGH_EVENTS}{formats.NBSP}events per rank.",
         fold="event types" if len(time.event_types) > MAX_OPEN else "",
         heads=(
-            *(":Event type", "Events", f"First ({place.zone})", f"Last ({place.zone})", "Steps"),
+            *(":Event type", "Events", f"First ({zone})", f"Last ({zone})", "Steps"),
             *(f"Time ({scale.unit})", "Share of recorded time (%)"),
         ),
         rows=[
@@ -313,14 +326,18 @@ def _event_types_table(time: FrameworkTime, place: Place) -> Table:
     )
 
 
-def _horovod_figure(time: FrameworkTime) -> Shown | None:
-    if not time.horovod:
-        return None
+def _horovod(time: FrameworkTime) -> Figure:
     first = time.horovod[0]
     name, share = formats.escape_name(first.name, 60), formats.percent(first.percent)
     caption = f"{name} took {share} of Horovod's time, {seconds(first.seconds)}."
     ranks = of_slices(time.horovod, [seconds(one.seconds) for one in time.horovod])
-    return ranked_figure("horovod", "Horovod", caption, ranks)
+    return Figure(
+        name="framework-horovod",
+        title="Horovod",
+        finding=caption,
+        aid="Percent of the sum over activities, tensors, and ranks; activities can overlap.",
+        drawings=[ranked_bars(ranks)],
+    )
 
 
 def _shown_in_rules(report: Report) -> bool:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
-from msgspec import Struct
 
 from jobreport import formats
 from jobreport.formats import seconds, time_scale
 from jobreport.page.figures.framework import MAX_RANKED, Rank, other, ranked
 from jobreport.page.figures.names import rows_class
-from jobreport.page.kit.table import Table, as_code
+from jobreport.page.kit import Drawing, Figure, Side, Subsection, Table
+from jobreport.page.kit.table import as_code
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.page.figures.canvas import Figure
     from jobrules.analyses.framework import FrameworkTime, Operators
 
 
@@ -24,17 +23,28 @@ if TYPE_CHECKING:
 MAX_OPEN = 10
 
 
-class Shown(Struct, frozen=True, kw_only=True):
-    """A figure of the section and its caption."""
+def operators(time: FrameworkTime) -> Subsection | None:
+    """The operators with most self time of each device; None without any."""
+    tables = [table for table in time.operators if table.rows]
+    if not tables:
+        return None
+    return Subsection(
+        title="Operators",
+        blocks=[
+            _basis(time),
+            Figure(
+                name="framework-operators",
+                finding=_most_self_time(tables),
+                aid="Percent of self time per device, ten operators with most.",
+                drawings=[Side(blocks=list(map(_drawing, tables)))],
+                reading=_reading(time),
+            ),
+            *(one for table in tables for one in _tables(table)),
+        ],
+    )
 
-    name: str
-    title: str
-    figure: Figure
-    style: str
-    caption: str
 
-
-def operators_basis(time: FrameworkTime) -> str:
+def _basis(time: FrameworkTime) -> str:
     """Which steps the shares of operators describe, and for how long operators ran."""
     known = {one.device: one.ran_s for one in time.operators if one.ran_s is not None}
     scale = time_scale(known.values())
@@ -48,7 +58,7 @@ def operators_basis(time: FrameworkTime) -> str:
     return f"Operators were recorded in {steps} only{lasted}. Shares describe {these}, not the job."
 
 
-def operators_figure(table: Operators) -> Shown:
+def _drawing(table: Operators) -> Drawing:
     """The ten operators with most self time."""
     drawn, rest = table.rows[:MAX_RANKED], table.rows[MAX_RANKED:]
     ranks = [
@@ -64,11 +74,14 @@ def operators_figure(table: Operators) -> Shown:
         ranks.append(other(left, table.others_percent + sum(row.percent for row in rest)))
     first = drawn[0]
     name = formats.escape_name(first.name, 60)
-    caption = f"Most self time: {name} ({formats.percent(first.percent)})."
-    return ranked_figure(table.device.lower(), f"{table.device} operators", caption, ranks)
+    return ranked_bars(
+        ranks,
+        title=table.device,
+        label=f"{table.device} operators. Most self time: {name} ({formats.percent(first.percent)}).",
+    )
 
 
-def operators_tables(found: Operators) -> list[Table]:
+def _tables(found: Operators) -> list[Table]:
     """The operators with most self time, and the others in a fold; one unit for all times of a kind."""
     totals, calls = (
         time_scale(row.total_s for row in found.rows),
@@ -117,19 +130,18 @@ def operators_tables(found: Operators) -> list[Table]:
     ]
 
 
-def most_self_time(time: FrameworkTime) -> Markup:
+def _most_self_time(tables: Sequence[Operators]) -> Markup:
     """The operator with most self time of each device."""
     most = [
         Markup("{} on the {} ({})").format(
             as_code(table.rows[0].name), table.device, formats.percent(table.rows[0].percent)
         )
-        for table in time.operators
-        if table.rows
+        for table in tables
     ]
     return Markup("Most self time: {}.").format(Markup(", ").join(most))
 
 
-def operators_fold(time: FrameworkTime) -> str:
+def _reading(time: FrameworkTime) -> str:
     """Both times of an operator, and the device with most self time."""
     text = (
         "Self time excludes called operators, total time includes them. Totals can exceed the elapsed time."
@@ -140,7 +152,6 @@ def operators_fold(time: FrameworkTime) -> str:
     return text
 
 
-def ranked_figure(name: str, title: str, caption: str, ranks: Sequence[Rank]) -> Shown:
-    """Ranked bars with their caption."""
-    style = f"{rows_class(len(ranks))} ranked"
-    return Shown(name=name, title=title, figure=ranked(ranks), style=style, caption=caption)
+def ranked_bars(ranks: Sequence[Rank], *, title: str = "", label: str = "") -> Drawing:
+    """Bars ranked by their length."""
+    return Drawing(figure=ranked(ranks), title=title, label=label, style=f"{rows_class(len(ranks))} ranked")
