@@ -71,9 +71,11 @@ def beginning(path: Path, size: int = _PIECE) -> bytes:
 
 @contextlib.contextmanager
 def noting(file: SourceFile, tally: Tally) -> Iterator[None]:
-    """Reads a file up to the first damage, which gets a remark."""
+    """Reads a file up to the first damage, which gets a remark; so does a file that cannot be used."""
     try:
         yield
+    except UnusableError as error:
+        tally.note(error.code, file=file.name, **error.fields)
     except DamagedError as error:
         code, fields = error.remark
         tally.note(code, file=file.name, **fields)

@@ -30,7 +30,7 @@ from jobreport.readers.debugger_results.details import (
 )
 from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally, UnusableError
-from jobreport.readers.text_files import content
+from jobreport.readers.text_files import content, noting
 from jobreport.remarks import SourceQuality
 from jobrules.model import SECOND_US
 from jobrules.text import escape_name
@@ -161,14 +161,11 @@ def read(files: Sequence[SourceFile]) -> RuleResults:
     tally = Tally()
     runs: defaultdict[int, dict[str, RuleDocument]] = defaultdict(dict)
     for file in sorted(files):
-        try:
+        with noting(file, tally):
             document = _document(file, tally)
-        except UnusableError as error:
-            tally.note(error.code, file=file.name, **error.fields)
-            continue
-        run = runs[max(map(int, _RUN.findall(file.name)), default=-1)]
-        if run.setdefault(document.rule, document) is not document:
-            tally.note("debugger.second", file=file.name, rule=document.rule)
+            run = runs[max(map(int, _RUN.findall(file.name)), default=-1)]
+            if run.setdefault(document.rule, document) is not document:
+                tally.note("debugger.second", file=file.name, rule=document.rule)
     newest = max(runs, default=-1)
     chosen = runs.pop(newest, {})
     for older in runs.values():

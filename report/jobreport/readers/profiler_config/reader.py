@@ -85,13 +85,9 @@ class ProfilerConfig:
         recorded: dict[str, None] = {}
         used = 0
         for file in sorted(files):
-            try:
-                lines = _lines(_config(file))
-            except UnusableError as error:
-                tally.note(error.code, file=file.name, **error.fields)
-            else:
+            with text_files.noting(file, tally):
+                recorded.update(dict.fromkeys(_lines(_config(file))))
                 used += 1
-                recorded.update(dict.fromkeys(lines))
         quality = SourceQuality(source=self.source, files=used, rows=len(recorded), remarks=tally.remarks())
         return Found(quality=quality, recorded=tuple(recorded))
 

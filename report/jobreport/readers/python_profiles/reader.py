@@ -88,14 +88,10 @@ class PythonProfiles:
         tally = Tally()
         found: dict[Profile, None] = {}
         for file in sorted(files):
-            try:
+            with text_files.noting(file, tally):
                 profile = _profile(file, tally)
-            except UnusableError as error:
-                tally.note(error.code, file=file.name, **error.fields)
-                continue
-            if profile in found:
-                tally.note("profiles.repeated", file=file.name)
-            found[profile] = None
+                tally.note("profiles.repeated", count=profile in found, file=file.name)
+                found[profile] = None
         profiles = sorted(
             found, key=lambda p: (natural_key(p.node), natural_key(p.rank), p.start_us, p.end_us)
         )

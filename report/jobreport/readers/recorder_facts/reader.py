@@ -69,13 +69,11 @@ class RecorderFacts:
         found: dict[str, Recording] = {}
         commands: dict[str, list[str]] = {}
         for file in sorted(files):
-            try:
+            with text_files.noting(file, tally):
                 if file.name.endswith(_COMMAND):
                     commands[file.name.removesuffix(_COMMAND)] = _read(file, list[str])
                 else:
                     found[file.name.removesuffix(_FACTS)] = _recording(file)
-            except UnusableError as error:
-                tally.note(error.code, file=file.name, **error.fields)
         for name in found.keys() & commands.keys():
             command = shlex.join(commands[name][:_MAX_ENTRIES])[:_MAX_COMMAND]
             found[name] = replace(found[name], command=command)
