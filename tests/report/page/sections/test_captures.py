@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -51,6 +53,43 @@ def text(made: Report, anchor: str) -> str:
 
 OF_FOUR = report(*FOUR, across=ACROSS)
 ALONE = report(example_captures.alone())
+
+
+def of_host() -> Report:
+    """A trace without GPU activity."""
+    trace = Recording(0)
+    trace.operator("aten::mm", 0, 10)
+    with TemporaryDirectory() as folder:
+        return report(capture(Path(folder), trace))
+
+
+def incomplete(which: Capture) -> Capture:
+    return replace(which, devices=(replace(which.devices[0], complete=False),))
+
+
+def shown(anchor: str, made: Callable[[], Report]) -> Callable[[], sections.Fragment]:
+    return lambda: getattr(sections, anchor.replace("-", "_"))(made())
+
+
+WITHOUT_NAMES = replace(FOUR[1], operators=(), marks=(), devices=(replace(FOUR[1].devices[0], kernels=()),))
+JOBS = tuple(replace(FOUR[i], world_size=size) for i, size in ((0, 8), (1, 16)))
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "profiled time of four": shown("profiled-time", lambda: OF_FOUR),
+    **{f"{anchor} of the host": shown(anchor, of_host) for anchor in ANCHORS},
+    "profiled time of several jobs": shown(
+        "profiled-time", lambda: report(*JOBS, replace(FOUR[2], devices=()))
+    ),
+    "head of several jobs": shown("head", lambda: report(*JOBS, replace(FOUR[2], devices=()))),
+    "profiled time with missing events": shown("profiled-time", lambda: report(incomplete(FOUR[0]))),
+    "idle time with missing events": shown("idle-time", lambda: report(incomplete(FOUR[0]))),
+    "idle time with missing events of one": shown("idle-time", lambda: report(FOUR[0], incomplete(FOUR[1]))),
+    "communication of one rank": shown(
+        "communication",
+        lambda: report(FOUR[0], across=replace(ACROSS, ranks=(0,), reason="one_rank", waiting=())),
+    ),
+    "kernels named on one of two": shown("kernels", lambda: report(FOUR[0], WITHOUT_NAMES)),
+    "steps of one": shown("profiled-steps", lambda: ALONE),
+}
 
 
 def ms(cell: str) -> float:
@@ -330,15 +369,6 @@ def test_kernels_and_their_launch_calls_are_counted_by_length() -> None:
     assert counts["5 ms to 10 ms"][0] == "12"
 
 
-def test_tables_by_name_say_of_which_devices_they_are() -> None:
-    thinned = replace(FOUR[1], operators=(), marks=(), devices=(replace(FOUR[1].devices[0], kernels=()),))
-    two = report(FOUR[0], thinned)
-
-    assert "Names are those of 1 of 2 devices" in text(two, "kernels")
-    assert "All others" not in text(two, "kernels")
-    assert len(rows(two, "kernels", "Launches of kernels")) == 2
-
-
 def test_rows_farthest_from_the_median_come_first() -> None:
     values = [(50.0, 10.0)] * 70 + [(50.0, 90.0), (45.0, 10.0)]
 
@@ -383,27 +413,6 @@ def test_long_names_are_cut_to_different_ones() -> None:
     assert len(names) == 3
 
 
-def test_captures_of_several_jobs_are_counted_as_such() -> None:
-    first, second = (replace(FOUR[i], world_size=size) for i, size in ((0, 8), (1, 16)))
-    empty = replace(FOUR[2], devices=())
-
-    found = text(report(first, second, empty), "profiled-time")
-
-    assert "3 captures of several jobs or attempts (2 GPUs): 3 steps each" in found
-    assert "1 capture holds no GPU activity." in found
-    assert "2 profiled GPUs" in Page.of(sections.head(report(first, second, empty)).html).text
-
-
-def test_idle_time_says_which_devices_it_does_not_count() -> None:
-    (device,) = FOUR[1].devices
-    incomplete = replace(FOUR[1], devices=(replace(device, complete=False),))
-
-    found = text(report(FOUR[0], incomplete), "idle-time")
-
-    assert "of the profiled time of 1 of 2 devices," in found
-    assert "Not counted: rank 1, whose events are incomplete." in found
-
-
 @pytest.mark.parametrize("anchor", ANCHORS)
 def test_names_are_text(anchor: str) -> None:
     captures, across = example_captures.ranks(3, examples.HOSTILE)
@@ -418,28 +427,6 @@ def test_names_are_text(anchor: str) -> None:
 # --- what is missing
 
 
-@pytest.fixture(scope="module")
-def of_host(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    trace = Recording(0)
-    trace.operator("aten::mm", 0, 10)
-    return report(capture(tmp_path_factory.mktemp("host"), trace))
-
-
-@pytest.mark.parametrize(
-    ("anchor", "reason"),
-    [
-        ("profiled-time", "Record ProfilerActivity.CUDA."),
-        ("idle-time", "The traces hold no GPU activity."),
-        ("communication", "The traces hold no GPU activity."),
-        ("profiled-steps", "Call profiler.step() after each step."),
-        ("kernels", "aten::mm"),
-        ("allocated-memory", "Record it with profile_memory=True."),
-    ],
-)
-def test_a_trace_of_the_host_alone_says_what_to_record(of_host: Report, anchor: str, reason: str) -> None:
-    assert reason in text(of_host, anchor)
-
-
 def test_a_step_without_events_is_not_drawn() -> None:
     lines = example_captures.alone().step_lines
     assert lines is not None
@@ -447,21 +434,6 @@ def test_a_step_without_events_is_not_drawn() -> None:
 
     assert "Slowest step" in text(ALONE, "profiled-steps")
     assert "Slowest step" not in text(report(empty), "profiled-steps")
-
-
-def test_a_job_of_one_rank_says_that_waiting_is_unknown() -> None:
-    one = replace(ACROSS, ranks=(0,), reason="one_rank", waiting=())
-
-    assert "waiting for other ranks is unknown" in text(report(FOUR[0], across=one), "communication")
-
-
-def test_idle_time_without_events_has_no_causes() -> None:
-    device = replace(FOUR[0].devices[0], complete=False)
-
-    cut = report(replace(FOUR[0], devices=(device,)))
-
-    assert "the causes of idle time are unknown" in text(cut, "idle-time")
-    assert "Events are missing from the trace of rank 0" in text(cut, "profiled-time")
 
 
 def test_a_page_without_traces_does_not_have_the_sections(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec import UNSET
 
@@ -25,6 +27,25 @@ def priced(report: Report, given: Pricing) -> Report:
 
 def text(report: Report) -> str:
     return Page.of(sections.cost(report).html).text.replace("\u00a0", " ")
+
+
+NOWHERE = replace(examples.gpu_job(), job=replace(examples.gpu_job().job, nodes=()))
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "priced": lambda: sections.cost(examples.gpu_job()),
+    "no machines, by their type": lambda: sections.cost(priced(NOWHERE, pricing())),
+    "no machines, by their price": lambda: sections.cost(
+        priced(NOWHERE, Pricing(facts={"price_per_node_hour": 3.0}))
+    ),
+    "no duration": lambda: sections.cost(priced(examples.single_sample(), pricing())),
+    "no price": lambda: sections.cost(priced(examples.gpu_job(), Pricing())),
+    "fewer GPUs than recorded": lambda: sections.cost(
+        priced(examples.gpu_job(), pricing(instance_type="small big"))
+    ),
+    "no GPU": lambda: sections.cost(priced(examples.cpu_job(), Pricing(facts={"price_per_node_hour": 6.0}))),
+    "verdict without GPU": lambda: sections.verdict(
+        priced(examples.cpu_job(), Pricing(facts={"price_per_node_hour": 6.0}))
+    ),
+}
 
 
 def rows(report: Report) -> dict[str, list[str]]:
@@ -122,13 +143,6 @@ def test_a_list_without_the_price_says_why(given: Pricing, said: str) -> None:
     assert "cost" not in Page.of(sections.verdict(found).html).text
 
 
-def test_a_job_of_unknown_machines_or_without_duration_has_no_cost() -> None:
-    nowhere = replace(examples.gpu_job(), job=replace(examples.gpu_job().job, nodes=()))
-    for given in (pricing(), Pricing(facts={"price_per_node_hour": 3.0})):
-        assert "give the number of machines" in text(priced(nowhere, given))
-    assert "the duration of the job was not recorded" in text(priced(examples.single_sample(), pricing()))
-
-
 def test_without_a_price_one_line_says_how_to_give_one() -> None:
     found = priced(examples.gpu_job(), Pricing())
 
@@ -164,17 +178,3 @@ def test_labels_of_the_recording_name_the_machine_and_the_price() -> None:
     assert labeled
     assert labeled.run
     assert (labeled.run.per_hour, labeled.source) == (3.0, "a label of the recording")
-
-
-def test_a_machine_with_fewer_gpus_than_were_recorded_is_a_warning() -> None:
-    said = "8 GPUs of a node were recorded, but small big has 4 GPUs by the list: check the machine type."
-
-    assert said in text(priced(examples.gpu_job(), pricing(instance_type="small big")))
-    assert "check the machine" not in text(examples.gpu_job())
-
-
-def test_cores_of_a_job_without_gpus_have_no_price() -> None:
-    found = priced(examples.cpu_job(), Pricing(facts={"price_per_node_hour": 6.0}))
-
-    assert "The job cost 1.00." in Page.of(sections.verdict(found).html).text
-    assert "GPU" not in text(found).partition("Other machines")[0]
