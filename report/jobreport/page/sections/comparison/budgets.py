@@ -31,7 +31,7 @@ def budgets(comparison: Comparison) -> Content:
     return [
         f"{count(len(states), 'budget')}: {counts}.",
         Table(
-            label="Budgets",
+            label="Limits and their state",
             heads=[":Budget", ":State", ":Variant", "Value", ":Limit", ":Level"],
             rows=[_row(comparison, one) for one in comparison.budgets],
             style="cmp bud",
