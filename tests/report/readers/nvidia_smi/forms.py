@@ -600,6 +600,10 @@ FORMS: tuple[Form, ...] = (
          dated=False, says="no dates"),
     Form("torchrun", "torchrun --tee 3", "torchrun --tee 3 train.py > gpu.log",
          lambda rows: {"gpu.log": prefixed(query(rows), rows, lambda row: "[default0]:")}),
+    Form("torchrun-rank", "torchrun --tee 3 of a rank", "torchrun --tee 3 --role rank train.py > gpu.log",
+         lambda rows: {"gpu.log": prefixed(query(rows), rows, lambda row: "[rank3]: ")}),
+    Form("mpirun", "mpirun --tag-output", "mpirun --tag-output nvidia-smi … > gpu.log",
+         lambda rows: {"gpu.log": prefixed(query(rows), rows, lambda row: "[1,0]<stdout>:")}),
     Form("ray", "Ray", "ray job logs > gpu.log",
          lambda rows: {"gpu.log": prefixed(query(rows), rows, lambda row: "(log_gpus pid=4123, ip=10.0.0.2) ")}),
     # Times

@@ -14,7 +14,9 @@ from jobreport.options import Options
 from jobreport.readers.nvidia_smi.table import Texts
 from jobreport.readers.nvidia_smi.times import (
     CLOCK,
+    DAY_FIRST,
     LOCAL,
+    MONTH_FIRST,
     RELATIVE,
     ZONED,
     clock_change,
@@ -42,6 +44,13 @@ def us(text: str) -> int:
         ("2025-09-24T03:17:04.490Z", us("2025-09-24T03:17:04.490+00:00"), ZONED),
         (" 2025-09-24T03:17:04.4901234+02:00 ", us("2025-09-24T01:17:04.490123+00:00"), ZONED),
         ("2025-09-24T03:17:04-0330", us("2025-09-24T06:47:04+00:00"), ZONED),
+        ("Tue, 13 Jan 2026 15:00:00 +0000", us("2026-01-13T15:00:00+00:00"), ZONED),
+        ("Tue Jan 13 15:00:00 2026", us("2026-01-13T15:00:00+00:00"), LOCAL),
+        ("13 January 2026 15:00:00", us("2026-01-13T15:00:00+00:00"), LOCAL),
+        ("13.01.2026 15:00:00", us("2026-01-13T15:00:00+00:00"), DAY_FIRST),
+        ("13/1/2026 15:00:00", us("2026-01-13T15:00:00+00:00"), DAY_FIRST),
+        ("1/13/2026 15:00:00", us("2026-01-13T15:00:00+00:00"), MONTH_FIRST),
+        ("1/13/2026 3:00:00 PM", us("2026-01-13T15:00:00+00:00"), MONTH_FIRST),
         ("1746556388.344134", 1746556388344134, ZONED),
         ("1746556388344", 1746556388344000, ZONED),
         ("1746556388344134000", 1746556388344134 // 1024 * 1024, ZONED),  # a float has 53 bits
