@@ -16,24 +16,21 @@ from jobreport.page.sections.comparison.outline import headings_of, section
 from jobrules.text import capitalized, count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.document import Change, Comparison, Measure
+    from jobreport.comparison.document import Comparison, Measure
     from jobreport.page.kit.blocks import Block
     from jobreport.page.kit.section import Content
 
 _SAME = "The same"
 #: Groups of tested measures, with what is said of each.
-GROUPS = (
-    ("Judged", "the verdict rests on this"),
-    ("Also changed", "largest change first"),
-    ("Real, but small", "the interval excludes 0, the change does not count"),
-    (
-        "Not resolved",
-        "better and worse are both possible, or of so many measures one can differ as much by chance",
-    ),
-    (_SAME, "the whole interval is within what counts"),
-)
+GROUPS = {
+    "Judged": "the verdict rests on this",
+    "Also changed": "largest change first",
+    "Real, but small": "the interval excludes 0, the change does not count",
+    "Not resolved": "better and worse are both possible, or of so many measures one can differ as much by chance",
+    _SAME: "the whole interval is within what counts",
+}
 
 
 @section
@@ -50,34 +47,27 @@ def measures(comparison: Comparison) -> Content:
     return [
         *_tested(comparison, tested),
         _untested(comparison, whole),
-        _untested(comparison, profiled),
+        _untested(comparison, profiled, " of the profiled stretch"),
         _refused(comparison, rest),
     ]
 
 
 def _tested(comparison: Comparison, tested: Sequence[Measure]) -> list[Block]:
     """What changed or may have changed; what is the same, in a fold."""
+    groups: dict[str, list[Measure]] = {name: [] for name in GROUPS}
+    for one in sorted(tested, key=_largest, reverse=True):
+        groups[_group(comparison, one)].append(one)
+    same = groups.pop(_SAME)
     finding, aid = _finding(tested), _aid(comparison)
     scale = marks.Scale.of(change for one in tested for change in one.against.values())
-    same = [one for one in tested if _group(comparison, one) == _SAME]
-    rows = [
-        row
-        for name, about in GROUPS
-        if name != _SAME
-        for row in _group_rows(comparison, tested, scale, name, about)
+    lead = Markup('{} <span class="m">{}</span>').format(finding, aid) if same else finding
+    folded = _on_axis(comparison, scale, {_SAME: same}, label="Measures that are the same")
+    return [
+        _on_axis(comparison, scale, groups, label="Tested measures", caption=finding, aid=aid) or lead,
+        Fold(summary=f"The same: {count(len(same), 'measure')}", blocks=[folded], style="on-paper")
+        if same
+        else None,
     ]
-    blocks: list[Block] = [finding]
-    if rows:
-        blocks = [_on_axis(comparison, scale, rows, "Tested measures", finding, aid)]
-    elif same:
-        blocks = [Markup('{} <span class="m">{}</span>').format(finding, aid)]
-    if same:
-        label = "Measures that are the same"
-        table = _on_axis(comparison, scale, _group_rows(comparison, same, scale, *GROUPS[-1]), label)
-        blocks.append(
-            Fold(summary=f"The same: {count(len(same), 'measure')}", blocks=[table], style="on-paper")
-        )
-    return blocks
 
 
 def _is_tested(measure: Measure) -> bool:
@@ -105,38 +95,19 @@ def _largest(measure: Measure) -> float:
 
 
 def _on_axis(
-    comparison: Comparison,
-    scale: marks.Scale,
-    rows: list[str | list[str]],
-    label: str,
-    caption: str = "",
-    aid: str = "",
+    comparison: Comparison, scale: marks.Scale, groups: Mapping[str, Sequence[Measure]], **titles: str
 ) -> Table:
+    """The measures of each group; empty without any."""
+    rows: list[str | list[str]] = []
+    for name, found in groups.items():
+        rows += [_titled(name, GROUPS[name])] if found else []
+        for one in found:
+            rows += _rows(comparison, one, scale)
+    several = len(comparison.others) > 1
+    values = [":Variant", "Value"] if several else [":Measure", *headings_of(comparison.labels)]
     drawn = Markup('{}<span class="vh">Drawn</span>').format(marks.axis(scale))
-    names = (
-        [":Variant", "Value"] if len(comparison.others) > 1 else [":Measure", *headings_of(comparison.labels)]
-    )
-    return Table(
-        label=label,
-        heads=[*names, "Change", "95% interval", drawn, ":Result"],
-        rows=rows,
-        caption=caption,
-        aid=aid,
-        style="cmp tested",
-        as_blocks=True,
-    )
-
-
-def _group_rows(
-    comparison: Comparison, tested: Sequence[Measure], scale: marks.Scale, name: str, about: str
-) -> list[str | list[str]]:
-    """The title of a group and its measures, the largest change first; empty without measures."""
-    found = [one for one in tested if _group(comparison, one) == name]
-    found.sort(key=_largest, reverse=True)
-    rows: list[str | list[str]] = [_titled(name, about)] if found else []
-    for one in found:
-        rows += _rows(comparison, one, scale)
-    return rows
+    heads = [*values, "Change", "95% interval", drawn, ":Result"]
+    return Table(heads=heads, rows=rows, style="cmp tested", as_blocks=True, **titles)
 
 
 def _rows(comparison: Comparison, measure: Measure, scale: marks.Scale) -> list[list[str]]:
@@ -191,52 +162,41 @@ def _aid(comparison: Comparison) -> str:
     return text
 
 
-def _untested(comparison: Comparison, found: Sequence[Measure]) -> Table | None:
+def _untested(comparison: Comparison, found: Sequence[Measure], of: str = "") -> Table:
     """Values of each variant; of two variants the change too."""
     two = len(comparison.others) == 1
-    rows = [
-        [
-            one.label,
-            *words.of_variants(one, comparison.cost).values(),
-            *([words.change(one.against[comparison.others[0]])] if two else []),
-        ]
-        for one in found
-    ]
-    if not rows:
-        return None
-    of_traces = BY_KEY[found[0].key].is_profiled
     return Table(
-        label="Measures without a test" + (" of the profiled time" if of_traces else ""),
+        label=f"Measures{of} without a test",
         heads=[":Measure", *headings_of(comparison.labels), *(["Change"] if two else [])],
-        rows=rows,
-        caption=f"{count(len(rows), 'measure')}{' of the profiled stretch' if of_traces else ''} without a test: one number for each run, too few values, or 0. Shown, not judged.",
+        rows=[
+            [
+                one.label,
+                *words.of_variants(one, comparison.cost).values(),
+                *(words.change(change) for change in one.against.values() if two),
+            ]
+            for one in found
+        ],
+        caption=f"{count(len(found), 'measure')}{of} without a test: one number for each run, too few values, or 0. "
+        "Shown, not judged.",
         style="named calm",
     )
 
 
-def _refused(comparison: Comparison, found: Sequence[Measure]) -> Table | None:
-    def why(measure: Measure) -> str:
-        reasons = dict.fromkeys(_why(one) for one in measure.against.values())
-        return "; ".join(reasons)
-
-    rows = [
-        [
-            one.label,
-            *words.of_variants(one, comparison.cost).values(),
-            why(one),
-        ]
-        for one in found
-    ]
-    if not rows:
-        return None
+def _refused(comparison: Comparison, found: Sequence[Measure]) -> Table:
     return Table(
         label="Measures that cannot be compared",
         heads=[":Measure", *headings_of(comparison.labels), ":Why"],
-        rows=rows,
-        caption=f"{count(len(rows), 'measure')} that cannot be compared.",
+        rows=[[one.label, *words.of_variants(one, comparison.cost).values(), _why(one)] for one in found],
+        caption=f"{count(len(found), 'measure')} that cannot be compared.",
         style="named calm words",
     )
 
 
-def _why(change: Change) -> str:
-    return f"{capitalized(change.word)}: {change.reason}" if change.reason else capitalized(change.word)
+def _why(measure: Measure) -> str:
+    """The reasons why a measure was not compared, each once."""
+    return "; ".join(
+        dict.fromkeys(
+            capitalized(f"{one.word}: {one.reason}" if one.reason else one.word)
+            for one in measure.against.values()
+        )
+    )
