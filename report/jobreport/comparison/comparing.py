@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobreport.comparison.document import Change, Measure, Word
 from jobreport.comparison.facts import NOT_RECORDED
-from jobreport.comparison.measures import KINDS, Kind, Measured
+from jobreport.comparison.measures import JOB, KINDS, STEP, Kind, Measured
 from jobreport.comparison.real_difference import (
     CHANGED_CORRELATION,
     OF_ASSUMED,
@@ -62,21 +62,21 @@ class Options(Struct, frozen=True, kw_only=True):
 
 def not_whole(kind: Kind, runs: Together) -> str:
     """Why a measure of the runs is not that of their whole jobs; empty if it is, or need not be."""
-    if (kind.of_whole_job or kind.key in OF_START_AND_END) and runs.unrecorded:
+    if (kind.whole == JOB or kind.key in OF_START_AND_END) and runs.unrecorded:
         return runs.unrecorded
-    return f"{runs.were_stopped}, or the end was {NOT_RECORDED}" if kind.of_whole_job and runs.stopped else ""
+    return f"{runs.were_stopped}, or the end was {NOT_RECORDED}" if kind.whole == JOB and runs.stopped else ""
 
 
 def refusal(kind: Kind, pair: Together) -> str:
     """Why a measure cannot be compared; empty if it can."""
-    counts_steps = kind.of_step or (kind.of_whole_job and pair.have_steps)
+    counts_steps = kind.whole == STEP or (kind.whole == JOB and pair.have_steps)
     if reason := not_whole(kind, pair):
         return reason
-    if kind.of_whole_job and pair.same_work is False:
+    if kind.whole == JOB and pair.same_work is False:
         return "the runs did not do the same work"
-    if kind.of_step and len(pair.batches) > 1:
+    if kind.whole == STEP and len(pair.batches) > 1:
         return "the batch size is not known of all" if None in pair.batches else "the batch sizes differ"
-    if pair.batches != {None} or not (kind.of_step or kind.of_whole_job):
+    if pair.batches != {None} or not kind.whole:
         return ""
     unlike = "steps" if pair.other_steps else "GPUs" if counts_steps and pair.other_gpus else ""
     return f"the numbers of {unlike} differ, and the batch sizes are not known" if unlike else ""

@@ -1,10 +1,11 @@
-"""What the figures of a comparison draw; of repeats the mean of each number."""
+"""What the figures of a comparison draw, of the variants whose runs all have it; of repeats the mean of each number."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,107 +17,97 @@ from jobrules.model import Metric
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from msgspec import UnsetType
 
     from jobreport.comparison.facts import RunOf
+    from jobrules.analyses.blocks import StepBlocks
+    from jobrules.analyses.goodput import Goodput
     from jobrules.model.time_parts import TimePart
+    from jobrules.verdict.time_use import TimeUse
 
     Variants = Mapping[str, Sequence[RunOf]]
 
+T = TypeVar("T")
+
+
+def _of_all(variants: Variants, of: Callable[[RunOf], T | UnsetType | None]) -> dict[str, list[T]]:
+    """What all runs of a variant have, by its label."""
+    found = {label: [one for run in runs if (one := of(run))] for label, runs in variants.items()}
+    return {label: known for label, known in found.items() if len(known) == len(variants[label])}
+
 
 def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
-    """Seconds of the job by part, of the variants whose runs all have it."""
-    found = {}
-    for label, runs in variants.items():
-        known = [run.report.goodput for run in runs if run.report.goodput]
-        if len(known) == len(runs):
-            amounts = {part.key: fmean([one.of(part.key).amount for one in known]) for part in known[0].parts}
-            percents = _mean_percents(
-                [{part.key: part.percent for part in one.parts} for one in known], "productive"
-            )
-            found[label] = tuple(
-                replace(
-                    part,
-                    amount=amounts[part.key],
-                    percent=percents[part.key],
-                    measured=all(one.of(part.key).measured for one in known)
-                    and not (part.key in ("before-first-step", "after-last-step") and unrecorded(runs)),
-                )
-                for part in known[0].parts
-            )
-    return found
+    """Seconds of the job by part."""
+    known = _of_all(variants, lambda run: run.report.goodput)
+    return {label: _goodput(own, whole=not unrecorded(variants[label])) for label, own in known.items()}
+
+
+def _goodput(runs: Sequence[Goodput], *, whole: bool) -> tuple[TimePart, ...]:
+    """Productive time to the nearest tenth of a percent, as captions have it, the others add up with it."""
+    parts = [[one.of(part.key) for one in runs] for part in runs[0].parts]
+    means = {own[0].key: fmean([one.percent for one in own]) for own in parts}
+    first = round(means.pop("productive"), 1)
+    percents = dict(zip(means, apportion(list(means.values()), 100.0 - first, 1), strict=True))
+    return tuple(
+        replace(
+            own[0],
+            amount=fmean([one.amount for one in own]),
+            percent=percents.get(own[0].key, first),
+            measured=all(one.measured for one in own)
+            and (whole or own[0].key not in ("before-first-step", "after-last-step")),
+        )
+        for own in parts
+    )
 
 
 def device_time(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
-    """Device-hours by cause of loss, of the variants whose runs all have GPUs with samples."""
-    found = {}
-    for label, runs in variants.items():
-        known = [run.report.verdict.use for run in runs if run.report.verdict.use]
-        if len(known) < len(runs) or any(use.device != "GPU" for use in known):
-            continue
-        parts = {part.key: part for use in known for part in use.parts}
-        amounts = {
-            key: fmean([sum(part.amount for part in use.parts if part.key == key) for use in known])
-            for key in parts
-        }
-        # Those of the report; of repeats, whose lengths differ, the shares of the mean hours.
-        percents = {part.key: part.percent for part in known[0].parts}
-        if len(known) > 1:
-            percents = dict(zip(amounts, apportion(list(amounts.values()), 100.0, 1), strict=True))
-        found[label] = tuple(
-            replace(part, amount=amounts[key], percent=percents[key], finding="", when="")
-            for key, part in parts.items()
-        )
-    return found
+    """Hours of GPUs with samples, by cause of loss."""
+    known = _of_all(variants, lambda run: run.report.verdict.use)
+    gpus = {label: own for label, own in known.items() if all(use.device == "GPU" for use in own)}
+    return {label: _device_time(own) for label, own in gpus.items()}
 
 
-def _mean_percents(runs: Sequence[Mapping[str, float]], named: str) -> dict[str, float]:
-    """Mean percent of each part: the named one to the nearest tenth, as captions have it, the others add up with it."""
-    means = {key: fmean([run.get(key, 0.0) for run in runs]) for key in runs[0]}
-    first = round(means.pop(named, 0.0), 1)
-    others = apportion(list(means.values()), 100.0 - first, 1)
-    return {named: first, **dict(zip(means, others, strict=True))}
+def _device_time(runs: Sequence[TimeUse]) -> tuple[TimePart, ...]:
+    """Percents are those of the report; of repeats, whose lengths differ, the shares of the mean hours."""
+    parts = {part.key: part for use in runs for part in use.parts}
+    hours = [fmean([sum(p.amount for p in use.parts if p.key == key) for use in runs]) for key in parts]
+    percents = [part.percent for part in parts.values()] if len(runs) == 1 else apportion(hours, 100.0, 1)
+    return tuple(
+        replace(part, amount=amount, percent=percent, finding="", when="")
+        for part, amount, percent in zip(parts.values(), hours, percents, strict=True)
+    )
 
 
 def steps(variants: Variants) -> dict[str, Steps]:
-    """Step times of the variants whose runs all have steps."""
-    found = {}
-    for label, runs in variants.items():
-        known = [run.report.blocks for run in runs if run.report.blocks]
-        if len(known) < len(runs):
-            continue
-        # Runs of fewer steps have no blocks.
-        blocks = [np.divide(one.sum_s, one.n) for one in known if len(one.n) > 1]
-        same = len(blocks) == len(runs)
-        found[label] = Steps(
-            quantiles_s=_means([one.quantiles_s for one in known]),
-            means_s=_means(blocks) if same else (),
-            timed=sum(one.timed for one in known),
-            timed_s=math.fsum(second for one in known for second in one.sum_s),
-            stalls=None if None in (own := [one.stalls for one in known]) else sum(filter(None, own)),
-            stalled_s=math.fsum(one.stalled_s for one in known),
-        )
-    return found
+    """Step times."""
+    return {label: _steps(own) for label, own in _of_all(variants, lambda run: run.report.blocks).items()}
+
+
+def _steps(runs: Sequence[StepBlocks]) -> Steps:
+    # Runs of fewer steps have no blocks.
+    blocks = [np.divide(one.sum_s, one.n) for one in runs if len(one.n) > 1]
+    stalls = [one.stalls for one in runs if one.stalls is not None]
+    return Steps(
+        quantiles_s=_means([one.quantiles_s for one in runs]),
+        means_s=_means(blocks) if len(blocks) == len(runs) else (),
+        timed=sum(one.timed for one in runs),
+        timed_s=math.fsum(second for one in runs for second in one.sum_s),
+        stalls=sum(stalls) if len(stalls) == len(runs) else None,
+        stalled_s=math.fsum(one.stalled_s for one in runs),
+    )
 
 
 def use(variants: Variants) -> dict[str, tuple[Use, ...]]:
-    """Utilization of GPUs and cores in the training loop."""
+    """Utilization of GPUs and cores in the training loop; of the variants that have either."""
     found: dict[str, tuple[Use, ...]] = {}
-    for label, runs in variants.items():
-        rows = []
-        for device, metric in (("GPU", Metric.GPU_UTILIZATION), ("CPU", Metric.CPU_UTILIZATION)):
-            known = [one for run in runs if (one := stretches(run.report, metric))]
-            if known and len(known) == len(runs):
-                histogram = _means([one.histogram for one in known])
-                rows.append(
-                    Use(
-                        device=device,
-                        mean=fmean(map(mean_over, known)),
-                        histogram=histogram,
-                    )
-                )
-        found[label] = tuple(rows)
-    return {label: rows for label, rows in found.items() if rows}
+    for device, metric in (("GPU", Metric.GPU_UTILIZATION), ("CPU", Metric.CPU_UTILIZATION)):
+        known = _of_all(variants, partial(stretches, metric=metric))
+        for label, own in known.items():
+            mean, histogram = fmean(map(mean_over, own)), _means([one.histogram for one in own])
+            found[label] = (*found.get(label, ()), Use(device=device, mean=mean, histogram=histogram))
+    return {label: found[label] for label in variants if label in found}
 
 
 def _means(rows: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> tuple[float, ...]:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.facts import RunOf
     from jobreport.comparison.profiled import Profile
-    from jobreport.document import Report
     from jobrules.analyses.blocks import StepBlocks, TimeBlocks
+    from jobrules.verdict.phases import Phase
 
     #: Value of a run: a number is one number for each run, None was not recorded.
     Value = Callable[[RunOf], "Measured | float | None"]
@@ -31,17 +31,8 @@ MIN_TIME_BLOCKS = 10
 OLDER = "made by an older version"
 ONE_NUMBER = "one number for each run"
 FEW_STEPS = "fewer than 100 steps"
-FEW_FOR_QUANTILES = "fewer than 200 steps"
-FEW_PROFILED = "fewer than 100 profiled steps"
-FEW_SAMPLES = "less than half of the training loop was sampled"
-NO_TRACES = "no trace of PyTorch's profiler was read"
 NO_STEPS = "no steps were recorded"
-NO_FETCHES = "batch fetches were not recorded"
 NO_BATCH = "the batch size is not known"
-NO_PRICE = "no price was given"
-NO_DURATION = "the start or end of the job was not recorded"
-NO_USE = "GPU utilization was not recorded"
-NO_POWER = "GPU power was not recorded"
 NOT_RECORDED = "not recorded"
 JOB, STEP = "job", "step"
 
@@ -65,7 +56,8 @@ class Kind(Struct, frozen=True):
     #: ``lower`` or ``higher`` is better, or ``none``.
     direction: str
     value: Value
-    #: ``job`` or ``step`` if it is that of a whole one, otherwise empty.
+    #: What it is of: a ``job``, so that stopped jobs and jobs of other work cannot be compared in it; a ``step``, so that
+    #: steps of other batches cannot; otherwise empty.
     whole: str = ""
 
     @property
@@ -74,28 +66,14 @@ class Kind(Struct, frozen=True):
         return self.key.startswith("profiled_")
 
     @property
-    def of_whole_job(self) -> bool:
-        """True if stopped jobs and jobs of other work cannot be compared in it."""
-        return self.whole == JOB
-
-    @property
-    def of_step(self) -> bool:
-        """True if steps of other batches cannot be compared in it."""
-        return self.whole == STEP
-
-    @property
     def in_points(self) -> bool:
         """True if changes are points of percent, not ratios."""
         return self.unit == "%"
 
     def of(self, run: RunOf) -> Measured:
         """Its value in a run."""
-        of_part = run.report.only_traces and not self.is_profiled
-        return _one_number(None, NOT_RECORDED) if of_part else _as_measured(self.value(run))
-
-
-def _as_measured(found: Measured | float | None) -> Measured:
-    return found if isinstance(found, Measured) else _one_number(found, NOT_RECORDED)
+        found = self.value(run) if self.is_profiled or not run.report.only_traces else None
+        return found if isinstance(found, Measured) else _one_number(found, NOT_RECORDED)
 
 
 def _one_number(value: float | None, reason: str) -> Measured:
@@ -130,7 +108,7 @@ def _share(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measure
 def _quantile(value: float, blocks: Sequence[float]) -> Measured:
     """Of the run, around which those of its blocks scatter."""
     if not blocks or min(blocks) <= 0:
-        return Measured(value=value, reason=FEW_FOR_QUANTILES)
+        return Measured(value=value, reason="fewer than 200 steps")
     return Measured(value=value, sample=Sample.of_blocks(list(map(math.log, blocks)), math.log(value)))
 
 
@@ -173,7 +151,7 @@ def _step_quantile(percent: int) -> Value:
 
 def _data_wait(_: RunOf, blocks: StepBlocks) -> Measured:
     if not blocks.fetch_s:
-        return Measured(reason=NO_FETCHES)
+        return Measured(reason="batch fetches were not recorded")
     return _share([100 * part for part in blocks.fetch_s], blocks.sum_s, FEW_STEPS)
 
 
@@ -185,15 +163,17 @@ def _outside(_: RunOf, blocks: StepBlocks) -> float | None:
 
 
 def _cost(run: RunOf) -> Measured:
-    no_cost = NO_PRICE if run.finished is not None else NO_DURATION
+    no_cost = (
+        "no price was given" if run.finished is not None else "the start or end of the job was not recorded"
+    )
     return _one_number(run.cost.cost if run.cost else None, no_cost)
 
 
-def _energy_kwh(run: RunOf) -> Measured:
+def _energy(run: RunOf) -> Measured:
     rows = run.report.power or ()
     known = [row.energy_wh for row in rows if row.energy_wh is not None]
     of_all = known and len(known) == sum(node.gpus for node in run.report.job.nodes)
-    return _one_number(math.fsum(known) / 1000 if of_all else None, NO_POWER)
+    return _one_number(math.fsum(known) / 1000 if of_all else None, "GPU power was not recorded")
 
 
 def _per(fact: str, size: float, whole: Callable[[RunOf], Measured]) -> Value:
@@ -226,31 +206,30 @@ def _gpu_hours_of(role: str) -> Value:
     return of
 
 
-def _phase_s(key: str) -> Value:
-    """Seconds of a phase; with a loop, a phase that is missing took no time."""
+def _phase(key: str, amount: Callable[[Phase], float]) -> Value:
+    """Of a phase; with a loop, a phase that is missing took no time."""
 
     def of(run: RunOf) -> float | None:
         phases = {phase.key: phase for phase in run.report.phases.phases}
-        phase = phases.get(key)
-        return (phase.end_us - phase.start_us) / 1e6 if phase else 0.0 if "loop" in phases else None
+        return amount(phases[key]) if key in phases else 0.0 if "loop" in phases else None
 
     return of
 
 
-def _phase_percent(key: str) -> Value:
-    def of(run: RunOf) -> float | None:
-        percents = {phase.key: phase.percent for phase in run.report.phases.phases}
-        return percents.get(key, 0.0 if "loop" in percents else None)
+def _seconds(phase: Phase) -> float:
+    return (phase.end_us - phase.start_us) / 1e6
 
-    return of
+
+def _percent(phase: Phase) -> float:
+    return phase.percent
 
 
 # --- of samples
 
 
-def stretches(report: Report, metric: Metric) -> TimeBlocks | None:
+def stretches(run: RunOf, metric: Metric) -> TimeBlocks | None:
     """A metric over the training loop; None if it has no sample there."""
-    found = next((one for one in report.time_blocks or () if one.metric is metric), None)
+    found = next((one for one in run.report.time_blocks or () if one.metric is metric), None)
     return found if found and any(found.covered_s) else None
 
 
@@ -268,10 +247,10 @@ def _sums(blocks: TimeBlocks) -> tuple[list[float], list[float]]:
 
 def _gpu_use(run: RunOf) -> Measured:
     """Time-weighted mean utilization of the GPUs in the training loop."""
-    blocks = stretches(run.report, Metric.GPU_UTILIZATION)
+    blocks = stretches(run, Metric.GPU_UTILIZATION)
     if blocks is None:
-        return Measured(reason=OLDER if is_older(run.report) else NO_USE)
-    return _share(*_sums(blocks), FEW_SAMPLES)
+        return Measured(reason=OLDER if is_older(run.report) else "GPU utilization was not recorded")
+    return _share(*_sums(blocks), "less than half of the training loop was sampled")
 
 
 def _percentile(metric: Metric, quantile: str) -> Value:
@@ -294,7 +273,11 @@ def _gpu_memory(run: RunOf) -> float | None:
 
 def _of_traces(value: Callable[[RunOf, Profile], Measured | float | None]) -> Value:
     def of(run: RunOf) -> Measured | float | None:
-        return value(run, run.profile) if run.profile else Measured(reason=NO_TRACES)
+        return (
+            value(run, run.profile)
+            if run.profile
+            else Measured(reason="no trace of PyTorch's profiler was read")
+        )
 
     return of
 
@@ -305,7 +288,9 @@ def _profiled_step(_: RunOf, profile: Profile) -> Measured | None:
     edges = list(pairwise(block_edges(len(row), BLOCKS if len(row) >= MIN_STEPS else 1)))
     if not row:
         return None
-    return _mean_of([sum(row[a:b]) for a, b in edges], [b - a for a, b in edges], FEW_PROFILED)
+    return _mean_of(
+        [sum(row[a:b]) for a, b in edges], [b - a for a, b in edges], "fewer than 100 profiled steps"
+    )
 
 
 def _profiled_samples(run: RunOf, profile: Profile) -> Measured | None:
@@ -360,19 +345,19 @@ KINDS = (
     Kind("gpu_hours", "GPU-hours", "GPU-h", "lower", _gpu_hours, JOB),
     Kind("gpu_hours_used", "GPU-hours used", "GPU-h", "none", _gpu_hours_of("used")),
     Kind("gpu_hours_lost", "GPU-hours lost", "GPU-h", "lower", _gpu_hours_of("lost"), JOB),
-    Kind("startup_s", "Start-up", "s", "lower", _phase_s("before")),
-    Kind("startup_percent", "Start-up, share of the job", "%", "lower", _phase_percent("before")),
-    Kind("loop_s", "Training loop", "s", "lower", _phase_s("loop"), JOB),
-    Kind("loop_percent", "Training loop, share of the job", "%", "higher", _phase_percent("loop")),
-    Kind("winddown_s", "Wind-down", "s", "lower", _phase_s("after")),
-    Kind("winddown_percent", "Wind-down, share of the job", "%", "lower", _phase_percent("after")),
-    Kind("energy_kwh", "Energy of the GPUs", "kWh", "lower", _energy_kwh, JOB),
+    Kind("startup_s", "Start-up", "s", "lower", _phase("before", _seconds)),
+    Kind("startup_percent", "Start-up, share of the job", "%", "lower", _phase("before", _percent)),
+    Kind("loop_s", "Training loop", "s", "lower", _phase("loop", _seconds), JOB),
+    Kind("loop_percent", "Training loop, share of the job", "%", "higher", _phase("loop", _percent)),
+    Kind("winddown_s", "Wind-down", "s", "lower", _phase("after", _seconds)),
+    Kind("winddown_percent", "Wind-down, share of the job", "%", "lower", _phase("after", _percent)),
+    Kind("energy_kwh", "Energy of the GPUs", "kWh", "lower", _energy, JOB),
     Kind(
         "energy_per_1000_steps",
         "Energy of 1,000 steps",
         "kWh",
         "lower",
-        _per("steps", 1e3, _energy_kwh),
+        _per("steps", 1e3, _energy),
         STEP,
     ),
     # Of the stretch that PyTorch's profiler recorded. Computing has no direction: slower kernels compute for longer.

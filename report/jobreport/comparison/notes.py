@@ -175,7 +175,7 @@ def _work(variants: Mapping[str, Sequence[RunOf]], pairs: Mapping[str, Together]
 def _coverage(runs: Sequence[RunOf]) -> Iterator[Note]:
     for run in runs:
         for metric in (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION):
-            blocks = stretches(run.report, metric)
+            blocks = stretches(run, metric)
             loop = next((p for p in run.report.phases.phases if p.key in ("loop", "whole")), None)
             if blocks is None or loop is None or loop.end_us <= loop.start_us:
                 continue

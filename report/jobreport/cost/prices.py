@@ -9,9 +9,10 @@ import csv
 import io
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from jobreport.errors import UsageError
 from jobreport.user_files import read, read_toml
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 50 << 20
 MAX_MACHINES = 200_000
-#: Of a price, GPUs, cores, or GiB; products and ratios of others may overflow.
-MIN_NUMBER, MAX_NUMBER = 1e-9, 1e15
 #: What ``--redact`` calls a list.
 ANY_PRICES = "a list of prices"
 #: Some list machines of one provider with a prefix.
 _PREFIX = "ml."
+
+
+#: Of a price, cores, or GiB; products and ratios of others may overflow.
+Amount = Annotated[float, Meta(ge=1e-9, lt=1e15)]
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -35,13 +38,13 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     type: str
     region: str = ""
-    per_hour: float
-    spot_per_hour: float | None = None
-    gpus: int | None = None
+    per_hour: Amount
+    spot_per_hour: Amount | None = None
+    gpus: Annotated[int, Meta(ge=0, lt=10**15)] | None = None
     gpu_model: str = ""
-    gpu_memory_gib: float | None = None
-    cores: float | None = None
-    memory_gib: float | None = None
+    gpu_memory_gib: Amount | None = None
+    cores: Amount | None = None
+    memory_gib: Amount | None = None
 
 
 class Prices(Struct, frozen=True, kw_only=True):
@@ -128,43 +131,23 @@ def _from_toml(path: Path, text: str) -> Prices:
 
 
 def _machine(path: Path, row: dict[str, Any]) -> Machine:
+    """Raises ``UsageError`` that names the machine and the key."""
     kind = row.get("type")
     if not isinstance(kind, str) or not kind:
         raise UsageError(f"{path}: a machine lacks its type.")
+    name = escape_name(kind)
     if unknown := sorted(row.keys() - set(Machine.__struct_fields__)):
-        raise UsageError(f"{path}: unknown key {escape_name(unknown[0])} of {escape_name(kind)}.")
-
-    def number(key: str) -> float | None:
-        value = row.get(key)
-        if value is None:
-            return None
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not MIN_NUMBER <= value < MAX_NUMBER
-        ):
-            raise UsageError(f"{path}: {key} of {escape_name(kind)} is no number from 1e-9 to 1e15.")
-        return float(value)
-
-    per_hour = number("per_hour")
-    if per_hour is None:
-        raise UsageError(f"{path}: {escape_name(kind)} lacks per_hour.")
-    gpus = row.get("gpus")
-    if gpus is not None and (
-        isinstance(gpus, bool) or not isinstance(gpus, int) or not 0 <= gpus < MAX_NUMBER
-    ):
-        raise UsageError(f"{path}: gpus of {escape_name(kind)} is no number of GPUs.")
-    return Machine(
-        type=kind,
-        region=str(row.get("region", "")),
-        per_hour=per_hour,
-        spot_per_hour=number("spot_per_hour"),
-        gpus=gpus,
-        gpu_model=str(row.get("gpu_model", "")),
-        gpu_memory_gib=number("gpu_memory_gib"),
-        cores=number("cores"),
-        memory_gib=number("memory_gib"),
-    )
+        raise UsageError(f"{path}: unknown key {escape_name(unknown[0])} of {name}.")
+    if "per_hour" not in row:
+        raise UsageError(f"{path}: {name} lacks per_hour.")
+    try:
+        return msgspec.convert(row, Machine)
+    except msgspec.ValidationError as error:
+        key = str(error).rpartition("$.")[2].rstrip("`")
+        what = {"gpus": "number of GPUs", "region": "text", "gpu_model": "text"}
+        raise UsageError(
+            f"{path}: {key} of {name} is no {what.get(key, 'number from 1e-9 to 1e15')}."
+        ) from error
 
 
 def _from_csv(path: Path, text: str, as_of: str) -> Prices:
