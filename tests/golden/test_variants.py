@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.visible import Visible
+from tests.report.comparison.test_verdict import VERDICTS
 
 TEXTS = Path(__file__).parent / "variants"
 SECTIONS = Path(__file__).parents[1] / "report" / "page" / "sections"
@@ -29,7 +30,20 @@ def differences(texts: dict[str, str]) -> str:
 def test_the_variants_say_what_they_said(module: str, request: pytest.FixtureRequest) -> None:
     variants = import_module(f"tests.report.page.sections.{module}").VARIANTS
     made = differences({name: Visible.of(make().html) for name, make in variants.items()})
-    path = TEXTS / f"{module.removeprefix('test_')}.txt"
+    hold(TEXTS / f"{module.removeprefix('test_')}.txt", made, request)
+
+
+def test_the_verdicts_of_comparisons_say_what_they_said(request: pytest.FixtureRequest) -> None:
+    found = {name: make() for name, make in VERDICTS.items()}
+    texts = [
+        "\n".join(filter(None, (f"== {name}", one.verdict, one.next, one.left, one.no_cost)))
+        for name, one in found.items()
+    ]
+    hold(TEXTS / "verdicts.txt", "\n\n".join(texts).replace("\u00a0", " ") + "\n", request)
+
+
+def hold(path: Path, made: str, request: pytest.FixtureRequest) -> None:
+    """The text is that of the file; or it is written there."""
     if request.config.getoption("--accept-golden"):
         TEXTS.mkdir(exist_ok=True)
         path.write_text(made, "utf-8")
