@@ -64,7 +64,7 @@ def report_of(job: str, folder: Path) -> document.Report:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_the_sections_say_what_they_said(job: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    made = {f"{name}.txt": Visible.of(one.html) for name, one in sections_of(job, tmp_path).items()}
+    made = {f"{name}.txt": Visible.of(one) for name, one in sections_of(job, tmp_path).items()}
     folder = TEXTS / job
     if request.config.getoption("--accept-golden"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ def differences(texts: dict[str, str]) -> str:
 @pytest.mark.parametrize("module", MODULES)
 def test_the_variants_say_what_they_said(module: str, request: pytest.FixtureRequest) -> None:
     variants = import_module(f"tests.report.page.sections.{module}").VARIANTS
-    made = differences({name: Visible.of(make().html) for name, make in variants.items()})
+    made = differences({name: Visible.of(make()) for name, make in variants.items()})
     hold(TEXTS / f"{module.removeprefix('test_')}.txt", made, request)
 
 

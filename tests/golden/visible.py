@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+from jobreport.page.sections import Fragment
+
 #: Rows of a table that are kept at its head and at its end.
 HEAD, TAIL = 5, 2
 UNSEEN = ("script", "style", "template")
@@ -27,10 +29,11 @@ class Visible(HTMLParser):
         self._cells: list[str] = []
 
     @classmethod
-    def of(cls, html: str) -> str:
-        """The text of a piece of a page."""
+    def of(cls, section: Fragment) -> str:
+        """The text of a section, which must not have failed."""
+        assert "failed" not in section.facts, section.facts
         parser = cls()
-        parser.feed(html)
+        parser.feed(section.html)
         parser.close()
         parser._end_line()
         return "\n".join(parser.lines) + "\n"
