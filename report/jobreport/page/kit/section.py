@@ -50,6 +50,12 @@ class Heading(Struct, kw_only=True):
                 return cls(anchor=anchor, number=number, title=title)
         return cls(anchor=anchor, title=anchor.capitalize())
 
+    @property
+    def html(self) -> Markup:
+        """The number and the title as an element."""
+        number = Markup('<span class="n">{}</span> ').format(self.number) if self.number else ""
+        return Markup('<h2 id="{}-h">{}{}</h2>').format(self.anchor, number, self.title)
+
     def figure(self) -> str:
         """``Figure 5.1.`` for the first figure of section 5."""
         self._figures += 1

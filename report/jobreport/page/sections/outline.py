@@ -59,7 +59,6 @@ ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)}
 class Place(Heading, kw_only=True):
     """The heading of a section that is not made from blocks yet."""
 
-    stopped: str = ""
     end_us: int = 0
 
     @property
@@ -67,31 +66,24 @@ class Place(Heading, kw_only=True):
         """Time zone, for the head of a column of times."""
         return "UTC" if formats.dated(self.end_us) else "from the start"
 
-    def section(
-        self, *, template: str = "", figures: Mapping[str, Plot] | None = None, **context: Any
-    ) -> Fragment:
+    def section(self, *, figures: Mapping[str, Plot] | None = None, **context: Any) -> Fragment:
         """The section by the template of its anchor; ``figures`` are live plots by the element each is drawn in."""
         html = render(
-            template or self.anchor.replace("-", "_"),
+            self.anchor.replace("-", "_"),
             heading=self,
             figures=document_json(self.anchor, figures) if figures else "",
             **context,
         )
         return Fragment(name=self.anchor, html=html)
 
-    def nothing(self, reason: str) -> Fragment:
-        """The section without data: a line, which the page joins with those of other sections."""
-        return self.section(template="nothing", reason=reason)
-
 
 def heading(anchor: str, report: Report | None = None) -> Place:
-    """The heading of the section with an anchor; with ``report``, also the error of its analysis."""
+    """The heading of the section with an anchor; with ``report``, also its end."""
     found = Heading.of(anchor, SECTIONS)
     return Place(
         anchor=anchor,
         number=found.number,
         title=found.title,
-        stopped=_stopped(report, anchor) if report else "",
         end_us=report.job.end_us if report else 0,
     )
 

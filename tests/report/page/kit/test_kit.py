@@ -27,8 +27,8 @@ def page_of(content: Content, error: str = "") -> Page:
     return read(sections_of(OUTLINE, lambda _document, _anchor: error)(made_here)(None))
 
 
-def table(label: str, **fields: str) -> Table:
-    return Table(label=label, heads=(":Name", "Value"), rows=[("one", "1")], **fields)
+def table(label: str, caption: str, fold: str = "") -> Table:
+    return Table(label=label, heads=(":Name", "Value"), rows=[("one", "1")], caption=caption, fold=fold)
 
 
 def figure(name: str, drawings: int = 1, **fields: object) -> Figure:
