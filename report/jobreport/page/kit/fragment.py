@@ -69,11 +69,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    names = (
-        *("column_time", "count", "date_time", "duration", "escape_name"),
-        *("join_names", "moment", "number", "percent", "plain_number"),
-    )
-    environment.filters |= {name: getattr(formats, name) for name in names}
+    environment.filters |= {name: getattr(formats, name) for name in ("count", "number", "percent")}
     environment.filters |= {"code": code, "kind": lambda block: type(block).__name__, "place": place}
     environment.globals |= {
         "nbsp": formats.NBSP,

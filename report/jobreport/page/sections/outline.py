@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.page.figures.embed import document_json
-from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.section import Heading, sections_of
+from jobreport.page.kit.section import sections_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bokeh.models import Plot
-
     from jobreport.document import Report
 
 #: Anchor and title of every numbered section, in the order of the page.
@@ -54,38 +48,6 @@ OF_CAPTURES = frozenset(
 )
 #: Anchors of the page.
 ANCHORS = frozenset({"verdict", "findings", *(anchor for anchor, _ in SECTIONS)})
-
-
-class Place(Heading, kw_only=True):
-    """The heading of a section that is not made from blocks yet."""
-
-    end_us: int = 0
-
-    @property
-    def zone(self) -> str:
-        """Time zone, for the head of a column of times."""
-        return "UTC" if formats.dated(self.end_us) else "from the start"
-
-    def section(self, *, figures: Mapping[str, Plot] | None = None, **context: Any) -> Fragment:
-        """The section by the template of its anchor; ``figures`` are live plots by the element each is drawn in."""
-        html = render(
-            self.anchor.replace("-", "_"),
-            heading=self,
-            figures=document_json(self.anchor, figures) if figures else "",
-            **context,
-        )
-        return Fragment(name=self.anchor, html=html)
-
-
-def heading(anchor: str, report: Report | None = None) -> Place:
-    """The heading of the section with an anchor; with ``report``, also its end."""
-    found = Heading.of(anchor, SECTIONS)
-    return Place(
-        anchor=anchor,
-        number=found.number,
-        title=found.title,
-        end_us=report.job.end_us if report else 0,
-    )
 
 
 def _stopped(report: Report, anchor: str) -> str:
