@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobreport.comparison.document import Change, Measure, Word
 from jobreport.comparison.facts import NOT_RECORDED
-from jobreport.comparison.measures import JOB, KINDS, STEP, Kind, Measured
+from jobreport.comparison.measures import ENDS, JOB, KINDS, STEP, Kind, Measured
 from jobreport.comparison.real_difference import (
     CHANGED_CORRELATION,
     OF_ASSUMED,
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 MIN_EFFECT, MIN_EFFECT_POINTS = 2.0, 1.0
 #: Standard deviation between runs of the same code, in percent; of percentages in points for each percent.
 RUN_NOISE, POINTS_PER_PERCENT = 3.0, 1 / 3
-#: Measures of how fast steps are.
-SPEEDS = ("samples_per_s", "tokens_per_s", "steps_per_s", "step_s")
+#: Measures of throughput, the most telling first, and of how fast steps are.
+RATES = ("samples_per_s", "tokens_per_s", "steps_per_s")
+SPEEDS = (*RATES, "step_s")
 #: Measures of the sentence, other than throughput.
 OF_SENTENCE = ("duration_s", "cost")
 #: Words of a change whose interval excludes 0.
@@ -41,10 +42,6 @@ FOUND = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.SMALL)
 OF_MANY = "of so many measures, one can differ as much by chance"
 #: Digits of a chance, so that rounding makes no two of one.
 PRECISION = 9
-#: Measures that start and end of the job decide, apart from its totals.
-OF_START_AND_END = {
-    *("startup_s", "startup_percent", "loop_percent", "winddown_s", "winddown_percent", "goodput_percent")
-}
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -62,7 +59,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 def not_whole(kind: Kind, runs: Together) -> str:
     """Why a measure of the runs is not that of their whole jobs; empty if it is, or need not be."""
-    if (kind.whole == JOB or kind.key in OF_START_AND_END) and runs.unrecorded:
+    if kind.whole in (JOB, ENDS) and runs.unrecorded:
         return runs.unrecorded
     return f"{runs.were_stopped}, or the end was {NOT_RECORDED}" if kind.whole == JOB and runs.stopped else ""
 
@@ -76,7 +73,7 @@ def refusal(kind: Kind, pair: Together) -> str:
         return "the runs did not do the same work"
     if kind.whole == STEP and len(pair.batches) > 1:
         return "the batch size is not known of all" if None in pair.batches else "the batch sizes differ"
-    if pair.batches != {None} or not kind.whole:
+    if pair.batches != {None} or kind.whole not in (JOB, STEP):
         return ""
     unlike = "steps" if pair.other_steps else "GPUs" if counts_steps and pair.other_gpus else ""
     return f"the numbers of {unlike} differ, and the batch sizes are not known" if unlike else ""
@@ -85,7 +82,7 @@ def refusal(kind: Kind, pair: Together) -> str:
 def half_of_time(measures: Sequence[Measure], label: str, run_noise: float) -> float:
     """Half the width of the interval of a time against the base, in logarithms; of throughput, or as it is assumed."""
     by_key = {one.key: one for one in measures}
-    for key in ("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s"):
+    for key in (*RATES, "duration_s"):
         change = by_key[key].against[label] if key in by_key else None
         if change and change.word is not Word.REFUSED and change.low is not None and change.high is not None:
             return (math.log1p(change.high / 100) - math.log1p(change.low / 100)) / 2
@@ -266,7 +263,7 @@ def _shares_with_throughput(measures: Sequence[Measure]) -> list[Measure]:
 
     A slower program can use the GPU more, and a wait has a larger share of shorter steps.
     """
-    rates = [one for one in measures if one.key in ("samples_per_s", "tokens_per_s", "steps_per_s")]
+    rates = [one for one in measures if one.key in RATES]
     pace = {(label, change.word) for rate in rates for label, change in rate.against.items()}
 
     def plain(label: str, change: Change) -> Change:
@@ -298,7 +295,7 @@ def headline(measures: Sequence[Measure], of: str = "") -> str:
         )
     }
     order = (
-        *("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s"),
+        *(*RATES, "duration_s"),
         *("profiled_step_s", "profiled_samples_per_s", "profiled_compute_percent"),
     )
     return next((key for key in order if key in known), "duration_s")

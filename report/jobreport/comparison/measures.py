@@ -34,7 +34,7 @@ FEW_STEPS = "fewer than 100 steps"
 NO_STEPS = "no steps were recorded"
 NO_BATCH = "the batch size is not known"
 NOT_RECORDED = "not recorded"
-JOB, STEP = "job", "step"
+JOB, ENDS, STEP = "job", "ends", "step"
 
 
 class Measured(Struct, frozen=True, kw_only=True):
@@ -56,8 +56,8 @@ class Kind(Struct, frozen=True):
     #: ``lower`` or ``higher`` is better, or ``none``.
     direction: str
     value: Value
-    #: What it is of: a ``job``, so that stopped jobs and jobs of other work cannot be compared in it; a ``step``, so that
-    #: steps of other batches cannot; otherwise empty.
+    #: What it is of: a ``job``, so that stopped jobs and jobs of other work cannot be compared in it; its ``ends``, so that
+    #: jobs of unknown start or end cannot; a ``step``, so that steps of other batches cannot; otherwise empty.
     whole: str = ""
 
     @property
@@ -331,7 +331,7 @@ KINDS = (
     Kind("step_s", "Step time, mean", "s", "lower", _of_steps(_step), STEP),
     Kind("step_p50_s", "Step time, median", "s", "lower", _step_quantile(50), STEP),
     Kind("step_p95_s", "Step time, p95", "s", "lower", _step_quantile(95), STEP),
-    Kind("goodput_percent", "Goodput", "%", "higher", _goodput),
+    Kind("goodput_percent", "Goodput", "%", "higher", _goodput, ENDS),
     Kind("data_wait_percent", "Data wait in steps", "%", "lower", _of_steps(_data_wait)),
     Kind("outside_percent", "Outside of steps", "%", "lower", _of_steps(_outside)),
     Kind("gpu_use_percent", "GPU utilization, mean in the training loop", "%", "higher", _gpu_use),
@@ -345,12 +345,12 @@ KINDS = (
     Kind("gpu_hours", "GPU-hours", "GPU-h", "lower", _gpu_hours, JOB),
     Kind("gpu_hours_used", "GPU-hours used", "GPU-h", "none", _gpu_hours_of("used")),
     Kind("gpu_hours_lost", "GPU-hours lost", "GPU-h", "lower", _gpu_hours_of("lost"), JOB),
-    Kind("startup_s", "Start-up", "s", "lower", _phase("before", _seconds)),
-    Kind("startup_percent", "Start-up, share of the job", "%", "lower", _phase("before", _percent)),
+    Kind("startup_s", "Start-up", "s", "lower", _phase("before", _seconds), ENDS),
+    Kind("startup_percent", "Start-up, share of the job", "%", "lower", _phase("before", _percent), ENDS),
     Kind("loop_s", "Training loop", "s", "lower", _phase("loop", _seconds), JOB),
-    Kind("loop_percent", "Training loop, share of the job", "%", "higher", _phase("loop", _percent)),
-    Kind("winddown_s", "Wind-down", "s", "lower", _phase("after", _seconds)),
-    Kind("winddown_percent", "Wind-down, share of the job", "%", "lower", _phase("after", _percent)),
+    Kind("loop_percent", "Training loop, share of the job", "%", "higher", _phase("loop", _percent), ENDS),
+    Kind("winddown_s", "Wind-down", "s", "lower", _phase("after", _seconds), ENDS),
+    Kind("winddown_percent", "Wind-down, share of the job", "%", "lower", _phase("after", _percent), ENDS),
     Kind("energy_kwh", "Energy of the GPUs", "kWh", "lower", _energy, JOB),
     Kind(
         "energy_per_1000_steps",
