@@ -290,6 +290,8 @@ class _LongTable:
         gpus, place = self._gpus_and_places(index)
         time_us = self._time_us.all() if self.kind else _turn_of(place) * SECOND_US
         values = self._values(used)
+        # From here on the only ones, so that grouping takes the memory of one more column.
+        self._numbers.clear()
         none = _has_none([*values.values()], count)
         self._note_no_value(used, int(np.count_nonzero(none)))
         self._settle_activity(values, used)
