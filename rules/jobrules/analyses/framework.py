@@ -21,6 +21,7 @@ from jobrules.measures.intervals import Intervals, time_of, union
 from jobrules.measures.rows import rows_by_lane, rows_by_rank
 from jobrules.model import SECOND_US, IntArray, Job, Lane, Steps
 from jobrules.model.names import EventName, NodeName, OperatorName, OwnText, RankName, ShownName
+from jobrules.model.time_parts import named
 from jobrules.rules.overall_framework_metrics import OTHERS, STEP, RankSteps, rank_steps
 from jobrules.text import apportion
 
@@ -28,6 +29,8 @@ from jobrules.text import apportion
 class Slice(Struct, frozen=True, kw_only=True):
     """One part of a time."""
 
+    #: Of ``TIME_PARTS``; empty for a name from data.
+    key: OwnText = ""
     name: ShownName
     seconds: float
     #: Rounded so that the parts add up to 100.0.
@@ -137,9 +140,9 @@ class FrameworkTime(Struct, frozen=True, kw_only=True):
 
 
 #: Names of the time between the steps of a rank, and of the modes that are joined.
-OUTSIDE, OTHER_MODES = "Outside steps", "Other modes"
-
-FORWARD, BACKWARD = "Forward pass", "Backward pass"
+OUTSIDE, FORWARD, BACKWARD = (named(key).title for key in ("outside-steps", "forward", "backward"))
+OTHER_MODES = "Other modes"
+_KEYS = {OUTSIDE: "outside-steps", FORWARD: "forward", BACKWARD: "backward"}
 
 #: Ranks with shares of their own, and kinds of time.
 MAX_RANKS, MAX_KINDS = 16, 6
@@ -207,7 +210,7 @@ def _slices(times_us: Mapping[str, int]) -> tuple[Slice, ...]:
         return ()
     percents = apportion([us for _, us, _ in rows], 100.0, 1)
     return tuple(
-        Slice(name=name, seconds=us / SECOND_US, percent=percent, count=count)
+        Slice(key=_KEYS.get(name, ""), name=name, seconds=us / SECOND_US, percent=percent, count=count)
         for (name, us, count), percent in zip(rows, percents, strict=True)
     )
 

@@ -15,6 +15,7 @@ from jobrules.measures.intervals import joined, time_of, union
 from jobrules.measures.rows import by_code, rows_by_lane, series_of
 from jobrules.model import SECOND_US
 from jobrules.model.names import EventName, NodeName, OperatorName, OwnText, RankName, ShownName
+from jobrules.model.time_parts import Role, named
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
@@ -38,9 +39,8 @@ LAST_STEPS = 30
 MAX_CLASSES = 5
 #: Event types without a class of their own that are kept before the smallest are merged.
 MAX_OTHERS = 24
-#: Names of the classes of time.
-UNACCOUNTED, OTHER, LOADING = "Unaccounted", "Other", "Data loading"
-IN_STEP, BETWEEN = "In the step", "To the next step"
+#: Keys of parts of time: an event type without a class of its own, and several of them.
+EVENT_TYPE, OTHER = "event-type", "other-events"
 
 
 class ClassShare(Struct, frozen=True, kw_only=True):
@@ -70,9 +70,11 @@ class StepContrast(Struct, frozen=True, kw_only=True):
 class StepPart(Struct, frozen=True, kw_only=True):
     """One class of time in the last steps."""
 
-    name: ShownName
-    #: ``work``, ``other``, ``wait`` (for data, or between steps), or ``unknown`` (no event).
-    role: OwnText
+    #: Of ``TIME_PARTS``.
+    key: OwnText
+    #: Its title, or the event type.
+    label: ShownName
+    role: Role
     #: Microseconds in each step; the classes of a step add up to its bar.
     time_us: tuple[int, ...]
     #: Of all bars except the last, which no step follows; the classes add up to 100.0.
@@ -93,9 +95,9 @@ class LastSteps(Struct, frozen=True, kw_only=True):
     total_us: tuple[int, ...]
     #: Whether events cover the steps; otherwise the parts are the step and the time to the next.
     by_event: bool
-    #: A class whose recording ended before the last of these steps, and when: data loading if it is one of
+    #: Key of a class whose recording ended before the last of these steps, and when: data loading if it is one of
     #: them, otherwise the last one to end. Empty and None if there is none.
-    ended: ShownName = ""
+    ended: OwnText = ""
     ended_us: int | None = None
 
 
@@ -311,11 +313,11 @@ def last_steps(events: Events, series: Sequence[Series], starts_us: IntArray) ->
     by_event = bool(parts)
     if by_event:
         rest = stop - start - np.sum([part.time_us for part in parts], axis=0)
-        parts.append(_Part(name=UNACCOUNTED, role="unknown", time_us=rest))
+        parts.append(_Part(key="no-event", time_us=rest))
     else:
         parts = [
-            _Part(name=IN_STEP, role="work", time_us=end - start),
-            _Part(name=BETWEEN, role="wait", time_us=stop - end),
+            _Part(key="in-steps", time_us=end - start),
+            _Part(key="outside-steps", time_us=stop - end),
         ]
     percents = apportion([int(part.time_us[:-1].sum()) for part in parts], 100.0, 1)
     ended, ended_us = _ended(events, by_class, int(start[-2:][0]))
@@ -326,7 +328,13 @@ def last_steps(events: Events, series: Sequence[Series], starts_us: IntArray) ->
         mode=mode,
         numbers=tuple(main.number[rows].tolist()),
         parts=tuple(
-            StepPart(name=part.name, role=part.role, time_us=tuple(part.time_us.tolist()), percent=percent)
+            StepPart(
+                key=part.key,
+                label=part.event_type or named(part.key).title,
+                role=part.role,
+                time_us=tuple(part.time_us.tolist()),
+                percent=percent,
+            )
             for part, percent in zip(parts, percents, strict=True)
         ),
         total_us=tuple((stop - start).tolist()),
@@ -348,76 +356,85 @@ def _ends_of_bars(start: IntArray, end: IntArray, starts: IntArray) -> IntArray:
 class _Part(Struct, frozen=True, kw_only=True, eq=False):
     """A class of time in the bars, as in ``StepPart``."""
 
-    name: str
-    role: str
+    key: str
+    event_type: str = ""
     time_us: IntArray
+
+    @property
+    def role(self) -> Role:
+        """As of the key."""
+        return named(self.key).role
 
 
 #: Kinds that may be a forward or a backward pass.
 _PASSES = {Kind.FORWARD, Kind.BACKWARD, Kind.GENERAL}
-#: Condition, name, and role of a class, in the order in which its events take precedence.
-_FIRST: tuple[tuple[Callable[[Lane, Kind], bool], str, str], ...] = (
-    (lambda lane, kind: kind in _PASSES and lane.event_type.startswith("Forward"), "Forward", "work"),
-    (lambda lane, kind: kind in _PASSES and lane.event_type.startswith("Backward"), "Backward", "work"),
-    (lambda _, kind: kind is Kind.GPU, "GPU operators", "work"),
-    (lambda _, kind: kind is Kind.CPU, "CPU operators", "work"),
-    (lambda _, kind: kind is Kind.HOROVOD, "Horovod", "other"),
-    (lambda lane, _: lane.event_type in {FETCH, SET_UP, PIPELINE}, LOADING, "wait"),
-)
-_ROLES = {name: role for _, name, role in _FIRST}
+#: Key and condition of a class, in the order in which its events take precedence.
+_FIRST: dict[str, Callable[[Lane, Kind], bool]] = {
+    "forward": lambda lane, kind: kind in _PASSES and lane.event_type.startswith("Forward"),
+    "backward": lambda lane, kind: kind in _PASSES and lane.event_type.startswith("Backward"),
+    "gpu-operators": lambda _, kind: kind is Kind.GPU,
+    "cpu-operators": lambda _, kind: kind is Kind.CPU,
+    "horovod": lambda _, kind: kind is Kind.HOROVOD,
+    "data-loading": lambda lane, _: lane.event_type in {FETCH, SET_UP, PIPELINE},
+}
+#: Key of a class, and the event type of one that has no other.
+_ClassOfTime: TypeAlias = tuple[str, str]
 
 
-def _class_of(lane: Lane, rank: str) -> str | None:
+def _class_of(lane: Lane, rank: str) -> _ClassOfTime | None:
     """The class of a lane; None for containers and for lanes of other ranks."""
     kind = kind_of(lane)
     if kind in _CONTAINERS or lane.rank not in {"", rank}:
         return None
-    return next((name for holds, name, _ in _FIRST if holds(lane, kind)), lane.event_type)
+    own = next((key for key, holds in _FIRST.items() if holds(lane, kind)), "")
+    return (own, "") if own else (EVENT_TYPE, lane.event_type)
 
 
-def _ended(events: Events, by_class: Mapping[str, IntArray], before_us: int) -> tuple[str, int | None]:
-    """A class whose last event ended before a time, and when, as in ``LastSteps``."""
-    last_us = {name: int(events.end_us[rows].max()) for name, rows in by_class.items()}
+def _ended(
+    events: Events, by_class: Mapping[_ClassOfTime, IntArray], before_us: int
+) -> tuple[str, int | None]:
+    """Key of a class whose last event ended before a time, and when, as in ``LastSteps``."""
+    last_us = {key: int(events.end_us[rows].max()) for (key, _), rows in by_class.items()}
     found = [
-        (role == "wait", last_us[name], name)
-        for name, role in _ROLES.items()
-        if role != "other" and name in last_us and last_us[name] < before_us
+        (named(key).role == "lost", last_us[key], key)
+        for key in _FIRST
+        if named(key).role != "outside" and key in last_us and last_us[key] < before_us
     ]
     return (max(found)[2], max(found)[1]) if found else ("", None)
 
 
 def _parts_by_event(
-    events: Events, by_class: Mapping[str, IntArray], start: IntArray, stop: IntArray
+    events: Events, by_class: Mapping[_ClassOfTime, IntArray], start: IntArray, stop: IntArray
 ) -> list[_Part]:
     """The classes of time with an event in the bars, work first and waiting last."""
     ran = {}
-    for name, rows in by_class.items():
+    for one, rows in by_class.items():
         near = rows[(events.end_us[rows] > start.min()) & (events.start_us[rows] < stop.max())]
         if len(near):
-            ran[name] = time_of(events, near)
-    others = sorted((name for name in ran if name not in _ROLES), key=lambda name: ran[name].total)
+            ran[one] = time_of(events, near)
+    others = sorted((one for one in ran if one[0] == EVENT_TYPE), key=lambda one: ran[one].total)
     # Only the largest event types can get a class of their own; the others come first, as one.
     small, large = others[:-MAX_OTHERS], others[-MAX_OTHERS:]
     if small:
-        ran[OTHER] = joined([ran.pop(name) for name in small])
-        large = [OTHER, *large]
+        ran[OTHER, ""] = joined([ran.pop(one) for one in small])
+        large = [(OTHER, ""), *large]
     covered, before = union(start[:0], start[:0]), np.zeros(len(start), np.int64)
     parts = []
-    for name in [*(name for name in _ROLES if name in ran), *large]:
-        covered = joined([covered, ran[name]])
+    for key, event_type in [*((key, "") for key in _FIRST if (key, "") in ran), *large]:
+        covered = joined([covered, ran[key, event_type]])
         by_now = covered.overlap(start, stop)
-        parts.append(_Part(name=name, role=_ROLES.get(name, "other"), time_us=by_now - before))
+        parts.append(_Part(key=key, event_type=event_type, time_us=by_now - before))
         before = by_now
     few = _few([part for part in parts if part.time_us.any()])
-    return sorted(few, key=lambda part: ("work", "other", "wait").index(part.role))
+    return sorted(few, key=lambda part: ("used", "outside", "lost").index(part.role))
 
 
 def _few(parts: list[_Part]) -> list[_Part]:
     """At most ``MAX_CLASSES`` classes: of more, the smallest others are one."""
     if len(parts) <= MAX_CLASSES:
         return parts
-    ranked = sorted(parts, key=lambda one: (one.role != "other", one.name != OTHER, int(one.time_us.sum())))
+    ranked = sorted(parts, key=lambda one: (one.role != "outside", one.key != OTHER, int(one.time_us.sum())))
     merged = ranked[: len(parts) - MAX_CLASSES + 1]
     total = np.sum([part.time_us for part in merged], axis=0)
     kept = [part for part in parts if part not in merged]
-    return [*kept, _Part(name=OTHER, role="other", time_us=total)]
+    return [*kept, _Part(key=OTHER, time_us=total)]

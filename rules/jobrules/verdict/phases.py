@@ -14,7 +14,8 @@ from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.measures.work import Work
 from jobrules.model import Job, Percent
 from jobrules.model.names import NodeName, OwnText
-from jobrules.text import apportion
+from jobrules.model.time_parts import named
+from jobrules.text import apportion, capitalized
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -64,7 +65,7 @@ class JobPhases(Struct, frozen=True, kw_only=True):
     @property
     def middle(self) -> str:
         """What a sentence calls the time between start-up and wind-down: ``training loop``, ``GPU work``, ``work``."""
-        return {"steps": "training loop", "gpu": "GPU work"}.get(self.basis, "work")
+        return _MIDDLE.get(self.basis, "work")
 
     @property
     def bounds(self) -> tuple[str, ...]:
@@ -74,11 +75,8 @@ class JobPhases(Struct, frozen=True, kw_only=True):
         return tuple(f"{words[phase.key]} {kind or 'of the work'}" for phase in self.phases[1:])
 
 
-_LABELS = {
-    "steps": ("Start-up", "Training loop", "Wind-down"),
-    "gpu": ("Start-up", "GPU work", "Wind-down"),
-    "both": ("Start-up", "Work", "Wind-down"),
-}
+#: What a sentence calls the time between start-up and wind-down.
+_MIDDLE = {"steps": "training loop", "gpu": "GPU work", "both": "work"}
 
 
 def job_phases(job: Job) -> JobPhases:
@@ -94,20 +92,26 @@ def job_phases(job: Job) -> JobPhases:
         first_us = start_us if middle[0] - start_us <= interval_us else middle[0]
         last_us = end_us if end_us - middle[1] <= interval_us else middle[1]
         bounds = (start_us, first_us, last_us, end_us)
-        named = zip(("before", "loop", "after"), _LABELS[basis], bounds[:-1], bounds[1:], strict=True)
-        stretches = [(key, label, a, b) for key, label, a, b in named if b > a]
+        ends = zip(("before", "loop", "after"), bounds[:-1], bounds[1:], strict=True)
+        stretches = [(key, a, b) for key, a, b in ends if b > a]
     else:
-        basis, stretches = "none", [("whole", "Whole job", start_us, end_us)]
+        basis, stretches = "none", [("whole", start_us, end_us)]
     found = gaps(job)
     spans = {node.node: node.samples_us for node in job.facts}
     # More than one snapshot: the samples of one span no more than this.
     sampled = [node for node, span in spans.items() if span and span[1] - span[0] > TOLERANCE_US]
-    percents = apportion([max(b - a, 1) for _, _, a, b in stretches], 100.0, 1)
+    percents = apportion([max(b - a, 1) for _, a, b in stretches], 100.0, 1)
     return JobPhases(
         basis=basis,
         phases=tuple(
-            Phase(key=key, label=label, start_us=a, end_us=b, percent=percent)
-            for (key, label, a, b), percent in zip(stretches, percents, strict=True)
+            Phase(
+                key=key,
+                label=capitalized(_MIDDLE[basis]) if key == "loop" else named(key).title,
+                start_us=a,
+                end_us=b,
+                percent=percent,
+            )
+            for (key, a, b), percent in zip(stretches, percents, strict=True)
         ),
         gaps=found,
         first_work_us=work.gpu_us[0] if work and work.gpu_us else None,

@@ -300,11 +300,11 @@ def test_lanes_without_a_worker_are_compared_over_the_steps_of_the_node() -> Non
 # --- the last steps
 
 _CLASSES = {
-    "Forward": "Forward",
-    "Backward(post-forward)": "Backward",
+    "Forward": "Forward pass",
+    "Backward(post-forward)": "Backward pass",
     "gpu_functions-dev:0": "GPU operators",
     "cpu_functions": "CPU operators",
-    "DataLoaderIter": "Data loading",
+    "DataLoaderIter": "Waiting for data",
     "Optimizer": "Optimizer",
 }
 
@@ -349,12 +349,12 @@ def test_each_moment_of_the_last_steps_counts_once(
     if last.by_event:
         assert len(last.parts) <= 6
         for part in last.parts:
-            if part.name != "Other":
-                assert list(part.time_us) == [one[part.name] * SECOND_US for one in reference]
-        assert last.parts[-1].name == "Unaccounted"
+            if part.key != "other-events":
+                assert list(part.time_us) == [one[part.label] * SECOND_US for one in reference]
+        assert last.parts[-1].key == "no-event"
     else:
         assert not any(one[name] for one in reference for name in order)
-        assert [part.name for part in last.parts] == ["In the step", "To the next step"]
+        assert [part.key for part in last.parts] == ["in-steps", "outside-steps"]
     together = [sum(one) // SECOND_US for one in zip(*(part.time_us for part in last.parts), strict=True)]
     assert together == [stop - start for _, start, stop in bars]
 
@@ -365,13 +365,13 @@ def test_more_than_five_classes_are_merged_into_other() -> None:
 
     parts = told(make_job(steps=make_steps([(0, 100)]), events=events)).last.parts
 
-    assert [(part.name, part.role) for part in parts] == [
-        ("Forward", "work"),
-        ("Backward", "work"),
-        ("phase 5", "other"),
-        ("Other", "other"),
-        ("Data loading", "wait"),
-        ("Unaccounted", "unknown"),
+    assert [(part.key, part.label) for part in parts] == [
+        ("forward", "Forward pass"),
+        ("backward", "Backward pass"),
+        ("event-type", "phase 5"),
+        ("other-events", "Other event types"),
+        ("data-loading", "Waiting for data"),
+        ("no-event", "Unaccounted"),
     ]
     assert parts[3].time_us == ((4 + 5 + 6 + 7 + 8) * SECOND_US,)
 
@@ -382,8 +382,8 @@ def test_of_a_thousand_phases_the_small_ones_are_told_as_one() -> None:
 
     parts = told(make_job(steps=make_steps([(0, 50)]), events=make_events(rows))).last.parts
 
-    whole = {part.name: sum(part.time_us) for part in parts}
-    assert [part.name for part in parts][2:] == ["phase 9", "phase 7", "Other", "Unaccounted"]
+    whole = {part.label: sum(part.time_us) for part in parts}
+    assert [part.label for part in parts][2:] == ["phase 9", "phase 7", "Other event types", "Unaccounted"]
     assert whole["phase 7"] == 10_005_000
     assert whole["Unaccounted"] == 50_000_000 - 24_000_000 - 2000 * 5000
     assert sum(whole.values()) == 50_000_000
@@ -394,9 +394,9 @@ def test_of_a_thousand_phases_the_small_ones_are_told_as_one() -> None:
     ("fetched_until", "forward_until", "told_as"),
     [
         (40, 40, ("", None)),
-        (25, 40, ("Data loading", 25)),
-        (25, 30, ("Data loading", 25)),
-        (40, 30, ("Forward", 30)),
+        (25, 40, ("data-loading", 25)),
+        (25, 30, ("data-loading", 25)),
+        (40, 30, ("forward", 30)),
         (0, 40, ("", None)),
     ],
 )

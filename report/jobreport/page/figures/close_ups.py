@@ -17,6 +17,7 @@ from jobreport.page.figures.chart import US_PER_MS, downward, over_time, quantit
 from jobreport.page.figures.framework import RANKED_PX
 from jobreport.page.figures.names import fitted, width_px
 from jobreport.page.figures.stacked import HALF
+from jobrules.model.time_parts import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 #: Metric → class of its line: dashes differ too.
 SERIES = {"gpu_utilization": "s1", "cpu_utilization": "s2", "io_wait": "s3"}
 #: Kind of lane → class of its bars.
-KINDS = {"steps": "f2", "waiting": "l", "work": "u"}
+KINDS = {"steps": "f2", "waiting": named("data-loading").fill, "work": "u"}
 #: The narrowest bar, of the stretch.
 _NARROWEST = 1 / 1000
 #: Numbers of steps stand at least so far apart, in percent of the stretch.

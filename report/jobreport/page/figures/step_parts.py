@@ -9,9 +9,11 @@ import numpy as np
 
 from jobreport.formats import escape_name
 from jobreport.page.figures import chart, theme
-from jobreport.page.figures.canvas import UNKNOWN, Canvas, Figure
+from jobreport.page.figures.canvas import Canvas, Figure
 from jobreport.page.figures.scales import ceiling
 from jobreport.page.figures.steps import upward
+from jobrules.analyses.step_parts import EVENT_TYPE
+from jobrules.model.time_parts import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,21 +21,17 @@ if TYPE_CHECKING:
     from jobreport.page.figures.steps import Unit
     from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
 
-#: Classes of the parts by role, the strongest first.
-_ROLES = {
-    "work": ("u", "u2", "u3", "f2"),
-    "other": ("n2", "n1", "f3"),
-    "wait": ("l",),
-    "unknown": (UNKNOWN,),
-}
+#: Fills of event types that have no part of time of their own, in turn.
+_EVENT_TYPES = (named(EVENT_TYPE).fill, "f3")
 #: Classes of both kinds of steps.
 NORMAL, OUTLIER = "u", "l"
 
 
 def fill(part: StepPart, parts: Sequence[StepPart]) -> str:
     """Class of a part."""
-    fills = _ROLES[part.role]
-    return fills[[one for one in parts if one.role == part.role].index(part) % len(fills)]
+    if part.key != EVENT_TYPE:
+        return named(part.key).fill
+    return _EVENT_TYPES[[one for one in parts if one.key == EVENT_TYPE].index(part) % len(_EVENT_TYPES)]
 
 
 def contrast(found: StepContrast) -> Figure:
@@ -85,7 +83,7 @@ def last_steps(last: LastSteps, unit: Unit) -> Figure:
     drawn = []
     for i, part in enumerate(last.parts):
         bottom, top = ends[i], ends[i + 1]
-        columns = {"step": names, "time": top - bottom, "name": [escape_name(part.name, 60)] * len(names)}
+        columns = {"step": names, "time": top - bottom, "name": [escape_name(part.label, 60)] * len(names)}
         sides = (left, left + 0.86, bottom, top)
         drawn.append(canvas.bars(fill(part, last.parts), sides, columns, series=f"s{i + 1}"))
     rows = [("Step", "@step"), ("Part", "@name"), ("Time", chart.quantity("time", unit.name, unit.digits))]

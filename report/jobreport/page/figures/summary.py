@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from jobrules.model.time_parts import named
 from jobrules.text import duration, percent
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
     from jobrules.verdict.phases import Phase
 
-#: Class of each kind of phase in ``drawing.css``.
-FILLS = {"before": "n1", "loop": "u", "after": "n2", "whole": "n1"}
 INNER, OUTER = 30, 48
 
 
@@ -51,7 +50,7 @@ def ring(phases: Sequence[Phase]) -> tuple[Wedge, ...]:
         if span:
             path = _wedge(sum(spans[:i]) / whole, sum(spans[: i + 1]) / whole)
             title = f"{phase.label}: {duration(span)}, {percent(phase.percent)}"
-            wedges.append(Wedge(fill=FILLS[phase.key], path=path, title=title))
+            wedges.append(Wedge(fill=named(phase.key).fill, path=path, title=title))
     return tuple(wedges)
 
 

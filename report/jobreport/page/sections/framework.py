@@ -16,9 +16,10 @@ from jobreport.page.kit.section import Heading
 from jobreport.page.kit.table import as_code, node_cells, node_heads
 from jobreport.page.sections.outline import SECTIONS, section, zone
 from jobreport.page.sections.parts.operators import MAX_OPEN, operators, ranked_bars
-from jobrules.analyses.framework import BACKWARD, ENOUGH_EVENTS, OUTSIDE
+from jobrules.analyses.framework import ENOUGH_EVENTS
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
 from jobrules.model import Status
+from jobrules.model.time_parts import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +40,6 @@ _RULE = "OverallFrameworkMetrics"
 #: Event types that the section on data loading describes.
 _LOADING = frozenset({FETCH, SET_UP, PIPELINE})
 _MODE_FILLS = ("u", "u2", "u3", "f3", "n1")
-_PASS_FILLS = ("u", "u2")
 
 
 @section
@@ -98,7 +98,7 @@ def _lead(time: FrameworkTime) -> str:
 
 def _outside(time: FrameworkTime) -> float | None:
     """Percent of the ranks' time outside steps."""
-    return next((part.percent for part in time.steps if part.name == OUTSIDE), None)
+    return next((part.percent for part in time.steps if part.key == "outside-steps"), None)
 
 
 def _evaluates(time: FrameworkTime) -> bool:
@@ -146,9 +146,8 @@ def _rank_name(time: FrameworkTime, index: int) -> str:
 
 
 def _fills(time: FrameworkTime) -> list[str]:
-    """Class of each kind of time. Time outside steps is waiting, unless no backward pass was recorded."""
-    first = "f2" if time.forward_only else "l"
-    return [first, *_MODE_FILLS][: len(time.kinds)]
+    """Class of each kind of time: outside steps, then of each mode."""
+    return [named("outside-steps").fill, *_MODE_FILLS][: len(time.kinds)]
 
 
 def _ranks(time: FrameworkTime) -> Figure:
@@ -187,9 +186,10 @@ def _ranks_caption(time: FrameworkTime) -> str:
     outside = [one.percents[0] for one in time.ranks]
     count = len(outside) + time.other_ranks
     if count == 1 or time.outside_median is None:
-        share, kind = max(zip(time.ranks[0].percents, time.kinds, strict=True), key=lambda part: part[0])
-        where = "outside steps" if kind == OUTSIDE else f"in {formats.escape_name(kind, 40)} steps"
-        return f"The rank spent {formats.percent(share)} of its time {where}."
+        shares = time.ranks[0].percents
+        most = max(range(len(shares)), key=shares.__getitem__)
+        where = f"in {formats.escape_name(time.kinds[most], 40)} steps" if most else "outside steps"
+        return f"The rank spent {formats.percent(shares[most])} of its time {where}."
     usual = time.outside_median
     odd = max(range(len(outside)), key=lambda i: abs(outside[i] - usual))
     if abs(outside[odd] - usual) < ALIKE_POINTS:
@@ -208,18 +208,18 @@ def _passes(time: FrameworkTime) -> Figure:
         f"The {first.name.lower()} took {formats.percent(first.percent)} of both passes: {times}, all ranks."
     )
     if first.percent > UNEVEN:
-        usual = "about twice as long as the forward pass" if first.name == BACKWARD else "longer"
+        usual = "about twice as long as the forward pass" if first.key == "backward" else "longer"
         caption += f" The backward pass usually takes {usual}."
     both = f"{seconds(sum(one.seconds for one in time.passes))} in both"
     bars = [
-        Part(style=style, label=one.name, percents=(one.percent,), amounts=(both,))
-        for style, one in zip(_PASS_FILLS, time.passes, strict=False)
+        Part(style=named(one.key).fill, label=one.name, percents=(one.percent,), amounts=(both,))
+        for one in time.passes
     ]
     return Figure(
         name="framework-passes",
         title="Forward and backward pass",
         finding=caption,
-        key=_key(_PASS_FILLS, [one.name for one in time.passes]),
+        key=_key([part.style for part in bars], [part.label for part in bars]),
         drawings=[Drawing(figure=stacked([""], bars, bar="Rank", amount="Of"), style=rows_class(1))],
     )
 

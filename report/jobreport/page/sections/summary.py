@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from jobreport import formats
 from jobreport.page.figures.over_columns import merged
 from jobreport.page.figures.scales import time_ticks
-from jobreport.page.figures.summary import FILLS, Stretch, ring, stretch
+from jobreport.page.figures.summary import Stretch, ring, stretch
 from jobreport.page.kit import Figure, Html, Side, Table
 from jobreport.page.kit.table import swatch
 from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import interruptions
 from jobrules.model import SECOND_US, Severity
+from jobrules.model.time_parts import named
 from jobrules.text import capitalized
 from jobrules.verdict.edges import START_UP
 
@@ -109,7 +110,8 @@ def _strip(report: Report, lanes: Sequence[Lane]) -> dict[str, Any]:
     room = 0.2 if with_day else 0.09
     return {
         "phases": [
-            (FILLS[phase.key], stretch(phase.start_us, phase.end_us, axis)) for phase in report.phases.phases
+            (named(phase.key).fill, stretch(phase.start_us, phase.end_us, axis))
+            for phase in report.phases.phases
         ],
         "lanes": lanes,
         "first_work": None if first_us is None else stretch(first_us, first_us, axis).at,
@@ -145,7 +147,7 @@ def _table(report: Report) -> Table:
 
     rows = [
         row(
-            swatch(FILLS[one.key], one.label),
+            swatch(named(one.key).fill, one.label),
             one.start_us,
             one.end_us,
             formats.duration(one.end_us - one.start_us),

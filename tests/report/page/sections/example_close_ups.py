@@ -117,8 +117,8 @@ def more_framework(name: str, workers: int = 3, others: int = 0) -> dict[str, An
     """What framework time holds of workers, passes and what was profiled."""
     return {
         "passes": (
-            Slice(name="Backward pass", seconds=6.0, percent=66.7),
-            Slice(name="Forward pass", seconds=3.0, percent=33.3),
+            Slice(key="backward", name="Backward pass", seconds=6.0, percent=66.7),
+            Slice(key="forward", name="Forward pass", seconds=3.0, percent=33.3),
         ),
         "general_s": 4.5,
         "event_types": (

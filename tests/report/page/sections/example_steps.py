@@ -124,12 +124,20 @@ def step_times(name: str) -> StepTimes:
             mode=name,
             numbers=(1196, 1197, 1198, 1199),
             parts=(
-                StepPart(name="Forward", role="work", time_us=(100_000,) * 4, percent=16.4),
-                StepPart(name=name, role="other", time_us=(50_000,) * 4, percent=8.2),
                 StepPart(
-                    name="Data loading", role="wait", time_us=(200_000, 900_000, 250_000, 0), percent=73.8
+                    key="forward", label="Forward pass", role="used", time_us=(100_000,) * 4, percent=16.4
                 ),
-                StepPart(name="Unaccounted", role="unknown", time_us=(10_000,) * 4, percent=1.6),
+                StepPart(key="event-type", label=name, role="outside", time_us=(50_000,) * 4, percent=8.2),
+                StepPart(
+                    key="data-loading",
+                    label="Waiting for data",
+                    role="lost",
+                    time_us=(200_000, 900_000, 250_000, 0),
+                    percent=73.8,
+                ),
+                StepPart(
+                    key="no-event", label="Unaccounted", role="unknown", time_us=(10_000,) * 4, percent=1.6
+                ),
             ),
             total_us=(360_000, 1_060_000, 410_000, 160_000),
             by_event=True,

@@ -182,7 +182,7 @@ def framework(name: str, *, forward_only: bool = False) -> FrameworkTime:
     return FrameworkTime(
         steps=(
             Slice(name="TRAIN", seconds=1200.0, percent=60.0),
-            Slice(name="Outside steps", seconds=700.0, percent=35.0),
+            Slice(key="outside-steps", name="Outside steps", seconds=700.0, percent=35.0),
             Slice(name=name, seconds=100.0, percent=5.0),
         ),
         general=(

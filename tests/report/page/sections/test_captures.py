@@ -26,6 +26,7 @@ from jobreport.page.sections.outline import OF_CAPTURES
 from jobrules.captures.across import joined
 from jobrules.captures.own_times import own_times
 from jobrules.model.captures import IDLE_CAUSES, AcrossRanks, Capture, HostPart
+from jobrules.model.time_parts import named
 from tests.copies import replace
 from tests.kineto import Recording, capture
 from tests.paths import SAMPLES
@@ -109,9 +110,7 @@ def test_the_parts_of_each_rank_are_those_of_the_model_and_add_up() -> None:
     assert [row["Device"] for row in found] == ["rank 0", "rank 1", "rank 2", "rank 3"]
     for row, device in zip(found, devices_of(OF_FOUR), strict=True):
         parts = {
-            part: ms(row[f"{label[0].upper()}{label[1:]} (ms)"])
-            for part, (_, label) in PARTS.items()
-            if f"{label[0].upper()}{label[1:]} (ms)" in row
+            part: ms(row[f"{named(part).title} (ms)"]) for part in PARTS if f"{named(part).title} (ms)" in row
         }
         assert parts == pytest.approx(
             {k: v / 1e6 for k, v in parts_of(device.device).items() if k in parts}, abs=0.006

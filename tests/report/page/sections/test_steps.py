@@ -17,6 +17,7 @@ from jobreport.page.figures import steps as figures
 from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
 from jobrules.analyses.steps import DeviceSteps, StepBins, StepTimes
 from jobrules.model import Status
+from jobrules.model.time_parts import named
 from tests.copies import replace
 from tests.report.page.sections import example_steps, examples
 from tests.report.page.sections.example_steps import START_US
@@ -56,11 +57,11 @@ def with_events(name: str = "Forward", *, whole: bool = True, **changes: Any) ->
     return shown(replace(times(), **changes), framework=replace(time, whole_steps=whole, event_types=types))
 
 
-def parts(*given: tuple[str, str, int, float]) -> tuple[StepPart, ...]:
-    """Of the last four steps, from name, role, time, and percent."""
+def parts(*given: tuple[str, int, float]) -> tuple[StepPart, ...]:
+    """Of the last four steps, from key, time, and percent."""
     return tuple(
-        StepPart(name=name, role=role, time_us=(us,) * 4, percent=percent)
-        for name, role, us, percent in given
+        StepPart(key=key, label=named(key).title, role=named(key).role, time_us=(us,) * 4, percent=percent)
+        for key, us, percent in given
     )
 
 
@@ -89,12 +90,10 @@ def far() -> StepTimes:
 
 EVENTLESS = replace(
     times().last,
-    parts=parts(("In the step", "work", 300_000, 99.6), ("To the next step", "wait", 1000, 0.4)),
+    parts=parts(("in-steps", 300_000, 99.6), ("outside-steps", 1000, 0.4)),
     by_event=False,
 )
-UNACCOUNTED = replace(
-    times().last, parts=parts(("Forward", "work", 300_000, 27.8), ("Unaccounted", "unknown", 1000, 72.2))
-)
+UNACCOUNTED = replace(times().last, parts=parts(("forward", 300_000, 27.8), ("no-event", 1000, 72.2)))
 FEW = replace(times().modes[0], steps=50, evaluated=0, outliers=0, low_limit_s=None, high_limit_s=None)
 RANKS = tuple(
     example_steps.row(f"node-{i // 2}", rank=str(i), mode="TRAIN", median_s=0.5 if i == 5 else 0.47)
@@ -128,9 +127,9 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "small difference": lambda: with_difference(2.0),
     "no difference": lambda: with_difference(0.9),
     "last steps without events": lambda: with_last(EVENTLESS),
-    "last steps without passes": lambda: with_last(EVENTLESS, "Forward"),
+    "last steps without passes": lambda: with_last(EVENTLESS, "forward"),
     "last steps in part": lambda: with_last(UNACCOUNTED),
-    "last steps without loading": lambda: with_last(UNACCOUNTED, "Data loading"),
+    "last steps without loading": lambda: with_last(UNACCOUNTED, "data-loading"),
     "two modes": lambda: changed(
         modes=(times().modes[0], replace(times().modes[0], mode="EVAL", steps=64, p25_s=0.1, p75_s=0.2))
     ),

@@ -15,6 +15,7 @@ from jobreport.page.figures.names import cut_apart, fitted
 from jobreport.page.figures.scales import ceiling
 from jobreport.page.figures.stacked import HALF
 from jobrules.model.captures import BAR_KINDS
+from jobrules.model.time_parts import named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 #: Steps whose numbers stand below a figure.
 MAX_LABELS = 12
 LEVELS = 10
-#: Class and name of each kind of bar of the slowest step.
+#: Class and name of each kind of bar of the slowest step: an event has the color of the part of time that it makes.
 KINDS = {
-    "data_loading": ("n2", "data loading"),
+    "data_loading": (named("data-loading").fill, "data loading"),
     "marks": ("n1", "marks"),
     "launch": ("f2", "call of the runtime"),
-    "synchronization": ("l", "blocking call"),
-    "allocation": ("l3", "memory allocation"),
-    "compute": ("u", "computing"),
-    "communication": ("u2", "communication"),
-    "copy": ("u3", "copy"),
+    "synchronization": (named("synchronization").fill, "blocking call"),
+    "allocation": (named("memory-allocation").fill, "memory allocation"),
+    "compute": (named("computing").fill, "computing"),
+    "communication": (named("communication").fill, "communication"),
+    "copy": (named("copies").fill, "copy"),
 }
 #: The narrowest bar, of the step.
 _NARROWEST = 1 / 1000

@@ -27,7 +27,8 @@ from jobreport.page.sections.captures.parts import (
 )
 from jobreport.page.sections.outline import section
 from jobrules.model.captures import IDLE_CAUSES, IdleCause
-from jobrules.text import capitalized, some_of
+from jobrules.model.time_parts import TIME_PARTS, NamedPart
+from jobrules.text import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,17 +37,17 @@ if TYPE_CHECKING:
     from jobreport.page.kit.section import Content
     from jobreport.page.sections.captures.parts import DeviceRow
 
-#: Class and name of each cause.
-CAUSES: dict[IdleCause, tuple[str, str]] = {
-    "between_kernels": ("l3", "between queued kernels"),
-    "launch_latency": ("l2", "launch latency"),
-    "host": ("l", "host launched late"),
-    "data_loading": ("n2", "data loading"),
-    "synchronisation": ("f2", "synchronization"),
-    "memory_allocation": ("u3", "memory allocation"),
-    "profiler": ("f3", "profiler"),
-    "device_wait": (UNKNOWN, "device wait"),
-    "unlinked": (UNKNOWN, "no launch recorded"),
+#: Part of time of each cause.
+CAUSES: dict[IdleCause, NamedPart] = {
+    "between_kernels": TIME_PARTS["between-kernels"],
+    "launch_latency": TIME_PARTS["launch-latency"],
+    "host": TIME_PARTS["late-launch"],
+    "data_loading": TIME_PARTS["data-loading"],
+    "synchronisation": TIME_PARTS["synchronization"],
+    "memory_allocation": TIME_PARTS["memory-allocation"],
+    "profiler": TIME_PARTS["profiler"],
+    "device_wait": TIME_PARTS["device-wait"],
+    "unlinked": TIME_PARTS["not-linked"],
 }
 #: Rows of what the host did.
 MAX_ROWS = 15
@@ -85,8 +86,8 @@ def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> Figure:
     names = [rows[i].name for i in chosen]
     bars = [
         Part(
-            style=CAUSES[cause][0],
-            label=CAUSES[cause][1],
+            style=CAUSES[cause].fill,
+            label=CAUSES[cause].name,
             percents=tuple(shares[i][j] for i in chosen),
             amounts=tuple(ns_text(rows[i].device.idle_by_cause_ns[cause]) for i in chosen),
         )
@@ -111,12 +112,12 @@ def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> Figure:
                 style=rows_class(len(names)) + (" names" if several else ""),
             ),
         ),
-        key=tuple((*CAUSES[cause], f"kind-{j}") for j, cause in enumerate(causes)),
+        key=tuple((bar.style, bar.label, f"kind-{j}") for j, bar in enumerate(bars)),
         reading="A gap without work has one cause for each moment, see Method. Between queued kernels, launch latency, "
         "and late launches together are launch-bound time."
         + (
             " Hatched: no event of the trace explains it."
-            if any(CAUSES[c][0] == UNKNOWN for c in causes)
+            if any(bar.style == UNKNOWN for bar in bars)
             else ""
         ),
         tables=[_table([rows[i] for i in chosen], causes)],
@@ -133,7 +134,7 @@ def _caption(rows: Sequence[DeviceRow], devices: int) -> str:
     of = f" of {some_of(len(rows), devices, 'device')}" if len(rows) < devices else ""
     return (
         f"{subject} idle for {formats.percent(percent_of(idle, window))} of the profiled time{of}, {ns_text(idle)}. "
-        f"Largest cause: {CAUSES[most][1]}, {share} of the idle time."
+        f"Largest cause: {CAUSES[most].name}, {share} of the idle time."
     )
 
 
@@ -144,7 +145,7 @@ def _table(rows: Sequence[DeviceRow], causes: Sequence[IdleCause]) -> Table:
         fold="idle time of each device by cause",
         heads=(
             *(":Device", f"Idle ({scale.unit})", "Idle (%)"),
-            *(f"{capitalized(CAUSES[cause][1])} ({scale.unit})" for cause in causes),
+            *(f"{CAUSES[cause].title} ({scale.unit})" for cause in causes),
         ),
         rows=[
             (

@@ -26,10 +26,10 @@ from jobreport.page.sections.captures.parts import (
     omitted,
     percent_of,
 )
-from jobreport.page.sections.captures.profiled_time import PARTS
 from jobreport.page.sections.outline import section
 from jobrules.captures.own_times import own_times
 from jobrules.model.captures import BAR_KINDS
+from jobrules.model.time_parts import named
 from jobrules.text import capitalized
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ LATE = 0.01
 SCALE = (5, 95)
 #: Fields of a step over all ranks.
 _ENDS = ("shortest", "median", "longest")
-_STEP_PARTS = ("compute", "communication", "waiting", "copies", "idle")
+_STEP_PARTS = ("computing", "communication", "waiting", "copies", "device-idle")
 _NO_STEPS = {
     "other_process": "The recorded steps belong to another process.",
     "overlapping": "The recorded steps overlap, so their times are unknown.",
@@ -226,11 +226,11 @@ def _widest(devices: Sequence[DeviceRow], rows: Sequence[CaptureRow], own: OwnTi
 def _step_parts(step: DeviceStep) -> dict[str, int]:
     waiting = step.exposed_waiting_ns or 0
     return {
-        "compute": step.compute_ns,
+        "computing": step.compute_ns,
         "communication": step.exposed_communication_ns - waiting,
         "waiting": waiting,
         "copies": step.exposed_copies_ns,
-        "idle": step.idle_ns,
+        "device-idle": step.idle_ns,
     }
 
 
@@ -239,8 +239,8 @@ def _parts(row: DeviceRow, *, several: bool) -> Figure:
     parts = [part for part in _STEP_PARTS if any(_step_parts(step)[part] for step in steps)]
     bars = [
         Part(
-            style=PARTS[part][0],
-            label=PARTS[part][1],
+            style=named(part).fill,
+            label=named(part).name,
             percents=tuple(percent_of(_step_parts(step)[part], step.window_ns) for step in steps),
             amounts=tuple(ns_text(_step_parts(step)[part]) for step in steps),
         )
@@ -285,9 +285,7 @@ def _parts_caption(row: DeviceRow, steps: Sequence[DeviceStep], where: str) -> s
     )
     if more[most] <= 0.01 * median:
         return f"{found}."
-    return (
-        f"{found}; {ns_text(more[most])} more {'idle time' if most == 'idle' else PARTS[most][1]} than usual."
-    )
+    return f"{found}; {ns_text(more[most])} more {named(most).name} than usual."
 
 
 def _parts_table(row: DeviceRow, parts: Sequence[str]) -> Table:
@@ -297,7 +295,7 @@ def _parts_table(row: DeviceRow, parts: Sequence[str]) -> Table:
     return Table(
         label=f"Steps of {row.name} in parts",
         fold=f"steps in parts ({scale.unit})",
-        heads=(":Step", "On the host", "On the device", *(capitalized(PARTS[part][1]) for part in parts)),
+        heads=(":Step", "On the host", "On the device", *(named(part).title for part in parts)),
         rows=[
             (
                 f"{step.number}{' (cut short)' if step.number == row.device.incomplete_step else ''}",

@@ -27,6 +27,7 @@ from jobreport.page.sections.captures.parts import (
     without_empty,
 )
 from jobreport.page.sections.outline import section
+from jobrules.model.time_parts import named
 from jobrules.rules.traces.shares import profiled_gpus
 from jobrules.text import capitalized
 from jobrules.verdict.profiled import MIN_LEAD_IN, ranks_of, world_sizes
@@ -39,16 +40,8 @@ if TYPE_CHECKING:
     from jobrules.model.captures import Capture, DeviceCapture
     from jobrules.verdict.sampled_gpus import SampledGPUs
 
-#: Class and name of each part of a device's time, in the order in which they are drawn.
-PARTS = {
-    "compute": ("u", "computing"),
-    "transfer": ("u2", "exposed transfer between ranks"),
-    "communication": ("u2", "exposed communication"),
-    "waiting": ("l3", "waiting for other ranks"),
-    "not_matched": ("f2", "exposed communication, not matched"),
-    "copies": ("u3", "exposed copies"),
-    "idle": ("l", "idle"),
-}
+#: The parts of a device's time, in the order in which they are drawn.
+PARTS = ("computing", "transfer", "communication", "waiting", "not-matched", "copies", "device-idle")
 #: A device that computes less than the median by more points is named.
 ALIKE_POINTS = 1.0
 #: Captures that are listed without a fold.
@@ -82,13 +75,13 @@ def parts_of(device: DeviceCapture) -> dict[str, int]:
     """The parts of a device's time, which add up to its window; communication in parts where ranks are matched."""
     split = device.exposed_waiting_ns is not None
     found = {
-        "compute": device.compute_ns,
+        "computing": device.compute_ns,
         "transfer": device.exposed_transfer_ns or 0,
         "communication": 0 if split else device.exposed_communication_ns,
         "waiting": device.exposed_waiting_ns or 0,
-        "not_matched": device.not_matched_ns or 0,
+        "not-matched": device.not_matched_ns or 0,
         "copies": device.exposed_copies_ns,
-        "idle": device.idle_ns,
+        "device-idle": device.idle_ns,
     }
     return {part: found[part] for part in PARTS}
 
@@ -96,7 +89,7 @@ def parts_of(device: DeviceCapture) -> dict[str, int]:
 def parts_in(rows: Sequence[DeviceRow]) -> list[str]:
     """The parts that any device has; computing and idle time always."""
     found = [parts_of(row.device) for row in rows]
-    return [part for part in PARTS if part in ("compute", "idle") or any(one[part] for one in found)]
+    return [part for part in PARTS if part in ("computing", "device-idle") or any(one[part] for one in found)]
 
 
 def _lead(report: Report, rows: Sequence[DeviceRow]) -> list[str]:
@@ -164,8 +157,8 @@ def _figure(rows: Sequence[DeviceRow]) -> Figure:
     several = len(rows) > 1
     bars = [
         Part(
-            style=PARTS[part][0],
-            label=PARTS[part][1],
+            style=named(part).fill,
+            label=named(part).name,
             percents=tuple(shares[i][j] for i in chosen),
             amounts=tuple(ns_text(parts_of(rows[i].device)[part]) for i in chosen),
         )
@@ -183,7 +176,7 @@ def _figure(rows: Sequence[DeviceRow]) -> Figure:
                 style=rows_class(len(names)) + (" names" if several else ""),
             ),
         ),
-        key=tuple((*PARTS[part], f"kind-{j}") for j, part in enumerate(parts)),
+        key=tuple((part.style, part.label, f"kind-{j}") for j, part in enumerate(bars)),
         reading="Percent of the profiled time. Each moment counts once: as computing, else as communication, else as "
         "copies, else as idle."
         + (" Bars differ most at the top." if several and len(chosen) < len(rows) else ""),
@@ -195,11 +188,11 @@ def _caption(rows: Sequence[DeviceRow]) -> str:
     """How much of the time devices computed, on what most of the rest went, and which computed least."""
     window = sum(row.device.window_ns for row in rows)
     sums = {part: sum(parts_of(row.device)[part] for row in rows) for part in PARTS}
-    rest = max((part for part in PARTS if part != "compute"), key=sums.__getitem__)
-    computed, lost = (formats.percent(percent_of(sums[part], window)) for part in ("compute", rest))
+    rest = max((part for part in PARTS if part != "computing"), key=sums.__getitem__)
+    computed, lost = (formats.percent(percent_of(sums[part], window)) for part in ("computing", rest))
     found = f"{computed} of the profiled time was computing"
     if sums[rest]:
-        found += f", {lost} {'idle time' if rest == 'idle' else PARTS[rest][1]}"
+        found += f", {lost} {named(rest).name}"
     shares = [percent_of(row.device.compute_ns, row.device.window_ns) for row in rows]
     lowest = int(np.argmin(shares))
     if float(np.median(shares)) - shares[lowest] > ALIKE_POINTS:
@@ -217,8 +210,8 @@ def _table(rows: Sequence[DeviceRow], parts: Sequence[str]) -> Table:
         heads=(
             ":Device",
             f"Profiled ({scale.unit})",
-            *(f"{capitalized(PARTS[part][1])} ({scale.unit})" for part in parts),
-            *(f"{capitalized(PARTS[part][1])} (%)" for part in parts),
+            *(f"{named(part).title} ({scale.unit})" for part in parts),
+            *(f"{named(part).title} (%)" for part in parts),
             *("Busy (%)", "Kernel busy (%)", f"Before ({scale.unit})"),
         ),
         rows=[

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.page.figures import step_parts as parts
 from jobreport.page.kit import Drawing, Figure, Table
-from jobrules.analyses.step_parts import BETWEEN, IN_STEP, LOADING, MIN_OUTLIERS, UNACCOUNTED
+from jobrules.analyses.step_parts import MIN_OUTLIERS
+from jobrules.model.time_parts import named
 
 if TYPE_CHECKING:
     from jobreport.page.figures.steps import Unit
@@ -160,7 +161,7 @@ def _largest_part(last: LastSteps, *, with_day: bool) -> str:
     share = formats.percent(largest.percent)
     ended = _ended(last, with_day=with_day)
     if not last.by_event:
-        return f"{share} of the time is {'inside' if largest.name == IN_STEP else 'outside'} steps{ended}"
+        return f"{share} of the time is {'inside' if largest.key == 'in-steps' else 'outside'} steps{ended}"
     if largest.role == "unknown":
         return f"no event covers {share} of the time{ended}"
     return f"{_part_name(largest)} takes {share} of the time"
@@ -170,10 +171,9 @@ def _ended(last: LastSteps, *, with_day: bool) -> str:
     """``; data loading was recorded only until 07:56:56``; empty if recording did not end before."""
     if last.ended_us is None:
         return ""
-    name, was = ("data loading", "was") if last.ended == LOADING else (last.ended, "were")
-    if last.ended in {"Forward", "Backward"}:
-        name, was = f"the {name.lower()} pass", "was"
-    return f"; {name} {was} recorded only until {formats.column_time(last.ended_us, with_day=with_day)}"
+    name = named(last.ended).name
+    the, was = "the " * name.endswith("pass"), "were" if name.endswith("operators") else "was"
+    return f"; {the}{name} {was} recorded only until {formats.column_time(last.ended_us, with_day=with_day)}"
 
 
 def _bars(last: LastSteps, unit: Unit) -> list[str]:
@@ -194,23 +194,23 @@ def _reason(last: LastSteps, bars: tuple[int, ...]) -> str:
     if max(bars) - min(bars) < WORTH_A_REASON * mean:
         return ""
     # The covariances of the parts with the bars add up to the variance of the bars.
-    covariance = {
-        part.name: sum(us * (bar - mean) for us, bar in zip(part.time_us[:-1], bars, strict=True))
-        for part in last.parts
-    }
-    name = max(covariance, key=covariance.__getitem__)
-    if covariance[name] < MOST_OF_VARIANCE * sum((bar - mean) ** 2 for bar in bars):
+    covariance = [
+        sum(us * (bar - mean) for us, bar in zip(part.time_us[:-1], bars, strict=True)) for part in last.parts
+    ]
+    most = max(covariance)
+    if most < MOST_OF_VARIANCE * sum((bar - mean) ** 2 for bar in bars):
         return ""
     in_words = {
-        UNACCOUNTED: "time without events",
-        BETWEEN: "the time to the next step",
-        IN_STEP: "the step itself",
+        "no-event": "time without events",
+        "outside-steps": "the time to the next step",
+        "in-steps": "the step itself",
     }
-    return in_words.get(name, formats.escape_name(name, 40))
+    part = last.parts[covariance.index(most)]
+    return in_words.get(part.key, _part_name(part))
 
 
 def _part_name(part: StepPart) -> str:
-    return formats.escape_name(part.name, 40)
+    return formats.escape_name(part.label, 40)
 
 
 def _parts_of_last(last: LastSteps, unit: Unit) -> Table:
