@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from jobreport import document, pipeline
 from jobreport.options import Options
 from jobreport.page.sections import Fragment
+from jobrules.model.time_parts import TIME_PARTS
 from tests.copies import replace
 from tests.golden.visible import Visible
 from tests.paths import SAMPLES
@@ -29,13 +33,15 @@ SAMPLE_NAMES = tuple(path.name for path in SAMPLES)
 JOBS = (*SAMPLE_NAMES, *REPORTS, "debugger", "recorder", *(f"comparison-{name}" for name in COMPARISONS))
 
 
-def sections_of(job: str, folder: Path) -> dict[str, Fragment]:
+@cache
+def sections_of(job: str) -> dict[str, Fragment]:
     """The sections of a job by their names."""
     if job.startswith("comparison-"):
         found = test_comparison.EXAMPLES[job.removeprefix("comparison-")]()
         of_pair: dict[str, Callable[[Any], Fragment]] = dict(test_comparison.CALLS)
         return {name: call(found) for name, call in of_pair.items() if name not in LEFT_OUT}
-    report = report_of(job, folder)
+    with tempfile.TemporaryDirectory() as folder:
+        report = report_of(job, Path(folder))
     of_report = [call for call in test_sections.CALLS if call.__name__ not in LEFT_OUT]
     if job == "recorder":
         of_report = [call for call in of_report if call.__name__ in ("quality", "goodput")]
@@ -63,8 +69,8 @@ def report_of(job: str, folder: Path) -> document.Report:
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_the_sections_say_what_they_said(job: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    made = {f"{name}.txt": Visible.of(one) for name, one in sections_of(job, tmp_path).items()}
+def test_the_sections_say_what_they_said(job: str, request: pytest.FixtureRequest) -> None:
+    made = {f"{name}.txt": Visible.of(one) for name, one in sections_of(job).items()}
     folder = TEXTS / job
     if request.config.getoption("--accept-golden"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,3 +92,33 @@ def test_the_sections_say_what_they_said(job: str, tmp_path: Path, request: pyte
         )
     ]
     assert not diff, "\n".join([*diff[:80], f"{len(diff)} lines differ; accept them with: make golden"])
+
+
+#: Class of a swatch or a wedge, and its words.
+SWATCH = re.compile(
+    r'<svg class="sw"[^>]*>\s*<rect class="(\w+)"[^>]*>.*?</svg>(?:<a [^>]*>)?([^<]+)', re.DOTALL
+)
+WEDGE = re.compile(r'<path class="wedge (\w+)"[^>]*><title>([^<:]+)')
+#: Sections that show nothing but parts of a time with a color.
+OF_TIME = {"verdict", "cost", "goodput", "summary", "profiled_time", "idle_time", "time"}
+COLORS = {words: one.fill for one in TIME_PARTS.values() for words in (one.name, one.title, one.of_device)}
+#: Boxes of values in the training loop, which are no time.
+BOXES = ("u2", "training loop")
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_part_of_time_has_one_name_and_one_color_wherever_it_is_shown(job: str) -> None:
+    shown = {
+        (name, fill, words.replace("\xa0", " ").strip())
+        for name, one in sections_of(job).items()
+        for fill, words in (*SWATCH.findall(one.html), *WEDGE.findall(one.html))
+    }
+
+    others = {
+        (name, fill, words)
+        for name, fill, words in shown
+        # Sampling pauses are hatched, on each node.
+        if COLORS.get(words, "" if name in OF_TIME and fill != "x" else fill) != fill
+        and (fill, words) != BOXES
+    }
+    assert not others

@@ -292,9 +292,9 @@ def gpu_job() -> Report:
         ),
         phases=phases(
             "steps",
-            ("before", "Before the first step", start, work[0], 8.3),
+            ("before", "Start-up", start, work[0], 8.3),
             ("loop", "Training loop", *work, 90.0),
-            ("after", "After the last step", work[1], end, 1.7),
+            ("after", "Wind-down", work[1], end, 1.7),
             first_work_us=work[0],
             last_work_us=work[1],
         ),
