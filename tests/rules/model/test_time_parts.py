@@ -8,8 +8,10 @@ import pytest
 
 from jobreport.comparison import profiled as compared
 from jobreport.page.sections.captures import idle_time, profiled_time
+from jobrules import RULES
 from jobrules.analyses import goodput
 from jobrules.model.time_parts import TIME_PARTS, Role
+from jobrules.rules.traces.shares import CaptureRule
 from jobrules.verdict import profiled
 from jobrules.verdict.accounting import UNEXPLAINED
 
@@ -38,7 +40,12 @@ def test_a_name_is_that_of_one_color() -> None:
         pytest.param(goodput.PARTS, id="goodput"),
         pytest.param(compared.PARTS, id="profiled time of a comparison"),
         pytest.param(
-            ("computing", *{loss.key for loss in profiled._LOSSES}, *profiled._OTHERS), id="profiled time"
+            (
+                "computing",
+                *{rule.part for rule in RULES if issubclass(rule, CaptureRule) and rule.part},
+                *profiled._OTHERS,
+            ),
+            id="profiled time",
         ),
         # Transfers are known where waiting is.
         pytest.param([key for key in profiled_time.PARTS if key != "communication"], id="devices"),

@@ -158,12 +158,6 @@ def test_a_limit_beyond_the_bars_is_said_and_not_drawn() -> None:
     assert [shape.style for shape in drawing.shapes] == ["u", "f2"]
 
 
-def test_the_time_to_the_next_step_has_the_color_of_lost_time() -> None:
-    found = EVENTLESS.parts
-
-    assert [parts_figures.fill(part, found) for part in found] == ["u", "l"]
-
-
 # --- the drawing and the live plot
 
 
@@ -236,7 +230,7 @@ def test_normal_steps_stand_above_outliers() -> None:
 def test_the_last_steps_have_work_at_the_bottom_and_no_events_at_the_top() -> None:
     drawing = parts_figures.last_steps(times().last, figures.Unit.of(times())).drawing
 
-    assert [shape.style for shape in drawing.shapes] == ["u", "n2", "l"]
+    assert [shape.style for shape in drawing.shapes] == ["u", "n1", "l7"]
     assert {bottom for *_, bottom, _ in _rectangles(drawing.shapes[0].path)} == {0.0}
     assert len(drawing.areas) == len(times().last.numbers)
 
