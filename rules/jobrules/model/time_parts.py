@@ -139,6 +139,9 @@ TIME_PARTS = {
     # Phases of the job.
     "before": NamedPart("start-up", "outside", "n1"),
     "loop": NamedPart("training loop", "used", "u"),
+    # The same where GPUs, or GPUs and steps, say when it began and ended.
+    "gpu-work": NamedPart("GPU work", "used", "u"),
+    "work": NamedPart("work", "used", "u"),
     "after": NamedPart("wind-down", "outside", "n2"),
     "whole": NamedPart("whole job", "outside", "n1"),
 }

@@ -15,7 +15,7 @@ from jobrules.measures.work import Work
 from jobrules.model import Job, Percent
 from jobrules.model.names import NodeName, OwnText
 from jobrules.model.time_parts import named
-from jobrules.text import apportion, capitalized
+from jobrules.text import apportion
 
 
 class Phase(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class JobPhases(Struct, frozen=True, kw_only=True):
     @property
     def middle(self) -> str:
         """What a sentence calls the time between start-up and wind-down: ``training loop``, ``GPU work``, ``work``."""
-        return _MIDDLE.get(self.basis, "work")
+        return named(_MIDDLE.get(self.basis, "work")).name
 
     @property
     def bounds(self) -> tuple[str, ...]:
@@ -75,8 +75,8 @@ class JobPhases(Struct, frozen=True, kw_only=True):
         return tuple(f"{words[phase.key]} {kind or 'of the work'}" for phase in self.phases[1:])
 
 
-#: What a sentence calls the time between start-up and wind-down.
-_MIDDLE = {"steps": "training loop", "gpu": "GPU work", "both": "work"}
+#: The part of time between start-up and wind-down.
+_MIDDLE = {"steps": "loop", "gpu": "gpu-work", "both": "work"}
 
 
 def job_phases(job: Job) -> JobPhases:
@@ -106,7 +106,7 @@ def job_phases(job: Job) -> JobPhases:
         phases=tuple(
             Phase(
                 key=key,
-                label=capitalized(_MIDDLE[basis]) if key == "loop" else named(key).title,
+                label=named(_MIDDLE[basis] if key == "loop" else key).title,
                 start_us=a,
                 end_us=b,
                 percent=percent,
