@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from jobreport.readers.bounds import EARLIEST_US, LATEST_US
-from jobreport.readers.columns import GrowingTable, Positions, Table, short_name, whole_number
+from jobreport.readers.columns import Positions, Table, short_name, whole_number
 from jobreport.readers.traces.row import Args, Row, Scalar
 from jobrules.measures.data_loading import SET_UP
 from jobrules.model import SECOND_US, EventSource, Lane, Loader, StepMark
@@ -145,7 +145,7 @@ class Columns:
         self._files = files
         self._tally = tally
         self._places: _Places = {}
-        self._events = GrowingTable()
+        self._tables: list[Table] = []
         self._clear()
 
     def add(self, number: int, blocks: Iterable[tuple[Sequence[Row], bool | None]]) -> None:
@@ -170,7 +170,9 @@ class Columns:
         ``mark`` is a ``StepMark``.
         """
         self._convert()
-        return self._events.take()
+        columns = {key: [table[key] for table in self._tables] for key in self._tables[0]}
+        self._tables = []
+        return {key: np.concatenate(columns.pop(key)) for key in list(columns)}
 
     def _clear(self) -> None:
         self._kinds = _Kinds()
@@ -296,7 +298,7 @@ class Columns:
             self._note("traces.bad_time", file[is_named & ~is_sound & ~has_no_start])
             columns = file, kind, base, start, duration, step, mark
             file, kind, base, start, duration, step, mark = (one[is_sound] for one in columns)
-        self._events.add(
+        self._tables.append(
             {
                 "file": file,
                 "lane": lane.astype(np.int32)[kind],
