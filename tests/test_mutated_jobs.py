@@ -112,8 +112,8 @@ def test_a_lost_file_without_a_name_is_found(monkeypatch: pytest.MonkeyPatch) ->
     ("place", "what"),
     [
         ("jobreport.readers.system_samples.reader.node_panels", "the reader of system samples stopped"),
-        ("jobreport.pipeline.balance", "balance"),
-        ("jobreport.pipeline.utilization", "ZeroDivisionError at test_mutated_jobs.py"),
+        ("jobreport.build.balance", "balance"),
+        ("jobreport.build.utilization", "ZeroDivisionError at test_mutated_jobs.py"),
     ],
 )
 def test_what_raises_is_found(monkeypatch: pytest.MonkeyPatch, place: str, what: str, small: Job) -> None:

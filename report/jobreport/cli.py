@@ -276,6 +276,7 @@ def command(
         from jobreport.cost.prices import Pricing  # noqa: PLC0415
         from jobreport.output import summary  # noqa: PLC0415
 
+        facts = given.facts(assignments)
         words = price_words(prices, prices_date, billing, redact=redact)
         words += [word for one in assignments if given.is_fact(one) for word in ("--set", one)]
         options = Options(
@@ -291,7 +292,7 @@ def command(
             pricing=Pricing(
                 prices=price_list(prices, prices_date, redact=redact),
                 billing=billing,
-                facts=given.facts(assignments),
+                facts=facts,
                 options=tuple(words),
             ),
             **chosen,

@@ -33,6 +33,7 @@ from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.time_lines import Columns
 from jobrules.analyses.utilization import UsageRow
 from jobrules.model import Inferred, Metric, ReasonKind, RuleResult, Status, natural_key, natural_sorted
+from jobrules.model.time_parts import named
 from jobrules.rule import NO_GPU, ONLY_TRACES, Documentation, parameter_fields
 from jobrules.rules.bottleneck_rule import BottleneckRule
 from jobrules.rules.dataloader import Dataloader
@@ -285,13 +286,17 @@ def phases(results: RuleResults, account: Account | None, start_us: int, end_us:
     loop = loop_of(results) if work is None or work.steps_us else None
     basis, inner = "none", None
     if loop:
-        basis, inner = "steps", (("loop", "Training loop", *loop), "Last step and wind-down")
+        basis, inner = "steps", (("loop", named("loop").title, *loop), "last-step-and-after")
     elif work and not work.whole:
-        basis, inner = "gpu", (("loop", "GPU work", work.begin_us, work.end_us), "Wind-down")
-    spans = [("whole", "Whole job", start_us, end_us)]
+        basis, inner = "gpu", (("loop", named("gpu-work").title, work.begin_us, work.end_us), "after")
+    spans = [("whole", named("whole").title, start_us, end_us)]
     if inner:
         middle, last = inner
-        spans = [("before", "Start-up", start_us, middle[2]), middle, ("after", last, middle[3], end_us)]
+        spans = [
+            ("before", named("before").title, start_us, middle[2]),
+            middle,
+            ("after", named(last).title, middle[3], end_us),
+        ]
         spans = [span for span in spans if span[3] > span[2]]
     gpu_us = work.gpu_us if work else None
     parts = apportion([max(end - start, 1) for *_, start, end in spans], 100.0, 1)

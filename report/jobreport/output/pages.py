@@ -28,12 +28,12 @@ def pages(
     data: bytes, options: Options, kernel: Kernel | None, product: Product = REPORT
 ) -> tuple[dict[str, bytes], JobReportError | None]:
     """The notebook and the page of a data file, and what failed in making them; a failure costs no other file."""
-    # Papermill and nbconvert are slow to import and only needed here.
-    from jobreport.output import notebook  # noqa: PLC0415
-
     files: dict[str, bytes] = {}
     if not {"html", "ipynb"} & set(options.formats):
         return files, None
+    # Papermill and nbconvert are slow to import and only needed here.
+    from jobreport.output import notebook  # noqa: PLC0415
+
     stage("Writing the page")
     try:
         with _importing("jobreport.output.export"):

@@ -143,6 +143,7 @@ TIME_PARTS = {
     "gpu-work": NamedPart("GPU work", "used", "u"),
     "work": NamedPart("work", "used", "u"),
     "after": NamedPart("wind-down", "outside", "n2"),
+    "last-step-and-after": NamedPart("last step and wind-down", "outside", "n2"),
     "whole": NamedPart("whole job", "outside", "n1"),
 }
 

@@ -609,7 +609,7 @@ def test_a_job_without_gpus_has_its_observations_and_its_late_start() -> None:
 
     assert verdict.use is not None
     assert verdict.use.device == "CPU"
-    assert {"idle", "low", "busy"} & set(parts(verdict))
+    assert {"core-idle", "core-low", "core-busy"} & set(parts(verdict))
     assert len([f for f in verdict.findings if "first step" in f.title.lower()]) == 1
     assert not verdict.has_cause
 
