@@ -29,13 +29,13 @@ def compared(one: str, other: str, out: Path) -> Comparison:
             "resnet50-workers4-a",
             (
                 "B took 20.1% less time per profiled step than A (139.7 ms against 174.8 ms, not tested)",
-                "main reason: 0.462 ms idle for data loading per step instead of 47.3 ms.",
+                "main reason: 0.462 ms of waiting for data per step instead of 47.3 ms.",
             ),
         ),
         (
             "resnet50-workers4-a",
             "resnet50-workers0-a",
-            ("B took 53.0% more time", "46.9 ms idle for data loading"),
+            ("B took 53.0% more time", "46.9 ms of waiting for data"),
         ),
         # A profiler that lost which event a synchronization waits for, and its mend: all times are the same.
         (
