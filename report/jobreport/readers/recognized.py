@@ -35,8 +35,10 @@ _KINDS = {
         "recognized.gputil": r"\s*\| *ID *\|.*GPU.*\| *MEM",
         "recognized.dcgmi": r"\s*# ?Entity ",
         "recognized.prometheus": r"\s*# (?:HELP|TYPE) \w+|\s*\{\"status\":\"success\",\"data\":\{\"resultType\"",
-        "recognized.codecarbon": r"[^\n]*\bemissions_rate\b[^\n]*\benergy_consumed\b",
-        "recognized.sysstat": r"\s*(?:Linux \d\S* \([^\n]*CPU\)|avg-cpu:|Device:?[ \t]+(?:tps|r/s|rrqm/s))",
+        "recognized.codecarbon": r"(?=[^\n]*\bemissions_rate\b)[^\n]*\benergy_consumed\b",
+        # A log that was cut begins anywhere.
+        "recognized.sysstat": r"\s*Linux \d\S* \([^\n]*CPU\)"
+        r"|(?:(?!.*gpu)[^,\n]*\n){0,9}?[ \t]*(?:avg-cpu:|Device:?[ \t]+(?:tps|r/s|rrqm/s))",
         "recognized.vmstat": r"\s*procs -+memory",
         "recognized.top": r"\s*top - \d+:\d\d:\d\d up ",
         "recognized.dool": r'"?(?:dool|dstat|pcp-dstat) [\d.]+ CSV',
@@ -69,6 +71,7 @@ _FAILURES = (
 _SEPARATORS = re.compile(r"[,;\t]")
 #: Begins lines of names and of units in dmon and pmon.
 _MARK = "#"
+_NUMBER = re.compile(r"[-+]?[0-9][0-9.]*%?")
 #: Names of columns that are looked at.
 _NAMES = 256
 
@@ -134,6 +137,7 @@ def _names_columns(line: str) -> bool:
     """True for a line that names columns of a log, as ``--query-gpu``, ``dmon``, and scripts do."""
     plain = line.lstrip(_MARK)
     names = _SEPARATORS.split(plain) if _SEPARATORS.search(plain) else plain.split()
-    known = columns([name.strip(' "') for name in names[:_NAMES]])
+    names = [name.strip(' "') for name in names[:_NAMES]]
     # A command, JSON, and values with their names name columns too, and rows may end with a carriage return.
-    return sum(map(bool, known)) > 1 and ": " not in line and not {*"={\r"} & {*line}
+    has_values = ": " in line or {*"={\r"} & {*line} or any(map(_NUMBER.fullmatch, names))
+    return sum(map(bool, columns(names))) > 1 and not has_values

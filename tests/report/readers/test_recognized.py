@@ -125,12 +125,38 @@ def test_a_log_that_only_begins_like_nothing_is_read(text: str, tmp_path: Path) 
         ("# GPU notes\n", False),
         ("nvidia-smi --query-gpu=timestamp,index,utilization.gpu --format=csv\n", False),
         ("epoch,loss\n", False),
+        ("epoch 1 loss 0.5 gpu util 45%\n" * 3, False),
     ],
 )
 def test_a_header_alone_names_columns_of_a_log(text: str, is_header: bool, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
 
     assert ("names of columns without a row" in refusal(tmp_path)) == is_header
+
+
+EMISSIONS = "timestamp,energy_consumed,gpu_utilization_percent,emissions_rate\n" + "2026-01-03T15:36:53,1,4,1\n" * 9
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (EMISSIONS, "CodeCarbon"),
+        ("sda  0.02  0.13  0.01\n\n01/03/26 15:36:53\navg-cpu:  %user  %idle\n  0.1  99.9\n", "iostat"),
+        ("sda  0.02  0.13  0.01\n\nDevice  r/s  w/s  %util\nsda  0.02  0.13  0.01\n" * 9, "iostat"),
+    ],
+)
+def test_the_order_of_columns_and_a_lost_beginning_do_not_matter(
+    text: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(text)
+
+    assert f"1 file skipped: {says}" in refusal(tmp_path).replace("the output of ", "").replace("'s", "")
+
+
+def test_a_log_in_which_iostat_reports_too_is_read(tmp_path: Path) -> None:
+    (tmp_path / "gpu.csv").write_text(query(ONE).replace("\n", "\navg-cpu:  %user  %idle\n", 4))
+
+    assert read_job(tmp_path)[0].panels
 
 
 def test_a_night_of_failures_is_nothing_but_failures(tmp_path: Path) -> None:
