@@ -144,6 +144,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "node.second_source": "another source has {metric} of {node}",
         "times.implausible": "time lies more than 30 days from most of the node's records, or has no date",
         "times.other_run": "outside of the run that is reported (choose with --run)",
+        "times.other_job": "of logs that are not in use, since their times are not those of samples and events",
         "times.no_run": "too few for a run, and a long pause away from all others, or without a date",
         "samples.second": "second value of a device in the same snapshot",
         "samples.devices": "more than {limit} devices of one node",
@@ -241,12 +242,14 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     ("corrected", "names"): {
         "traces.long_name": "longer than 1,000 characters, shortened",
     },
+    ("skipped", "logs"): {
+        "machines.other_zone": "not in use: its times are not those of samples and events; for local times try --timezone {offset}",
+        "machines.other_times": "not in use: its times are not those of samples and events, in any time zone",
+    },
     ("corrected", "logs"): {
         "machines.joined": "joined to the samples of {node}, the only machine with samples: as many GPUs, overlapping times",
         "machines.several": "a machine of its own: {machines} machines have samples, and the path of the log names none of them",
         "machines.other_gpus": "a machine of its own: GPUs in the log: {found}, in the samples of {node}: {gpus}",
-        "machines.other_zone": "a machine of its own: its times do not overlap those of {node}; for local times try --timezone {offset}",
-        "machines.other_times": "a machine of its own: its times do not overlap those of {node} in any time zone",
     },
     ("skipped", "documents"): {
         "nvidia_smi.damaged_document": "incomplete, damaged, or larger than 2 MiB: JSON or XML",

@@ -1,7 +1,8 @@
 """Machines that several readers have tables of: the name of each, and one numbering of its snapshots.
 
 A log that names no machine is of the machine that the path of its files names, or of the only machine with samples,
-if that has as many GPUs and was sampled at the same time. Any other log is a machine of its own.
+if that has as many GPUs. Any other log is a machine of its own. A log from before or after all samples and events is not
+in use: of an earlier job, in another time zone, or without dates, it would stretch the job.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import re
 from collections import defaultdict
 from datetime import UTC, datetime, tzinfo
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 
+from jobreport.readers.implausible_times import restricted
 from jobreport.readers.tally import Tally
 from jobreport.tables.engine import Task
-from jobrules.model import SECOND_US
+from jobrules.model import SECOND_US, span_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,8 +67,8 @@ def assign_logs(pieces: Sequence[Piece], engine: Engine, zone: tzinfo = UTC) -> 
 
     ``zone`` is that of times that name none.
     """
-    changes = [_Change(piece) for piece in pieces]
-    _name_logs(changes, zone)
+    changes = [_Change(piece) for piece in _of_this_job(pieces, engine, zone)]
+    _name_logs(changes)
     tables: defaultdict[str, list[_Table]] = defaultdict(list)
     for table in (table for change in changes for table in change.tables):
         if table.facts.panels:
@@ -109,65 +111,37 @@ class _Change:
         )
 
 
-# Which machine a log is of
+# Logs that were not written while the job ran
 
 
-def _name_logs(changes: Sequence[_Change], zone: tzinfo) -> None:
-    """Give each log the name of its machine, if a reader that names machines has samples of it."""
-    named = [change for change in changes if change.names_machines]
-    sampled = {one.node: one.facts for change in named for one in change.tables if one.facts.panels}
-    for change in changes:
-        if not change.names_machines:
-            files: defaultdict[str, list[str]] = defaultdict(list)
-            for one in change.logs:
-                files[one.node].append(one.file)
-            for log in change.tables:
-                note = partial(change.remarks.note, file=files[log.node][0])
-                log.node = _machine_of(log, files[log.node], sampled, zone, note)
+def _of_this_job(pieces: Sequence[Piece], engine: Engine, zone: tzinfo) -> list[Piece]:
+    """The pieces without logs from before or after all samples and events, if a reader that names machines has samples."""
+    named = [facts for piece in pieces if piece.group.reader.names_machines for facts in piece.facts]
+    ran_us = span_of(span for facts in named for span in (facts.samples_us, facts.events_us))
+    if ran_us is None or not any(facts.panels for facts in named):
+        return [*pieces]
+    return [
+        piece if piece.group.reader.names_machines else _without_others(piece, ran_us, engine, zone)
+        for piece in pieces
+    ]
 
 
-def _machine_of(
-    log: _Table,
-    files: Sequence[str],
-    sampled: Mapping[str, PartFacts],
-    zone: tzinfo,
-    note: Callable[..., None],
-) -> str:
-    """The sampled machine that the log's path or host names, or the only one; else the log's own name.
-
-    A log is of no machine with another number of GPUs, or at other times.
-    """
-    paths = files if log.node == NAMELESS else [log.node]
-    words = (word for path in paths for word in machine_words(path))
-    by_name = sampled.keys() & {name for word in words for name in _names_in(word)}
-    if len(by_name) == 1:
-        (node,) = by_name
-    elif log.node != NAMELESS or not sampled:
-        return log.node
-    elif len(sampled) > 1:
-        note("machines.several", machines=len(sampled))
-        return log.node
-    else:
-        (node,) = sampled
-    if reason := _why_not(log.facts, sampled[node], zone):
-        code, fields = reason
-        note(code, node=node, **fields)
-        return log.node if log.node != node else NAMELESS
-    if not by_name:
-        note("machines.joined", node=node)
-    return node
-
-
-def _why_not(log: PartFacts, samples: PartFacts, zone: tzinfo) -> tuple[str, dict[str, Any]] | None:
-    """Code and fields of the remark on a log that is not of the machine of the samples; None if it is."""
-    log_us, samples_us = (one.samples_us or (0, 0) for one in (log, samples))
-    if log.gpus and samples.gpus and len(log.gpus) != len(samples.gpus):
-        return "machines.other_gpus", {"gpus": len(samples.gpus), "found": len(log.gpus)}
-    if _overlap_us(log_us, samples_us) >= 0:
-        return None
-    if offset := _zone_with_overlap(log_us, samples_us, zone):
-        return "machines.other_zone", {"offset": offset}
-    return "machines.other_times", {}
+def _without_others(piece: Piece, ran_us: _Span, engine: Engine, zone: tzinfo) -> Piece:
+    """The piece without the logs of other times, on which it has remarks."""
+    spans = {facts.node: facts.samples_us for facts in piece.facts}
+    others = {node: span for node, span in spans.items() if span and _overlap_us(span, ran_us) < 0}
+    quality, tally = piece.found.quality, Tally()
+    tally.take(quality.remarks)
+    for log in quality.logs:
+        if span := others.get(log.node):
+            offset = _zone_with_overlap(span, ran_us, zone)
+            code = "machines.other_zone" if offset else "machines.other_times"
+            tally.note(code, file=log.file, **({"offset": offset} if offset else {}))
+    logs = tuple(log for log in quality.logs if log.node not in others)
+    quality = replace(quality, remarks=tally.remarks(), logs=logs)
+    kept = {node: [] if node in others else [span] for node, span in spans.items() if span}
+    piece = replace(piece, found=replace(piece.found, quality=quality))
+    return restricted(piece, kept, engine, "times.other_job")
 
 
 def _overlap_us(one: _Span, other: _Span) -> int:
@@ -191,6 +165,54 @@ def _zone_with_overlap(log_us: _Span, samples_us: _Span, zone: tzinfo) -> str:
     if overlap_us(best) < 0:
         return ""
     return f"{'-' if best < 0 else '+'}{abs(best) // 60:02}:{abs(best) % 60:02}"
+
+
+# Which machine a log is of
+
+
+def _name_logs(changes: Sequence[_Change]) -> None:
+    """Give each log the name of its machine, if a reader that names machines has samples of it."""
+    named = [change for change in changes if change.names_machines]
+    sampled = {one.node: one.facts for change in named for one in change.tables if one.facts.panels}
+    for change in changes:
+        if not change.names_machines:
+            files: defaultdict[str, list[str]] = defaultdict(list)
+            for one in change.logs:
+                files[one.node].append(one.file)
+            for log in change.tables:
+                note = partial(change.remarks.note, file=files[log.node][0])
+                log.node = _machine_of(log, files[log.node], sampled, note)
+
+
+def _machine_of(
+    log: _Table,
+    files: Sequence[str],
+    sampled: Mapping[str, PartFacts],
+    note: Callable[..., None],
+) -> str:
+    """The sampled machine that the log's path or host names, or the only one; else the log's own name.
+
+    A log is of no machine with another number of GPUs.
+    """
+    paths = files if log.node == NAMELESS else [log.node]
+    words = (word for path in paths for word in machine_words(path))
+    by_name = sampled.keys() & {name for word in words for name in _names_in(word)}
+    if len(by_name) == 1:
+        (node,) = by_name
+    elif log.node != NAMELESS or not sampled:
+        return log.node
+    elif len(sampled) > 1:
+        note("machines.several", machines=len(sampled))
+        return log.node
+    else:
+        (node,) = sampled
+    gpus, found = len(sampled[node].gpus), len(log.facts.gpus)
+    if gpus and found and gpus != found:
+        note("machines.other_gpus", node=node, gpus=gpus, found=found)
+        return log.node if log.node != node else NAMELESS
+    if not by_name:
+        note("machines.joined", node=node)
+    return node
 
 
 # One numbering of snapshots

@@ -131,7 +131,6 @@ def test_machines_with_samples_stay_what_they_are_called(tmp_path: Path) -> None
     [
         ({}, (1, 2), "machines.several"),
         ({"gpus": (0,)}, (1,), "machines.other_gpus"),
-        ({"later_s": 100 * 86400.0}, (1,), "machines.other_times"),
     ],
 )
 def test_any_other_log_is_a_machine_of_its_own(
@@ -144,6 +143,35 @@ def test_any_other_log_is_a_machine_of_its_own(
 
     assert len(found) == len(nodes) + 1
     assert remarks == [code]
+
+
+@pytest.mark.parametrize(
+    ("later_s", "code"),
+    [
+        (-4000.0, "machines.other_zone"),
+        (86400.0, "machines.other_times"),
+        (100 * 86400.0, "machines.other_times"),
+        (-START_S, "machines.other_times"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [(1,), (1, 2)])
+def test_a_log_of_other_times_changes_nothing_but_a_remark(
+    tmp_path: Path, nodes: tuple[int, ...], later_s: float, code: str
+) -> None:
+    write_samples(tmp_path / "job", *nodes)
+    before = make_report(tmp_path / "job", tmp_path / "before", Options(formats=["json"])).report
+    write_log(tmp_path / "job" / "old", 1, later_s=later_s)
+    if later_s == -START_S:
+        path = tmp_path / "job" / "old" / "gpu.csv"
+        path.write_text(path.read_text().replace("1970/01/01 ", ""))
+
+    after = make_report(tmp_path / "job", tmp_path / "after", Options(formats=["json"])).report
+
+    source = next(one for one in after.quality.sources if one.source == "nvidia-smi logs")
+    dropped = [(one.count, one.unit) for one in source.remarks if one.code == "times.other_job"]
+    assert (source.rows, dropped) == (0, [(900, "rows")])
+    assert [one.code for one in source.remarks if one.code.startswith("machines.")] == [code]
+    assert (after.verdict, after.job.nodes) == (before.verdict, before.job.nodes)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +188,7 @@ def test_a_log_in_another_zone_is_joined_with_the_offset_that_the_remark_names(
         reading = read_directory(tmp_path, Options(timezone=read_in))
         remarks = [one for source in reading.quality.sources for one in source.remarks]
         (remark,) = [one for one in remarks if one.code.startswith("machines.")]
-        assert (remark.fields, remark.place) == ({"node": "algo-1", "offset": offset}, "gpu.csv")
+        assert (remark.fields, remark.place) == ({"offset": offset}, "gpu.csv")
 
     assert codes(tmp_path, offset) == (("algo-1",), ["machines.joined"])
 

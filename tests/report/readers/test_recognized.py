@@ -134,7 +134,9 @@ def test_a_header_alone_names_columns_of_a_log(text: str, is_header: bool, tmp_p
     assert ("names of columns without a row" in refusal(tmp_path)) == is_header
 
 
-EMISSIONS = "timestamp,energy_consumed,gpu_utilization_percent,emissions_rate\n" + "2026-01-03T15:36:53,1,4,1\n" * 9
+EMISSIONS = (
+    "timestamp,energy_consumed,gpu_utilization_percent,emissions_rate\n" + "2026-01-03T15:36:53,1,4,1\n" * 9
+)
 
 
 @pytest.mark.parametrize(
