@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 #: Values that never change show no copy, unless they are so small a part of both logs, as of one that was rotated.
 _SEAM = 0.1
 _DIGITS = re.compile(r"[0-9]+")
+#: What is left of a machine's name before it: ``node-1`` of ``node-1-gpu0``.
+_GPU_BEHIND = re.compile(r"[^A-Za-z0-9]+(?:gpu|cuda)[_-]?[0-9]{1,2}$", re.IGNORECASE)
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -212,7 +214,7 @@ def _folder_words(path: str) -> str:
 
 
 def _path_words(path: str) -> str:
-    return "_".join(machine_words(path))
+    return "_".join(_GPU_BEHIND.sub("", word) for word in machine_words(path))
 
 
 #: What separates machines where logs clash: names of files, from coarse to fine.

@@ -106,6 +106,14 @@ MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
         {"gpu_log_node-01.csv": log(), "gpu_log_node-02.csv": log(seed=1)},
         {"node-01": 2, "node-02": 2},
     ),
+    "a file a GPU of each machine": (
+        {f"n{n}-gpu{gpu}.csv": log((gpu,), seed=n) for n in (1, 2) for gpu in (0, 1)},
+        {"n1": 2, "n2": 2},
+    ),
+    "machines called as GPUs": (
+        {f"n-gpu{n}.csv": log(seed=n) for n in (1, 2)},
+        {"n-gpu1": 2, "n-gpu2": 2},
+    ),
     "one after the other": ({"smi_20260103.csv": log(), "smi_20260104.csv": log(first=30)}, {"node": 2}),
     "the same GPUs at the same time": (
         {"smi_1.csv": log(), "smi_2.csv": log(seed=1)},
