@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -270,6 +271,7 @@ def test_prices_and_facts_are_those_of_the_command_line(runs: Path) -> None:
         (("a", "b", "--prices", "p.toml", "--prices", "q.toml"), "it is given twice"),
         (("a", "b/report.html"), "report.html is a page. Name its folder, or the report.json next to it"),
         (("a", "empty"), "empty is an empty folder"),
+        (("a", "pipe.json"), "pipe.json is neither a folder nor a file"),
         (("a", "comparison.json"), "comparison.json is a comparison. Name the reports that it compares"),
         (("a", "new[1]=b"), r"new\[1\] is no label: 1 to 40 letters, digits, and . _ - are"),
         (("a", "b", "--budget", "step_s<=5%"), r"a change is <=\+5%, against the base"),
@@ -292,6 +294,7 @@ def test_wrong_input_is_one_sentence_and_status_2(
 ) -> None:
     (runs / "c.txt").write_text("no report")
     (runs / "empty").mkdir()
+    os.mkfifo(runs / "pipe.json")
     (runs / "comparison.json").write_text("{}")
     (runs / "b" / "report.html").write_text("page")
     (runs / "bad.json").write_text('{"schema_version": 2}')

@@ -77,6 +77,8 @@ def argument(text: str) -> Argument:
         if equals and Path(end).exists():
             hint = f"{escape_name(name, 60)} is no label: 1 to 40 letters, digits, and . _ - are."
         raise UsageError(f"Not found: {escape_name(rest, 200)}. {hint}")
+    if not (path.is_file() or path.is_dir()):
+        raise UsageError(f"{escape_name(rest, 200)} is neither a folder nor a file.")
     if path.suffix == ".html":
         raise UsageError(
             f"{escape_name(rest, 200)} is a page. Name its folder, or the {FILES['json']} next to it."

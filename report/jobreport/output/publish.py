@@ -154,6 +154,8 @@ def rule_files(rules: Iterable[str]) -> set[str]:
 def own_files(folder: Path, product: Product = REPORT) -> set[str]:
     """Files of the product in the folder, of any version, relative to it; empty if there is none."""
     data = folder / product.files["json"]
+    if not data.is_file():  # nor a pipe, which would be waited for
+        return set()
     try:
         if product is not REPORT:
             msgspec.json.decode(data.read_bytes(), type=_Comparison)

@@ -17,7 +17,7 @@ import pytest
 
 from fuzz import writers
 from jobreport.errors import JobReportError, UsageError
-from jobreport.files import COMPARISON, REPORT
+from jobreport.files import COMPARISON, REPORT, Product
 from jobreport.output.publish import LOCK, publish, reserved
 
 NAMES = {
@@ -95,6 +95,25 @@ def test_what_make_report_did_not_write_is_never_replaced(tmp_path: Path) -> Non
             for force in (True, False):
                 with pytest.raises(UsageError, match="which make-report did not write"):
                     write(folder, report("2"), force=force)
+
+
+@pytest.mark.parametrize("product", [REPORT, COMPARISON])
+@pytest.mark.parametrize("planted", ["FIFO", "device"])
+def test_a_pipe_in_the_place_of_an_older_report_is_not_waited_for(
+    product: Product, planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_bytes", lambda _: pytest.fail("it would be read for ever"))
+    name = product.files["json"]
+    if planted == "FIFO":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to("/dev/full")
+
+    with (
+        pytest.raises(UsageError, match=f"contains {name}, which {product.maker} did not write"),
+        reserved(tmp_path, {name}, force=True, product=product),
+    ):
+        pass
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
