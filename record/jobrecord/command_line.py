@@ -12,10 +12,13 @@ HIDDEN = "***"
 #: Characters that are kept of an argument.
 MAX_ARGUMENT = 4096
 #: Names of secrets, whatever the value.
-_STRONG = re.compile(r"passw(?:or)?d|passphrase|passcode|secret|credential", re.IGNORECASE)
+_STRONG = re.compile(
+    r"passw(?:or)?d|(?:pass|kenn)wort|passphrase|passcode|secret|credential|webhook|(?<![a-z])jwt(?![a-z])",
+    re.IGNORECASE,
+)
 #: Names of secrets, unless name and value are harmless.
 _WEAK = re.compile(
-    r"^-p$|(?:(?<![a-z])(?:pw|auth|authorization|bearer|cookie|signature|sig|pat|cred)|(?<!by)pass|pwd|key|token)s?$"
+    r"^-p$|(?:(?<![a-z])(?:pw|auth|authorization|bearer|cookie|signature|sig|pat|cred)|(?<!by)pass|pwd|key|token)s?\d*$"
     r"|(?<![a-z])(?:pass|pw|pwd|key|token|auth|pat|cred)s?(?![a-z])",
     re.IGNORECASE,
 )
@@ -25,12 +28,12 @@ _HARMLESS = re.compile(
     r"|(?<![a-z])(?:monitor|sort|input|output|label|text|image|target|metric)[-_]keys?="
     r"|[-_.](?:path|file|dir|rate|dim|size|len|length|budget|count|ratio|type|name|index)="
     r"|pwd=[/.~$]"
-    r"|(?:(?:key|token|(?<!.)-p)=[\d.e-]{1,5}|[-_.]?(?:key|token)s=[-+\d.,_e]+[kmbt]?"
+    r"|(?:(?:(?:key|token)\d*|(?<!.)-p)=[\d.e-]{1,5}|[-_.]?(?:key|token)s\d*=[-+\d.,_e]+[kmbt]?"
     r"|=(?:true|false|yes|no|on|off|none|null)?)[,;}\]]*(?:\s|$))",
     re.IGNORECASE,
 )
 #: Of ``name=value``: a user with a password, no numbers of a user and a group.
-_LOGIN = re.compile(r"[^=]*(?:(?<!.)-u|user|username)=[^:=\s]+:(?!//|\d+$)", re.IGNORECASE)
+_LOGIN = re.compile(r"[^=]*(?:(?<!.)-u|user|username|login)=[^:=\s]+:(?!//|\d+$)", re.IGNORECASE)
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*|\w*(?:access|session)_(?:key|token)")
 #: Options that need no value.
 _FLAG = re.compile(r"-p$|--?(?:no|use|ask)[-_]")
@@ -47,8 +50,10 @@ _NAMED = re.compile(
 )
 #: Secrets that are known by themselves, after what is kept of them.
 _KNOWN = re.compile(
-    r"(://)(?:[^\s/]+|[^\s/:]+:\S+)(?=@)|\b(Bearer )[^\s\"']+|(?<![\w.-])(-u)(?=[^\s:]+:(?!//))\S+|()(?:"
-    r"\b(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-|npm_|pypi-|nvapi-|AIza|ya29\.)[\w-]{10,}"
+    r"(://)(?:[^\s/]+|[^\s/:]+:\S+)(?=@)|(?<![\w/.:@-])()[^\s/:@='\"]{1,64}:[^\s/:@]{1,256}(?=@(?!sha256:)[\w-]+[.:])"
+    r"|\b(Bearer )[^\s\"']+|(?<![\w.-])(-u)(?=[^\s:]+:(?!//))\S+|()(?:"
+    r"\b(?:gh[opsur]_|github_pat_|glpat-|xox[a-z]-|xapp-|npm_|pypi-|nvapi-|AIza|ya29\.|dckr_pat_|api_org_|gsk_|r8_"
+    r"|[rs]k_(?:live|test)_)[\w-]{10,}|\bSG\.[\w-]{16,}\.[\w-]{16,}|(?<=hooks\.slack\.com/services/)[\w/-]+"
     r"|\bhf_[A-Za-z0-9]{16,}|\bsk-[\w-]*?[A-Za-z0-9]{16}[\w-]*|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"
     r"|\beyJ[\w-]+\.[\w-]+\.[\w-]*|(?<=\bBasic )[\w+/=]{8,}|-----BEGIN .*)",
     re.IGNORECASE | re.DOTALL,
@@ -76,7 +81,7 @@ def _hides_next(option: str, value: str) -> bool:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    named = f"{name}={value}"
+    named = f"{name}={value.strip()}"
     is_weak = _WEAK.search(name) and not _HARMLESS.match(named)
     return bool(_STRONG.search(name) or is_weak or _LOGIN.match(named))
 
