@@ -35,7 +35,7 @@ from fuzz.bases import bases
 from fuzz.mutations import applied, steps
 from fuzz.sample_rows_reference import unpacked
 from jobreport import document
-from jobreport.debugger_report import report as vendor
+from jobreport.build import report_of
 from jobreport.errors import NothingReadableError
 from jobreport.readers import archive, text_files
 from jobreport.readers.base import Found, Reader, SourceFile
@@ -49,12 +49,16 @@ from jobreport.readers.python_profiles import marshalled
 from jobreport.readers.python_profiles.function_times import of_tree, pyinstrument_session
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.recorder_facts.reader import RecorderFacts
+from jobreport.readers.registry import Reading
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.system_samples.text import SoundFiles
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.readers.traces import rows as trace_rows
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
+from jobreport.settings import Settings
+from jobreport.tables.engine import LocalEngine
+from jobreport.tables.parts import JobInParts
 from jobrules import RULES
 from jobrules.captures.across import joined
 from jobrules.text import NBSP
@@ -63,6 +67,10 @@ from tests.report.readers.nvidia_smi.forms import FORMS, contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from jobreport.document import Report
+    from jobreport.readers.debugger_results.rule_results import RuleResults
+    from jobrules.rule import Rule
 
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -393,13 +401,18 @@ def _check_rule_results(data: bytes) -> None:
     results = rule_results.read(files)
     assert len(results.documents) + _count(results.quality.remarks, "files") == len(files)
     if results.documents:
-        report = vendor.build(
-            "job", results, Quality(), [rule() for rule in RULES], "make-report", strict=True
-        )
+        report, written = _of_results(results, RULES)
         report = document.from_json(document.to_json(report))
         assert document.from_json(document.to_json(report)) == report
-        for text in vendor.documents(report.rules, results).values():
+        for text in written.values():
             json.loads(text)
+
+
+def _of_results(results: RuleResults, rules: Sequence[type[Rule]]) -> tuple[Report, dict[str, bytes]]:
+    """The report of rule results alone, and the files of these rules."""
+    job = JobInParts(name="job", engine=LocalEngine(1), kept=())
+    reading = Reading(job=job, quality=Quality(sources=(results.quality,)), debugger_results=results)
+    return report_of(reading, Settings(rules=tuple(rule() for rule in rules)), "job", strict=True)
 
 
 def _check_archive(suffix: str) -> Callable[[bytes], None]:
@@ -649,8 +662,7 @@ def _of_reports() -> list[bytes]:
     for data in _of_rule_results()[2::8]:
         name = rule_results.NAMES[data[0]]
         results = rule_results.read(_written({f"profiler-reports/{name}.json": data[1:]}))
-        chosen = [rule() for rule in RULES if rule.__name__ == name]
-        report = vendor.build("job", results, Quality(), chosen, "make-report")
+        report, _ = _of_results(results, [rule for rule in RULES if rule.__name__ == name])
         # Without the blanks a report of one rule is as long as an input may be.
         found.append(msgspec.json.encode(report))
     return found

@@ -37,8 +37,8 @@ from jobrules.analyses.power import power
 from jobrules.analyses.steps import steps
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.analyses.utilization import utilization
-from jobrules.model import SECOND_US, Metric, Reason, ReasonKind, Status, span_of
-from jobrules.rule import NO_GPU, needs_gpus, parameter_fields, run_rules, written
+from jobrules.model import SECOND_US, Metric, Status, span_of
+from jobrules.rule import parameter_fields, run_rules, written
 from jobrules.rules.cpu_bottleneck import CPUBottleneck
 from jobrules.rules.dataloader import Dataloader
 from jobrules.rules.gpu_memory_increase import GPUMemoryIncrease
@@ -46,17 +46,15 @@ from jobrules.rules.io_bottleneck import IOBottleneck
 from jobrules.rules.load_balancing import LoadBalancing
 from jobrules.rules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.rules.step_outlier import StepOutlier
-from jobrules.rules.traces.shares import NO_CAPTURES, CaptureRule
 from jobrules.text import count, escape_name
 from jobrules.verdict.findings import judge
 from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from jobreport.debugger_report.beside import Beside
-    from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobreport.readers.registry import Reading
     from jobreport.remarks import Quality
     from jobreport.settings import Settings
@@ -76,54 +74,20 @@ def report_of(
     reading: Reading, chosen: Settings, job_dir: str, *, strict: bool
 ) -> tuple[Report, dict[str, bytes]]:
     """The report of what was read, and the files of the rules by their paths; ``job_dir`` stands in its command."""
-    if reading.debugger_results and reading.has_results_alone:
-        stage("No samples: using the rule results of SageMaker Debugger")
-        return _from_debugger_results(reading.debugger_results, reading, chosen, job_dir, strict=strict)
-    stage(f"Running {count(len(chosen.rules), 'rule')}", len(chosen.rules) + len(_ANALYSES))
-    return _from_job(reading, chosen, job_dir, strict=strict)
-
-
-def _from_debugger_results(
-    found: RuleResults, reading: Reading, chosen: Settings, job_dir: str, *, strict: bool
-) -> tuple[Report, dict[str, bytes]]:
-    """The report of SageMaker Debugger's results, and the files of the rules. Thresholds have no effect on it."""
-    from jobreport.debugger_report import report as debugger_report  # noqa: PLC0415 - as the readers
-    from jobreport.debugger_report.findings import has_only_cpus  # noqa: PLC0415
-    from jobreport.readers.debugger_results.rule_results import NAMES  # noqa: PLC0415
-
-    options = [option for option in chosen.options if not option.startswith("--set ")]
-    quality = reading.quality
-    if unused := len(chosen.options) - len(options):
-        remark = Remark(code="debugger.thresholds", count=unused)
-        quality = replace(quality, remarks=(*quality.remarks, remark))
-    no_samples = Reason(kind=ReasonKind.NOT_RECORDED, what="samples", verb="were")
-    of_gpus = NO_GPU if has_only_cpus(found) else no_samples
-
-    def reason(rule: Rule) -> Reason:
-        if isinstance(rule, CaptureRule):
-            return NO_CAPTURES
-        return of_gpus if needs_gpus(rule) else no_samples
-
-    own = {rule: rule.not_evaluated(reason(rule)) for rule in chosen.rules if rule.name not in NAMES}
-    others = [card(rule, result) for rule, result in own.items()]
-    command = _command(job_dir, options)
-    report = debugger_report.build(
-        reading.job.name, found, quality, chosen.rules, command, others=others, strict=strict
-    )
-    contents = debugger_report.documents(report.rules, found)
-    contents |= {rule.name: document.rule_json(rule, result, {}) for rule, result in own.items()}
-    return report, _rule_files(contents, _evaluated(report.rules))
-
-
-def _from_job(
-    reading: Reading, chosen: Settings, job_dir: str, *, strict: bool
-) -> tuple[Report, dict[str, bytes]]:
-    """The report of a job, and the files of the rules; a result that cannot be written is an error of its rule."""
     job, debugger, quality = reading.job, reading.debugger_results, reading.quality
+    options, what = chosen.options, f"Running {count(len(chosen.rules), 'rule')}"
+    if reading.has_results_alone:
+        what = "No samples: using the rule results of SageMaker Debugger"
+        # Thresholds have no effect on results.
+        options = tuple(option for option in chosen.options if not option.startswith("--set "))
+        if unused := len(chosen.options) - len(options):
+            remark = Remark(code="debugger.thresholds", count=unused)
+            quality = replace(quality, remarks=(*quality.remarks, remark))
+    stage(what, len(chosen.rules) + len(_ANALYSES))
     results, contents, for_readers = [], {}, set()
     intervals_us = {panel.metric: panel.interval_us for part in job.facts for panel in part.panels}
     for rule in chosen.rules:
-        (found,) = run_rules([rule], job, strict=strict)
+        found = _result_of(rule, reading, strict=strict)
         advance(1)
         try:
             result = document.checked(found)
@@ -137,30 +101,35 @@ def _from_job(
         results.append(result)
         if document.has_schema(result):
             for_readers.add(rule.name)
-    command = _command(job_dir, chosen.options)
     in_work = _in_work(job, chosen.rules, results, strict=strict)
     added = None
-    cards: tuple[RuleCard, ...] = ()
     if debugger:
         from jobreport.debugger_report.beside import beside  # noqa: PLC0415 - as the readers
-        from jobreport.debugger_report.report import documents  # noqa: PLC0415
 
         added = beside(debugger, job, chosen.rules, in_work, strict=strict)
-        cards = tuple(answer.card for answer in added.answers.values())
-        contents |= documents(cards, debugger)
+        contents |= added.documents()
+        for_readers |= {name for name, one in added.answers.items() if one.result.was_evaluated}
     report = build_report(
-        job, quality, chosen.rules, results, command, in_work=in_work, added=added, strict=strict
+        job,
+        quality,
+        chosen.rules,
+        results,
+        _command(job_dir, options),
+        in_work=in_work,
+        added=added,
+        strict=strict,
     )
-    return report, _rule_files(contents, for_readers | _evaluated(cards))
+    files = {publish.rule_file(n, for_readers=n in for_readers): content for n, content in contents.items()}
+    return report, files
 
 
-def _evaluated(cards: Sequence[RuleCard]) -> set[str]:
-    return {card.name for card in cards if card.was_evaluated}
+def _result_of(rule: Rule, reading: Reading, *, strict: bool) -> RuleResult:
+    """The result of a rule; where there is nothing but results of SageMaker Debugger, that it lacks samples."""
+    if not (reading.debugger_results and reading.has_results_alone):
+        return run_rules([rule], reading.job, strict=strict)[0]
+    from jobreport.debugger_report.beside import without_samples  # noqa: PLC0415 - as the readers
 
-
-def _rule_files(contents: Mapping[str, bytes], for_readers: Collection[str]) -> dict[str, bytes]:
-    """The files of the rules by their paths."""
-    return {publish.rule_file(n, for_readers=n in for_readers): content for n, content in contents.items()}
+    return without_samples(rule, reading.debugger_results)
 
 
 def _command(job_dir: str, options: Sequence[str]) -> str:
@@ -188,7 +157,7 @@ def build_report(
         in_work = _in_work(job, rules, results, strict=strict)
     if added:
         in_work = list(map(added.result, in_work))
-    answers = added.answers if added else {}
+    answered = {*added.answers} if added else set()
     grid = columns(job)
     compared = node_comparison(job, grid, in_time)
     start_us, end_us = job.span_us
@@ -225,7 +194,7 @@ def build_report(
         time_lines=time_lines(job, grid, compared.drawn),
         boxes=gpu_utilization(job),
         rules=tuple(
-            answers[rule.name].card if rule.name in answers else card(rule, during, whole)
+            card(rule, during, None if rule.name in answered else whole)
             for rule, during, whole in zip(rules, in_work, results, strict=True)
         ),
         quality=quality,

@@ -1,59 +1,43 @@
-"""Findings on rule results of SageMaker Debugger, joined and ordered for the verdict."""
+"""What rule results of SageMaker Debugger say of GPUs and times, and findings where they do not tell how GPU time was spent."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
-from jobrules.model import Finding, Note, Severity, natural_key
-from jobrules.text import count, duration, escape_name, join_names
-from jobrules.verdict.edges import START_ADVICE, never_used_advice
+from jobreport.readers.debugger_results.loop import loop_facts, nodes_of
+from jobrules.model import Finding, Note, Severity, natural_key, natural_sorted
+from jobrules.rules.dataloader import Dataloader
+from jobrules.rules.unused_gpu import never_used as were_never_used
+from jobrules.text import escape_name, join_names
+from jobrules.verdict.edges import NEVER, never_used_advice
+from jobrules.verdict.findings import in_loop
+from jobrules.verdict.observations import late_start
+from jobrules.verdict.on_cores import Training, free_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from jobreport.readers.debugger_results.details import GPU
     from jobreport.readers.debugger_results.rule_results import RuleResults
+    from jobrules.verdict.story import Checks
 
-#: Sections that hold more of a rule's numbers than its card.
-SECTIONS = {
-    "LowGPUUtilization": "gpu-utilization",
-    "MaxInitializationTime": "summary",
-    "OverallSystemUsage": "utilization",
-}
 IDLE_ADVICE = (
     "Start one process per GPU, each on its own device: some GPUs are almost unused.",
     "Otherwise use a machine with fewer GPUs.",
 )
-#: Low batch use explains low utilization if it was counted at least this often in proportion.
-_JOINT_SHARE = 0.5
 
 
-def finding(*, evidence: Iterable[str], **fields: Any) -> Finding:
-    """Make a finding; ``evidence`` are sentences."""
-    return Finding(evidence=tuple(Note(sentence.removesuffix(".")) for sentence in evidence), **fields)
+def findings(checks: Checks, results: RuleResults, *, alone: bool) -> tuple[Finding, ...]:
+    """All findings where the results do not tell how GPU time was spent; ``alone`` if the job has no records of its own."""
+    of_rules = [finding for _, result in checks for finding in result.findings]
+    return (*_never_used(results), *of_rules, *(_of_loop(checks, results) if alone else []))
 
 
-def findings(
-    found: dict[str, Finding], results: RuleResults, on_loop: Sequence[Finding] = ()
-) -> tuple[Finding, ...]:
-    """All findings: never-used GPUs, then worst first; ``found`` has the finding of each rule, ``on_loop`` are others."""
-    found = dict(found)
-    unused = _never_used(found, results)
-    low, small = found.get("LowGPUUtilization"), found.get("BatchSize")
-    if low and small and _times(results, "BatchSize") >= _JOINT_SHARE * _times(results, "LowGPUUtilization"):
-        found["LowGPUUtilization"] = replace(
-            low,
-            title=f"{low.title}; CPU and GPU memory activity were low, too",
-            evidence=low.evidence + small.evidence,
-            advice=low.advice if some_idle(results) else small.advice,
-            rules=low.rules + small.rules,
-        )
-        del found["BatchSize"]
-    order = list(Severity)
-    others = [*on_loop, *found.values(), *_long_start(results)]
-    return (*unused, *sorted(others, key=lambda one: (order.index(one.severity), -(one.share or 0))))
+def _of_loop(checks: Checks, results: RuleResults) -> list[Finding]:
+    """Findings on start-up and the training loop, as records of the job have them."""
+    (start_us, end_us), loop = span_of(results), loop_of(results)
+    late = late_start(start_us, loop[0], end_us) if loop else []
+    return [*(_waits(checks, results) or _free_cores(results)), *late]
 
 
 def span_of(results: RuleResults) -> tuple[int, int]:
@@ -105,66 +89,49 @@ def named(gpus: Iterable[GPU]) -> str:
     return join_names([f"{escape_name(node, 40)} {escape_name(device, 24)}" for node, device in ordered])
 
 
-def in_words(n: int, total: int) -> str:
-    """``The GPU``, ``3 of 4 GPUs``, ``Both GPUs``, ``All 4 GPUs``."""
-    if total == 1:
-        return "The GPU"
-    if n < total:
-        return f"{n} of {count(total, 'GPU')}"
-    return "Both GPUs" if n == 2 else f"All {n} GPUs"
-
-
-def was_never_used(n: int, total: int) -> str:
-    """``The GPU was never used``, ``2 of 4 GPUs were never used``."""
-    return f"{in_words(n, total)} {'was' if n == 1 else 'were'} never used"
-
-
-def _never_used(found: dict[str, Finding], results: RuleResults) -> list[Finding]:
-    """The finding on never-used GPUs; takes findings on these alone out of ``found``."""
+def _never_used(results: RuleResults) -> list[Finding]:
+    """The finding on never-used GPUs, in which those on these alone are told."""
     unused, whole = never_used(results), gpus_of(results)
     if not unused:
         return []
-    devices = tuple(f"{node}/{device}" for node, device in results.low_gpu if (node, device) in unused)
-    about_gpus = [found[rule] for rule in ("LowGPUUtilization", "BatchSize") if rule in found]
-    same = [
-        one for one in about_gpus if (set(one.devices) <= set(devices) if one.devices else unused == whole)
-    ]
-    for one in same:
-        del found[one.rules[0]]
-    never = finding(
-        key="gpu-never-used",
-        severity=Severity.CRITICAL,
-        title=was_never_used(len(unused), len(whole)),
-        evidence=[f"{named(unused)}: no sample above 0% until LowGPUUtilization last triggered."],
-        advice=never_used_advice(len(unused), len(whole), 0, on_cpu=False),
-        rules=tuple(rule for one in same for rule in one.rules),
-        section="gpu-utilization",
-        devices=devices,
-        share=len(unused) / len(whole),
-        share_of="of GPUs",
-    )
-    return [replace(never, evidence=never.evidence + tuple(fact for one in same for fact in one.evidence))]
-
-
-def _times(results: RuleResults, rule: str) -> int:
-    found = results[rule]
-    return (found.triggered if found else None) or 0
-
-
-def _long_start(results: RuleResults) -> list[Finding]:
-    loop, start_us = loop_of(results), span_of(results)[0]
-    if not loop or loop[0] - start_us <= loop[1] - loop[0]:
-        return []
     return [
-        finding(
-            key="long-start",
-            severity=Severity.WARNING,
-            title=f"Start-up took {duration(loop[0] - start_us)}, longer than the training",
-            evidence=[f"The training loop took {duration(loop[1] - loop[0])}."],
-            advice=START_ADVICE,
+        Finding(
+            key=NEVER,
+            severity=Severity.CRITICAL,
+            title=were_never_used(len(unused), len(whole)),
+            evidence=(Note(f"{named(unused)}: no sample above 0% until LowGPUUtilization last triggered"),),
+            advice=never_used_advice(len(unused), len(whole), 0, on_cpu=False),
             rules=(),
-            section="summary",
-            start_us=start_us,
-            end_us=loop[0],
+            section="gpu-utilization",
+            devices=tuple(f"{node}/{device}" for node, device in results.low_gpu if (node, device) in unused),
+            share=len(unused) / len(whole),
+            share_of="of GPUs",
         )
     ]
+
+
+def _waits(checks: Checks, results: RuleResults) -> list[Finding]:
+    """Waiting for data."""
+    facts, loader = (
+        loop_facts(results),
+        next((rule for rule, _ in checks if isinstance(rule, Dataloader)), None),
+    )
+    if not (loader and facts.waited):
+        return []
+    cause = loader.waiting_in_loop(facts, facts.cores or 0, 1)
+    return [in_loop(cause, loop_of(results) or span_of(results), natural_sorted(nodes_of(results)))]
+
+
+def _free_cores(results: RuleResults) -> list[Finding]:
+    """A training loop without GPUs that leaves cores free."""
+    facts = loop_facts(results)
+    if facts.step_s is None or not has_only_cpus(results):
+        return []
+    cores, step_s, fetch_s = facts.cores or 0, facts.step_s, facts.fetch_s
+    return free_cores(
+        [
+            Training(node=node, used=one.p50, cores=cores, step_s=step_s, fetch_s=fetch_s)
+            for node, one in results.usage["CPU"].items()
+            if one
+        ]
+    )

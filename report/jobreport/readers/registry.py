@@ -135,7 +135,9 @@ def read_directory(
     if job.kept or job.captures:
         sources += [_used_in_addition(results)] if results else []
         job = replace_fields(job, loop_facts=loop_facts(results) if results else None)
-    elif not (results and results.documents):
+    elif results and results.documents:
+        sources.append(results.quality)
+    else:
         known = [*sources, results.quality] if results else sources
         remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
         raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))

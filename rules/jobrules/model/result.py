@@ -162,6 +162,11 @@ class RuleResult(Struct, frozen=True, kw_only=True):
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def was_evaluated(self) -> bool:
+        """Whether the rule triggered or passed."""
+        return self.status in (Status.TRIGGERED, Status.PASSED)
+
+    @property
     def severity(self) -> float:
         """Share of what was evaluated that violates: comparable between rules, unlike the counters."""
         return self.violating / self.evaluated if self.evaluated else 0.0

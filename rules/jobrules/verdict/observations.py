@@ -58,15 +58,16 @@ _MAX_NAMED = 4
 
 
 def late_first_step(job: Job, *, started: bool) -> list[Finding]:
-    """The first step of a job without GPU samples, if it started after a fifth of the job.
-
-    ``started`` says that a rule reports it already.
-    """
+    """The first step of a job without GPU samples; ``started`` says that a rule reports it already."""
     clocks, work = Clocks.of(job), Work.of(job)
-    if started or not work or not work.steps_us or not clocks.length_us:
+    if started or not work or not work.steps_us:
         return []
-    start_us, first_us = clocks.start_us, work.steps_us[0]
-    part = (first_us - start_us) / clocks.length_us
+    return late_start(clocks.start_us, work.steps_us[0], clocks.end_us)
+
+
+def late_start(start_us: int, first_us: int, end_us: int) -> list[Finding]:
+    """The first step of a job, if it started after a fifth of the job."""
+    part = (first_us - start_us) / max(1, end_us - start_us)
     if part < LONG_START_SHARE or first_us - start_us < LONG_START_US:
         return []
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport import settings
-from jobreport.debugger_report import report as debugger_report
 from jobreport.debugger_report.histograms import LEVELS, Histogram
 from jobreport.document import Report
 from jobreport.output import summary
 from jobreport.page.sections import findings as findings_section
 from jobreport.page.sections import verdict as verdict_section
-from jobreport.readers.base import SourceFile
-from jobreport.readers.debugger_results import rule_results
-from jobreport.remarks import Quality
 from jobrules.model import Severity, in_words
 from jobrules.verdict.accounting import UNEXPLAINED
 from tests.jobs import make_job
+from tests.report.debugger_report.written_results import built
 from tests.report.page.sections.html import read
 from tests.verdicts import found, keys, parts, verdict_of
 
@@ -89,15 +84,6 @@ def steps(p50: float, mean: float, n: int) -> dict[str, Any]:
     stats = {"p50": p50, "mean": mean, "max": 10 * p50}
     details = {"algo-1-27": {"phase": "Step:ModeKeys.TRAIN", "number_of_outliers": 0, "step_stats": stats}}
     return result({"step_details": details}, datapoints=n)
-
-
-def built(folder: Path, **rules: dict[str, Any]) -> Report:
-    folder.mkdir(parents=True, exist_ok=True)
-    for rule, content in rules.items():
-        (folder / f"{rule}.json").write_text(json.dumps(content))
-    files = [SourceFile(name=f"{rule}.json", place=str(folder / f"{rule}.json")) for rule in rules]
-    chosen = settings.load().rules
-    return debugger_report.build("job", rule_results.read(files), Quality(), chosen, "make-report")
 
 
 def test_h_how_much_was_used_comes_from_the_histogram(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ NAMES = (
     "BatchSize",
     "MaxInitializationTime",
     "LoadBalancing",
-    "Dataloader",
     "OverallSystemUsage",
+    "Dataloader",
     "OverallFrameworkMetrics",
 )
 SOURCE = "rule results of SageMaker Debugger"
