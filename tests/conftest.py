@@ -6,6 +6,10 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.still import without_live_plots
+
+__all__ = ["without_live_plots"]
+
 # A test that takes long on a busy machine is not wrong, and what a fixture holds here may serve all examples. The examples
 # are the same in each run, so that a change breaks only what it touches; `make fuzz` looks for others.
 settings.register_profile(

@@ -13,7 +13,7 @@ from jobreport.comparison.build import Settings, compare
 from jobreport.files import COMPARISON
 from jobreport.options import Options
 from jobreport.output.pages import pages
-from tests.browser.visit import TABLES_WITHOUT_ROOM, Visit, barriers, needs_axe, needs_browser
+from tests.browser.visit import TABLES_WITHOUT_ROOM, Visit, barriers_elsewhere, needs_axe, needs_browser
 from tests.report.comparison.runs import run, steady
 from tests.report.page.sections.test_comparison import EXAMPLES
 
@@ -32,7 +32,7 @@ BARS = """[...document.querySelectorAll(".duo")].map((list) =>
 @pytest.fixture(
     scope="module",
     params=[
-        "priced",
+        pytest.param("priced", marks=pytest.mark.slow),
         "traces and samples",
         pytest.param("repeats", marks=pytest.mark.slow),
         pytest.param("twelve", marks=pytest.mark.slow),
@@ -71,6 +71,7 @@ def test_every_table_has_room(visit: Visit) -> None:
     assert visit.page.evaluate(TABLES_WITHOUT_ROOM) == []
 
 
+@pytest.mark.slow
 def test_nothing_scrolls_sideways(visit: Visit) -> None:
     visit.fold(away=False)
     wider = []
@@ -81,6 +82,7 @@ def test_nothing_scrolls_sideways(visit: Visit) -> None:
     assert wider == [False, False]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [400, 1280])
 def test_bars_start_at_one_place_and_have_one_scale_though_a_label_wraps(
     browser: Any, tmp_path: Path, width: int
@@ -97,8 +99,9 @@ def test_bars_start_at_one_place_and_have_one_scale_though_a_label_wraps(
 
 
 @needs_axe
+@pytest.mark.slow
 def test_the_page_has_no_barriers(visit: Visit) -> None:
-    assert barriers(visit) == []
+    assert barriers_elsewhere(visit) == []
 
 
 def test_the_page_is_small(page: Path) -> None:

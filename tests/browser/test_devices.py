@@ -83,6 +83,7 @@ def test_the_map_has_the_colors_of_its_cells_in_both_schemes(visit: Visit) -> No
     assert light <= back
 
 
+@pytest.mark.slow
 def test_a_page_opened_in_the_dark_has_the_dark_steps(browser: Any, file: Path) -> None:
     opened = Visit(browser, file, color_scheme="dark").live()
 
@@ -159,6 +160,7 @@ def test_the_pointer_shows_device_time_and_percent_and_what_is_missing(visit: Vi
     page.mouse.move(0, 0)
 
 
+@pytest.mark.slow
 def test_the_lists_move_nothing(browser: Any, file: Path) -> None:
     size = {"width": 400, "height": 900}
     still = Visit(browser, file, java_script_enabled=False, viewport=size)

@@ -20,6 +20,7 @@ from tests.browser.visit import (
     VISIBLE,
     Visit,
     barriers,
+    barriers_elsewhere,
     drag,
     drawn_colors,
     html_faults,
@@ -29,6 +30,7 @@ from tests.browser.visit import (
     place_of,
     token,
 )
+from tests.once import slow_but
 from tests.paths import SAMPLES
 from tests.report.page.sections.example_cost import pricing
 
@@ -156,19 +158,20 @@ def test_a_click_on_a_key_hides_its_series_and_another_shows_it(visit: Visit) ->
     page = visit.page
     shown = """(series) => [...Bokeh.documents].flatMap((d) => [...d.all_models])
       .filter((m) => m.name === series && m.glyph !== undefined).map((m) => m.visible)"""
-    buttons = page.locator(".key [data-series] button:visible").all()
-    for button in buttons:
-        series = button.evaluate("(b) => b.closest('[data-series]').dataset.series")
-        before = page.evaluate(shown, series)
+    clicked = page.locator(".key [data-series] button:visible").evaluate_all(f"""(buttons) => buttons.map((b) => {{
+      const shown = () => ({shown})(b.closest("[data-series]").dataset.series);
+      const before = shown();
+      b.click();
+      const hidden = shown(), pressed = b.getAttribute("aria-pressed");
+      b.click();
+      return [before, hidden, pressed, shown()];
+    }})""")
 
-        button.evaluate("(b) => b.click()")
-        hidden, pressed = page.evaluate(shown, series), button.get_attribute("aria-pressed")
-        button.evaluate("(b) => b.click()")
-
+    for before, hidden, pressed, after in clicked:
         assert before.count(True) > hidden.count(True)
         assert pressed == "false"
-        assert page.evaluate(shown, series) == before
-    assert len(buttons) > 1
+        assert after == before
+    assert len(clicked) > 1
 
 
 def test_the_contents_follow_the_reader(visit: Visit) -> None:
@@ -203,7 +206,7 @@ def test_no_tab_stop_without_a_purpose(visit: Visit) -> None:
     assert visit.page.evaluate(stops) == []
 
 
-@pytest.mark.parametrize("screen", ["visit", "narrow"])
+@pytest.mark.parametrize("screen", slow_but("visit", ["visit", "narrow"]))
 def test_without_scripts_everything_is_there_and_in_its_place(
     screen: str, browser: Any, page: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -235,8 +238,14 @@ def test_every_table_has_room(visit: Visit) -> None:
     assert visit.page.evaluate(TABLES_WITHOUT_ROOM) == []
 
 
-def test_nothing_scrolls_sideways_at_400_px(narrow: Visit) -> None:
-    assert narrow.page.evaluate("document.documentElement.scrollWidth") == 400
+@pytest.mark.parametrize("screen", slow_but("visit", ["visit", "narrow"]))
+def test_nothing_scrolls_sideways_at_400_px(screen: str, page: Path, request: pytest.FixtureRequest) -> None:
+    seen: Visit = request.getfixturevalue(screen)
+    seen.resize(400, 800)
+    width = seen.page.evaluate("document.documentElement.scrollWidth")
+    seen.resize(*((1280, 900) if screen == "visit" else (400, 800)))
+
+    assert width == 400
 
 
 def test_print_keeps_every_drawing(visit: Visit) -> None:
@@ -247,11 +256,9 @@ def test_print_keeps_every_drawing(visit: Visit) -> None:
         for name in (".still", ".live", "nav", "details")
     }
     visit.page.emulate_media(media="screen")
-    pdf = visit.page.pdf(prefer_css_page_size=True, print_background=True)
 
     assert shown == {".still": drawings, ".live": 0, "nav": 0, "details": 0}
     assert drawings > 3
-    assert pdf.startswith(b"%PDF")
 
 
 def test_the_notebook_shows_the_figures_as_they_stand_on_the_page(visit: Visit, page: Path) -> None:
@@ -275,6 +282,8 @@ def test_the_notebook_shows_the_figures_as_they_stand_on_the_page(visit: Visit, 
     assert sum(map(bool, on_page)) > 3
 
 
+# The map of tests/browser/test_devices.py does so in ``make test``.
+@pytest.mark.slow
 def test_the_scheme_of_the_reader_changes_the_colors_of_figures(visit: Visit) -> None:
     light = token(visit, "used")
     by_day = drawn_colors(visit, lambda found: sum(light in colors for colors in found.values()) > 1)
@@ -299,7 +308,12 @@ def test_axe_finds_no_barrier(visit: Visit) -> None:
     assert barriers(visit) == []
 
 
-# Of the hostile page, make test asks the same.
+@needs_axe
+@pytest.mark.slow
+def test_axe_finds_no_barrier_unfolded_narrow_or_in_the_dark(visit: Visit) -> None:
+    assert barriers_elsewhere(visit) == []
+
+
 @needs_checker
 @pytest.mark.slow
 def test_the_html_is_sound(page: Path, tmp_path: Path) -> None:

@@ -166,6 +166,12 @@ def token(visit: Visit, name: str) -> int:
 
 
 def barriers(visit: Visit) -> list[Any]:
+    """What axe finds on the page as it was opened."""
+    visit.page.evaluate(AXE.read_text("utf-8"))
+    return list(visit.page.evaluate(_BARRIERS, {}))
+
+
+def barriers_elsewhere(visit: Visit) -> list[Any]:
     """What axe finds on the unfolded page: on a wide screen, on a narrow one, and in the dark."""
     page, wide = visit.page, visit.page.viewport_size
     page.evaluate(AXE.read_text("utf-8"))

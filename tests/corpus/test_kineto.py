@@ -169,6 +169,7 @@ def test_what_is_no_trace_is_not_read() -> None:
     assert not Kineto().matches_content(SourceFile(name=path.name, place=str(path)))
 
 
+@pytest.mark.slow
 def test_the_folder_of_all_traces_is_a_job() -> None:
     job, quality = read_job(Path(FOLDER))
 

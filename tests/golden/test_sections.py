@@ -22,6 +22,8 @@ from tests.paths import SAMPLES
 from tests.report.debugger_report.made_results import Made
 from tests.report.page.sections import examples, test_comparison, test_recordings, test_sections
 
+pytestmark = pytest.mark.usefixtures("without_live_plots")
+
 GOLDEN = Path(__file__).parent
 TEXTS = GOLDEN / "sections"
 #: Of the examples of a report and of a comparison.

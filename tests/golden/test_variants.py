@@ -11,6 +11,8 @@ import pytest
 from tests.golden.visible import Visible
 from tests.report.comparison.test_verdict import VERDICTS
 
+pytestmark = pytest.mark.usefixtures("without_live_plots")
+
 TEXTS = Path(__file__).parent / "variants"
 SECTIONS = Path(__file__).parents[1] / "report" / "page" / "sections"
 MODULES = sorted(path.stem for path in SECTIONS.glob("test_*.py") if "\nVARIANTS" in path.read_text("utf-8"))

@@ -49,6 +49,7 @@ for step in range(100):
 """
 
 
+@pytest.mark.slow
 def test_names_are_text_from_the_recorder_to_the_page(tmp_path: Path) -> None:
     out = tmp_path / "job"
     (tmp_path / "train.py").write_text(TRAIN)

@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.once import slow_but
 from tests.record.hooks.written import events
 from tests.record.recordings import LIMIT_S, PYTHON, environment, facts, record, rows, wait_for
 from tests.record.reports import remarks, report
@@ -143,13 +144,6 @@ CASES = [
     for target, number in OUTCOMES
     for moment in ("start", "tick", "minute", "gzip", "running")
 ]
-#: Each target and each moment once; the others are slow.
-SHORT = {
-    ("child", 9, "running"),
-    ("sampler", 9, "gzip"),
-    ("recorder", 9, "running"),
-    ("group", 15, "start"),
-}
 
 
 def sample(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -168,12 +162,8 @@ def written_events(out: Path) -> set[tuple[str, int, int]]:
 
 @pytest.mark.parametrize(
     ("target", "number", "moment"),
-    [
-        pytest.param(
-            *case, id=f"{case[0]}-{case[1].name}-{case[2]}", marks=[] if case in SHORT else [pytest.mark.slow]
-        )
-        for case in CASES
-    ],
+    slow_but(("recorder", signal.SIGKILL, "running"), CASES),
+    ids=lambda one: getattr(one, "name", None),
 )
 def test_a_kill(target: str, number: signal.Signals, moment: str, tmp_path: Path) -> None:
     out = tmp_path / "job"
@@ -201,6 +191,7 @@ def test_a_kill(target: str, number: signal.Signals, moment: str, tmp_path: Path
         assert remarks(report(out)) == ({"traces.growing"} if is_open else set())
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_in_the_same_folder_after_a_kill(tmp_path: Path) -> None:
     out = tmp_path / "job"
     first = Recording(out)

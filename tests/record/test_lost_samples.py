@@ -179,6 +179,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_a_real_recording_on_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
 
@@ -194,6 +195,7 @@ def test_a_real_recording_on_a_full_disk(small_disk: Path, tmp_path: Path) -> No
     assert not {one["key"] for one in others} & {*KEYS}
 
 
+@pytest.mark.slow
 def test_a_real_recording_with_max_bytes(tmp_path: Path) -> None:
     out = tmp_path / "job"
     (tmp_path / "train.py").write_text(TRAIN)

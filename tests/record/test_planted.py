@@ -26,6 +26,7 @@ from jobrecord.hooks.recording import Recording
 from jobrecord.sampler import Sampler
 from jobrecord.sensors import Machine
 from jobrecord.settings import SettingError, Settings
+from tests.once import slow_but
 from tests.record.recordings import rows
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="links are planted by another process")
@@ -166,11 +167,19 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return sorted(seen | {f"{name}.tmp" for name in seen if "/" in name})
 
 
-@pytest.mark.parametrize("kind", KINDS[:-1])
+@pytest.mark.parametrize(
+    ("kind", "every"),
+    slow_but(("link", 5), [("link", 5), *((kind, 1) for kind in KINDS[:-1])]),
+)
 def test_what_another_user_planted_is_refused_by_name(
-    kind: str, names: list[str], place: Path, victim: Victim, capfd: pytest.CaptureFixture[str]
+    kind: str,
+    every: int,
+    names: list[str],
+    place: Path,
+    victim: Victim,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    for number, name in enumerate(names):
+    for number, name in enumerate(names[::every]):
         out = place / f"job-{number}"
         assert in_a_child(NOBODY, victim.plant, kind, out / name) == 0
 
@@ -182,8 +191,9 @@ def test_what_another_user_planted_is_refused_by_name(
         assert victim.is_unchanged(), name
 
 
-def test_hard_links_are_not_written_to(names: list[str], place: Path, victim: Victim) -> None:
-    for number, name in enumerate(names):
+@pytest.mark.parametrize("every", slow_but(8, [8, 1]))
+def test_hard_links_are_not_written_to(every: int, names: list[str], place: Path, victim: Victim) -> None:
+    for number, name in enumerate(names[::every]):
         out = place / f"job-{number}"
         victim.plant("hard link", out / name)
 
@@ -195,12 +205,15 @@ def test_hard_links_are_not_written_to(names: list[str], place: Path, victim: Vi
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="/proc says which folders are open")
-@pytest.mark.parametrize("kind", ["link", "link to a folder", "hard link"])
+@pytest.mark.parametrize(
+    ("kind", "every"),
+    slow_but(("link", 9), [("link", 9), ("link", 1), ("link to a folder", 1), ("hard link", 1)]),
+)
 def test_what_is_planted_just_before_a_file_is_made_is_not_followed(
-    kind: str, place: Path, victim: Victim
+    kind: str, every: int, place: Path, victim: Victim
 ) -> None:
     """Somebody who watches the recorder puts it where the recorder is about to make a file or folder, once a recording."""
-    for chosen in count():
+    for chosen in count(step=every):
         out = place / f"job-{chosen}"
         if (status := in_a_child(0, _attacked, victim, kind, out, chosen)) == NOT_PLANTED:
             break

@@ -68,6 +68,7 @@ def test_a_script_with_too_many_files_lets_the_sampler_end(
     assert (tmp_path / "ended").exists()
 
 
+@pytest.mark.slow
 def test_a_sampler_that_waits_for_a_disk_may_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampler_process, "STUCK_S", 1)
     monkeypatch.setattr(sampler_process, "END_S", LIMIT_S)
@@ -102,6 +103,7 @@ def test_a_sampler_that_is_stuck_delays_no_job(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
+@pytest.mark.slow
 def test_a_script_that_closes_all_files_keeps_its_own_and_ends_the_sampler(
     has_ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

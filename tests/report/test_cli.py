@@ -364,6 +364,7 @@ def test_the_path_in_a_pipe_is_that_of_the_page_whatever_its_name_has(tmp_path: 
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs limits on open files")
+@pytest.mark.slow
 def test_few_open_files_cost_the_page_and_no_traceback(tmp_path: Path) -> None:
     script = 'ulimit -n 24; exec "$@"'
     options = ["--job-dir", str(sample("cpu")), "--out", str(tmp_path / "o"), "--quiet"]
@@ -396,6 +397,7 @@ def test_little_memory_costs_the_page_at_most_and_no_traceback(tmp_path: Path) -
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("left_kb", [4, 12])
+@pytest.mark.slow
 def test_a_full_folder_of_temporary_files_is_named(left_kb: int, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -379,6 +379,7 @@ def test_files_of_others_are_never_replaced(runs: Path) -> None:
     assert (runs / "comparison" / "comparison.md").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_the_page_and_the_notebook_are_made_from_the_data_alone(runs: Path) -> None:
     done = compare("a", "b", "--strict", cwd=runs)
 

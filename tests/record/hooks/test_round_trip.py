@@ -117,6 +117,7 @@ def test_steps_of_an_untouched_script(out: Path, monkeypatch: pytest.MonkeyPatch
     assert (trained(found), found["steps"]["cut"]) == ({("", "TRAIN"): 29}, 1)
 
 
+@pytest.mark.slow
 def test_job_that_is_started_again_is_one_rank_with_an_interruption(out: Path) -> None:
     for ends, pause_s in (("killed", 1), ("exits", 0)):
         command = [PYTHON, "loop.py", "20", "0.03", ends]

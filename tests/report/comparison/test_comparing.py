@@ -174,6 +174,7 @@ def equal_pair(seed: int) -> Comparison:
     return compared(*(one(label, i) for i in range(3) for label in "AB"))
 
 
+@pytest.mark.slow
 def test_of_many_measures_none_differs_by_chance() -> None:
     """Holm's correction: one of six pairs of equal code has an interval that excludes 0, and no measure is said to differ."""
     pairs = [equal_pair(seed) for seed in range(12)]

@@ -147,6 +147,7 @@ def test_a_job_that_took_no_time_has_no_cost_and_no_ratio() -> None:
 
 
 @given(st.data())
+@pytest.mark.slow
 def test_any_change_of_a_number_or_a_list_is_refused_or_shown(data: st.DataObject) -> None:
     report = json.loads(json.dumps(SOUND))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -19,6 +19,7 @@ from jobrules.model import SECOND_US, ReasonKind, in_words
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.more_sources import NAMED_PERCENT, causes, lost
+from tests.once import slow_but
 from tests.report.debugger_report.made_results import CAUSES, Made
 from tests.report.page.sections.html import read
 from tests.report.page.sections.test_sections import CALLS
@@ -34,8 +35,8 @@ def report_of(made: Made, folder: Path, *sources: str) -> Report:
     return make_report(job, folder / "out", Options(formats=["json"], force=True, strict=True)).report
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("cause", slow_but({"cpu-bottleneck", "gpu-never-used"}, CAUSES))
+@pytest.mark.parametrize("seed", slow_but(1, [1, 2]))
 def test_what_is_found_with_fewer_sources_is_not_lost_with_more(
     tmp_path: Path, cause: str, seed: int
 ) -> None:

@@ -273,6 +273,7 @@ def test_a_name_that_is_a_program_is_not_run(clean: Made, job_dir: Path) -> None
     assert "".join(parameter["source"]) == 'report_json = "report.json"'
 
 
+@pytest.mark.slow
 def test_traps_in_the_surroundings_change_no_byte(clean: Made, job_dir: Path, tmp_path: Path) -> None:
     home, cwd, sprung = (tmp_path / name for name in ("home", "cwd", "sprung"))
     for folder in (home, cwd, sprung):

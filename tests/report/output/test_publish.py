@@ -19,6 +19,7 @@ from fuzz import writers
 from jobreport.errors import JobReportError, UsageError
 from jobreport.files import COMPARISON, REPORT, Product
 from jobreport.output.publish import LOCK, publish, reserved
+from tests.once import slow_but
 
 NAMES = {
     "report.html",
@@ -309,7 +310,7 @@ def test_a_read_only_file_system_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork")
-@pytest.mark.parametrize("pairs", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pairs", slow_but(10, [10, 40, 1000]))
 def test_two_writers_never_mix(pairs: int, tmp_path: Path) -> None:
     counts = writers.run(pairs, tmp_path, seed=1)
 

@@ -18,6 +18,7 @@ from jobreport.tables.parts import JobInParts, Kept
 from jobrules.model import SECOND_US, JobInMemory, Metric, PartFacts
 from jobrules.rule import run_rules
 from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
+from tests.once import slow_but
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,7 +94,7 @@ def sent(nodes: int, *, pseudonyms: bool) -> dict[str, int]:
         return engine.sent
 
 
-@pytest.mark.parametrize("pseudonyms", [False, True])
+@pytest.mark.parametrize("pseudonyms", slow_but(set(), [False, True]))
 def test_what_is_sent_to_a_node_does_not_grow_with_their_number(*, pseudonyms: bool) -> None:
     few, many = sent(5, pseudonyms=pseudonyms), sent(40, pseudonyms=pseudonyms)
 

@@ -13,6 +13,7 @@ from jobrules.captures.collectives import Collective, Communication
 from jobrules.measures.intervals import Intervals, union
 from jobrules.model import JobInMemory, Status
 from jobrules.model.captures import Capture, DeviceCapture, Operators
+from tests.once import slow_but
 
 #: Nanoseconds of work between two collectives, and of a transfer.
 WORK_NS, TRANSFER_NS = 10_000_000, 500_000
@@ -114,7 +115,8 @@ def stragglers(scatter: float, slow: float, ranks: int, jobs: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "slow", "jobs"), [(8, 0.1, 150), (8, 0.2, 50), (4, 0.1, 100), (2, 0.2, 100), (64, 0.2, 5)]
+    ("ranks", "slow", "jobs"),
+    slow_but((8, 0.2, 50), [(8, 0.1, 150), (8, 0.2, 50), (4, 0.1, 100), (2, 0.2, 100), (64, 0.2, 5)]),
 )
 def test_a_slow_rank_is_named(ranks: int, slow: float, jobs: int) -> None:
     named = stragglers(0.05, slow, ranks, jobs)
@@ -123,11 +125,12 @@ def test_a_slow_rank_is_named(ranks: int, slow: float, jobs: int) -> None:
     assert set(named) <= {"rank 1", ""}
 
 
-@pytest.mark.parametrize(("ranks", "jobs"), [(2, 150), (4, 150), (8, 150), (64, 5)])
+@pytest.mark.parametrize(("ranks", "jobs"), slow_but((2, 150), [(2, 150), (4, 150), (8, 150), (64, 5)]))
 def test_nobody_is_named_where_all_are_slow_in_turn(ranks: int, jobs: int) -> None:
     assert stragglers(0.1, 0.0, ranks, jobs).count("") >= 0.99 * jobs
 
 
+@pytest.mark.slow
 def test_a_report_of_a_thousand_ranks_stays_small() -> None:
     captures, communication = simulated(np.random.default_rng(1), 0.05, 0.1, 1024)
     row = Operators(name="x" * 500, calls=1, self_ns=1, total_ns=1, device_self_ns=0, device_total_ns=0)

@@ -23,6 +23,7 @@ from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
 from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, make_events, make_job, make_steps
+from tests.once import slow_but
 from tests.paths import ROOT
 from tests.rules.verdict.random_jobs import random_job
 
@@ -117,7 +118,7 @@ def plain(results: tuple[RuleResult, ...]) -> list[Any]:
 
 @pytest.mark.parametrize(
     ("folder", "opened"),
-    [*((folder, on_disk) for folder in SAMPLES), (SAMPLES[0], processes)],
+    slow_but((SAMPLES[0], on_disk), [*((folder, on_disk) for folder in SAMPLES), (SAMPLES[0], processes)]),
     ids=lambda one: getattr(one, "name", None),
 )
 def test_a_job_in_parts_is_cut_and_judged_as_one_in_memory(

@@ -298,6 +298,7 @@ def many() -> Report:
     return report(*kept, across=replace(ACROSS, ranks=across.ranks, waiting=waiting, steps=across.steps))
 
 
+@pytest.mark.slow
 def test_a_job_of_1024_ranks_names_the_odd_one_first_and_stays_small(many: Report) -> None:
     made = {anchor: html(many, anchor) for anchor in ANCHORS}
 

@@ -14,6 +14,7 @@ from jobreport.readers.base import SourceFile
 from jobreport.readers.kineto.reader import Kineto
 from jobrules.captures.across import joined
 from tests.kineto import Recording, adds_up
+from tests.once import slow_but
 
 MUTATIONS = 60
 TOKENS = [
@@ -81,7 +82,7 @@ def damaged(text: bytes, chance: Random) -> bytes:
     return bytes(found)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", slow_but(0, range(5)))
 def test_damage_stops_nothing(tmp_path: Path, seed: int) -> None:
     chance, text = Random(seed), whole()
     path = tmp_path / "a.json"

@@ -17,6 +17,7 @@ import pytest
 from jobreport.readers import archive, text_files
 from jobreport.readers.registry import read_job
 from jobrules.model import Metric
+from tests.once import slow_but
 
 ROW = b"timestamp, index, utilization.gpu [%]\n2026/01/03 15:00:00.000, 0, 50 %\n"
 MIB = 1 << 20
@@ -90,7 +91,10 @@ def keys(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [sparse, nothing_else, endless, gzipped, taped, zipped, lines, cells, names, keys]
+    "make",
+    slow_but(
+        {gzipped, cells}, [sparse, nothing_else, endless, gzipped, taped, zipped, lines, cells, names, keys]
+    ),
 )
 def test_what_becomes_large_costs_no_memory(make: object, tmp_path: Path) -> None:
     make(tmp_path)  # type: ignore[operator]
@@ -152,7 +156,7 @@ SHAPES = {
 ROWS = "timestamp, index, utilization.gpu [%], power.draw [W]\n2026/01/03 15:00:00.000, 0, 50 %, 60 W\n"
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", slow_but("fewer fields, each another", SHAPES))
 def test_small_lines_take_little_more_time_than_rows(tmp_path: Path, shape: str) -> None:
     rows = (
         f"2026/01/04 {i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.417, 0, {i % 101} %, {i % 999} W\n"

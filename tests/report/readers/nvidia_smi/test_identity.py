@@ -207,6 +207,7 @@ def test_machines(tmp_path: Path, case: str) -> None:
     assert source.rows + dropped == sum(text.count("\n") - 1 for text in files.values())
 
 
+@pytest.mark.slow
 def test_many_logs_take_little_time() -> None:
     hosts = 4_000
     logs = [

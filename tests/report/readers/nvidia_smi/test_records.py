@@ -143,6 +143,7 @@ def test_a_damaged_line_gives_no_other_number_and_its_rows_are_counted(form: str
 
 
 @pytest.mark.parametrize("form", ["gpustat JSON", pytest.param("-q -x 550", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_damaged_document_is_counted_and_the_others_are_read(form: str, tmp_path: Path) -> None:
     write, _ = FORMS[form]
     samples = moments(3, 2)
@@ -258,6 +259,7 @@ def test_watch_that_writes_only_changes_is_not_read(tmp_path: Path) -> None:
     assert codes(found) == {"nvidia_smi.watch": 1, "nvidia_smi.part_of_row": 2}
 
 
+@pytest.mark.slow
 def test_a_log_that_is_cut_anywhere_keeps_all_whole_rows(tmp_path: Path) -> None:
     samples = moments(3, 1)
     before, last = "".join(map(boxed, samples[:2])), boxed(samples[2])

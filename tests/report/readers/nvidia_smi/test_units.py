@@ -212,6 +212,7 @@ def test_a_column_gpu_is_the_index_where_its_numbers_come_in_turn() -> None:
     ),
     st.sampled_from(["B", "W", "%", ""]),
 )
+@pytest.mark.slow
 def test_the_short_way_to_numbers_is_that_of_the_grammar(texts: list[str], unit: str) -> None:
     for column in (Column(), Column(factor=2.0), Column(bits=1)):
         if plain := _plain_numbers(texts, column, unit):

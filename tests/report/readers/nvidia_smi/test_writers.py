@@ -295,6 +295,7 @@ def test_rows_that_lack_their_uuid_are_of_the_gpu_of_their_number(tmp_path: Path
     assert read(tmp_path, gpu=text)[0] == {"node": A.means()}
 
 
+@pytest.mark.slow
 def test_a_uuid_for_every_second_row_takes_no_time(tmp_path: Path) -> None:
     lines = [f"{1_767_452_400 + i},0,GPU-{i // 2},50" for i in range(20_000)]
     (tmp_path / "gpu.csv").write_text("\n".join(["timestamp,index,uuid,gpu_util", *lines, ""]))

@@ -10,11 +10,13 @@ import pytest
 
 from fuzz.sample_rows_reference import unpacked
 from jobreport.readers.registry import read_job
+from tests.once import slow_but
 from tests.paths import CORPUS, SYSTEM_SAMPLES, needs_corpus
 from tests.report.readers.samples import remarks, slow_tables, tables
 
-#: The slow reference reads the largest sample in ``make test-slow``.
-MADE = [pytest.param(p, marks=pytest.mark.slow if p.name == "healthy-8gpu" else ()) for p in SYSTEM_SAMPLES]
+MADE = slow_but(
+    min(SYSTEM_SAMPLES, key=lambda p: sum(one.stat().st_size for one in p.rglob("*"))), SYSTEM_SAMPLES
+)
 REAL = [pytest.param(CORPUS / "sagemaker" / name, marks=needs_corpus) for name in ("job-40", "job-41")]
 
 

@@ -1,0 +1,34 @@
+"""What several workers of a test session need and the first of them makes for all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Any]) -> Path:
+    """The folder of that name, which the function fills if no worker of this session has done so."""
+    top = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        top = top.parent
+    folder, unfinished = top / name, top / f"{name}-unfinished"
+    with (top / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished.mkdir(exist_ok=True)
+            make(unfinished)
+            unfinished.rename(folder)
+    return folder
+
+
+def slow_but(fast: Any, values: Iterable[Any]) -> list[Any]:
+    """Values to parametrize with: one, or a set of several, in ``make test``, and the others in ``make test-slow``."""
+    chosen = fast if isinstance(fast, set) else {fast}
+    values = list(values)
+    assert chosen <= set(values)
+    return [value if value in chosen else pytest.param(value, marks=pytest.mark.slow) for value in values]
