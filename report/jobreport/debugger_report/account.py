@@ -22,6 +22,7 @@ from jobreport.debugger_report.histograms import histograms_of
 from jobreport.debugger_report.ledger import Ledger
 from jobreport.document import DEBUGGER
 from jobreport.readers.debugger_results.loop import loop_facts, training_steps
+from jobrules.causes.cpu import ONLY_IDLE, busy_process, few_cores, saturated_cores
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import CROWDED_PART, ProcessUse
 from jobrules.measures.data_waits import SAME_PART
@@ -30,7 +31,7 @@ from jobrules.model import SECOND_US, JobInMemory, Note
 from jobrules.model.loop_facts import RELEVANT_PART
 from jobrules.rule import Rule
 from jobrules.rules.batch_size import MAX_CLAIMED, MAX_IDLE, BatchSize
-from jobrules.rules.cpu_bottleneck import ONLY_IDLE, CPUBottleneck, saturated_cores
+from jobrules.rules.cpu_bottleneck import CPUBottleneck
 from jobrules.rules.dataloader import Dataloader
 from jobrules.rules.io_bottleneck import IOBottleneck
 from jobrules.rules.load_balancing import LoadBalancing
@@ -161,7 +162,7 @@ def _take_few_cores(
     chosen = _chosen(checks, CPUBottleneck)
     if chosen and not facts.waited:
         rule, result = chosen
-        cause = rule.few_cores(result, cores_known=bool(facts.cores))
+        cause = few_cores(rule, result, cores_known=bool(facts.cores))
         ledger.take_snapshots(
             _of_bottlenecks(cause, rule, work, Note(ONLY_IDLE)), results.bottlenecks[rule.name], 1, rule
         )
@@ -203,7 +204,7 @@ def _take_steady(ledger: Ledger, results: RuleResults, facts: LoopFacts | None, 
         cause = rule.cause(_NO_JOB, result, highest)
         if use.at_limit and (of_process := _chosen(checks, CPUBottleneck)):
             owner, found = of_process
-            cause = owner.busy_process(found, use)
+            cause = busy_process(of_process[0], found, use)
         ledger.take_active(inferred(cause, "LoadBalancing and OverallSystemUsage"), owner)
 
 

@@ -184,7 +184,7 @@ class _Fetches(Struct, frozen=True, kw_only=True, eq=False):
 
 def _fetched(part: Job, clocks: Clocks, start_us: IntArray, end_us: IntArray) -> Iterator[_Fetches]:
     (node,) = part.nodes
-    late_us = clocks.clock_offset_us.get(node, 0)
+    late_us = clocks.late_us(node)
     loading = Loading.of(part.events, node)
     if loading is None or not len(loading.fetches):
         return
@@ -229,7 +229,7 @@ class _TimeSums(Struct, frozen=True, kw_only=True, eq=False):
 
 def _time_sums(part: Job, clocks: Clocks, edges_us: FloatArray) -> Iterator[_TimeSums]:
     (node,) = part.nodes
-    edges_us = edges_us + clocks.clock_offset_us.get(node, 0)
+    edges_us = edges_us + clocks.late_us(node)
     for metric in _METRICS:
         panel = part.panel(node, metric)
         if panel is None:

@@ -91,7 +91,7 @@ def _of_node(part: Job, clocks: Clocks, work: Work, grid_us: IntArray, cores: in
     (node,) = part.nodes
     if not part.panels:
         return
-    grid = grid_us + clocks.clock_offset_us.get(node, 0)
+    grid = grid_us + clocks.late_us(node)
     sums: dict[Metric, FloatArray] = {}
     covered: dict[Metric, float] = {}
     for metric in (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION):

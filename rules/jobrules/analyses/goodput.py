@@ -223,7 +223,7 @@ def _end_us(chain: _Chain) -> int:
 
 def _runs(part: Job, clocks: Clocks) -> Iterator[list[_Run]]:
     """The runs of each training process of a node; of steps of several at one time, one run."""
-    late_us = clocks.clock_offset_us.get(part.nodes[0], 0)
+    late_us = clocks.late_us(part.nodes[0])
     for (_, _, mode), rows in series_of(part.steps).items():
         number, start_us, end_us = (
             column[rows] for column in (part.steps.number, part.steps.start_us, part.steps.end_us)
@@ -265,7 +265,7 @@ def _interruptions(job: Job, clocks: Clocks, steps: JobSteps) -> Intervals:
     missing = gaps(job)
     of_nodes = []
     for node in sampled:
-        late_us = clocks.clock_offset_us.get(node, 0)
+        late_us = clocks.late_us(node)
         own = [(gap.start_us - late_us, gap.end_us - late_us) for gap in missing if gap.node == node]
         starts, ends = np.array(own, np.int64).reshape(-1, 2).T
         of_nodes.append(outside(union(starts, ends), clocks.start_us, clocks.end_us))
@@ -279,7 +279,7 @@ def _interruptions(job: Job, clocks: Clocks, steps: JobSteps) -> Intervals:
 
 def _events_in(part: Job, clocks: Clocks, open_us: Intervals) -> Iterator[Intervals]:
     """The events of a node that lie within these times, at least in part."""
-    late_us = clocks.clock_offset_us.get(part.nodes[0], 0)
+    late_us = clocks.late_us(part.nodes[0])
     start_us, end_us = part.events.start_us - late_us, part.events.end_us - late_us
     rows = open_us.overlap(start_us, np.maximum(end_us, start_us + 1)) > 0
     if rows.any():

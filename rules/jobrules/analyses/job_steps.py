@@ -70,7 +70,7 @@ class JobSteps(Struct, frozen=True, kw_only=True, eq=False):
 
 def _of_node(part: Job, clocks: Clocks) -> JobSteps:
     (node,) = part.nodes
-    late_us = clocks.clock_offset_us.get(node, 0)
+    late_us = clocks.late_us(node)
     steps = part.steps
     number = steps.number.copy()
     for rows in series_of(steps).values():

@@ -13,7 +13,6 @@ from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import HOUR_US
 from jobrules.model import Amount, Job, Metric
 from jobrules.model.names import DeviceName, NodeName
-from jobrules.rules.gpu_memory_full import totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +89,6 @@ def _oddness(state: GPUState) -> tuple[float, ...]:
 
 def _of_node(part: Job, clocks: Clocks) -> Iterator[GPUState]:
     (node,) = part.nodes
-    memory = totals(part.panel(node, Metric.GPU_MEMORY_TOTAL))
     for gpu in gpus(part, clocks, *STATES):
         yield GPUState(
             node=node,
@@ -100,7 +98,7 @@ def _of_node(part: Job, clocks: Clocks) -> Iterator[GPUState]:
             **_temperature(gpu),
             **_clock(gpu),
             **_slowdowns(gpu),
-            **_memory(gpu, memory.get(gpu.device)),
+            **_memory(gpu),
         )
 
 
@@ -189,8 +187,8 @@ def _slowdowns(gpu: GPU) -> dict[str, float | None]:
     }
 
 
-def _memory(gpu: GPU, total: float | None) -> dict[str, float | None]:
-    used = _Series.of(gpu, Metric.GPU_MEMORY_USED)
+def _memory(gpu: GPU) -> dict[str, float | None]:
+    total, used = gpu.memory_size, _Series.of(gpu, Metric.GPU_MEMORY_USED)
     if used is None:
         return {"memory_total": total}
     return {

@@ -100,9 +100,13 @@ class Clocks(Struct, frozen=True, kw_only=True):
         """From the first to the last record."""
         return self.end_us - self.start_us
 
+    def late_us(self, node: str) -> int:
+        """How far the clock of a node is ahead of that of the job."""
+        return self.clock_offset_us.get(node, 0)
+
     def span_us(self, node: str) -> tuple[int, int]:
         """First and last record of the whole job, in the time of a node."""
-        late = self.clock_offset_us.get(node, 0)
+        late = self.late_us(node)
         return self.start_us + late, self.end_us + late
 
 

@@ -330,7 +330,7 @@ def _trains(part: Job) -> list[bool]:
 
 
 def _recorded(part: Job, clocks: Clocks, names: tuple[str, ...], trains: bool) -> list[tuple[int, int]]:
-    late_us = clocks.clock_offset_us.get(part.nodes[0], 0)
+    late_us = clocks.late_us(part.nodes[0])
     events = part.events.where(part.events.in_lanes(lambda lane: lane.event_type in names))
     held = [union(events.start_us - late_us, events.end_us - late_us)]
     series = series_of(part.steps)

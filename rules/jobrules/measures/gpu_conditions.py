@@ -12,7 +12,6 @@ from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import (
     SECOND_US,
-    DeviceStatus,
     HowMuch,
     Job,
     Measure,
@@ -26,10 +25,10 @@ from jobrules.rule import reason_few_samples
 from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from jobrules.measures.clock_offsets import Clocks
-    from jobrules.model import BoolArray, Fact, Finding, FloatArray, IntArray
+    from jobrules.model import BoolArray, Fact, Finding, FloatArray, IntArray, Reason
     from jobrules.rule import Rule
 
 #: A value is in force for so many of its sampling intervals, unless another follows.
@@ -55,6 +54,13 @@ class GPU(OfGPU, frozen=True, kw_only=True, eq=False):
         if panel is None or self.device not in panel.devices:
             return np.empty(0, np.int64), np.empty(0)
         return panel.series(panel.devices.index(self.device))
+
+    @property
+    def memory_size(self) -> float | None:
+        """Bytes, which do not change, so any sample counts; None if not known."""
+        _, sizes = self.series(Metric.GPU_MEMORY_TOTAL)
+        size = float(np.median(sizes)) if len(sizes) else 0.0
+        return size if size > 0 else None
 
     def at(self, metric: Metric, time_us: IntArray) -> FloatArray:
         """(n,) the value in force at each time: the last one, if it is recent; otherwise NaN.
@@ -130,6 +136,15 @@ class ConditionTime(Struct, frozen=True, kw_only=True):
         return self.samples >= MIN_SAMPLES
 
     @property
+    def missing(self) -> Reason | None:
+        """Why it is not judged; None if it is."""
+        return None if self.judged else reason_few_samples(self.samples, MIN_SAMPLES - 1)
+
+    def above(self, threshold: float) -> bool:
+        """True if it is judged, and its share is above so many percent."""
+        return self.judged and 100 * self.share > threshold
+
+    @property
     def longest_duration_us(self) -> int:
         """Duration of ``longest_us``."""
         return self.longest_us[1] - self.longest_us[0] if self.longest_us else 0
@@ -146,6 +161,14 @@ def gpus(part: Job, clocks: Clocks, *metrics: Metric) -> Iterator[GPU]:
     panels = [panel for metric in metrics if (panel := part.panel(node, metric))]
     for device in natural_sorted({device for panel in panels for device in panel.devices}):
         yield GPU(part=part, node=node, device=device, span_us=clocks.span_us(node))
+
+
+def memory_in_use(part: Job, clocks: Clocks) -> Iterator[tuple[str, float]]:
+    """Name and highest memory in use, in percent, of each GPU of a node whose memory size is known."""
+    for gpu in gpus(part, clocks, Metric.GPU_MEMORY_USED):
+        _, used = gpu.series(Metric.GPU_MEMORY_USED)
+        if size := gpu.memory_size:
+            yield gpu.name, float(100 * used.max() / size)
 
 
 def as_far_as_recorded(known: int, gpus: int) -> str:
@@ -187,41 +210,16 @@ def finding_of(
     )
 
 
-def facts_of(times: Sequence[ConditionTime], hits: Collection[str], limit: float) -> dict[str, Any]:
-    """Counters and measure of a rule that compares shares of GPUs' time with a threshold, in percent.
-
-    ``hits`` are the GPUs that violate. The measure is that of the GPUs with enough samples; None without any.
-    """
-    judged = {one.name: 100 * one.share for one in times if one.judged}
-    worst = max(judged.values(), default=0.0)
-    samples = {one.name: one.samples for one in times}
-    spans = [one.span_us for one in times if one.span_us and one.name in hits]
-    return {
-        "measure": Measure(
-            value=round(worst, 2),
-            limits=(limit,),
-            scale=max(2 * limit, worst) or 1.0,
-            unit="% of a GPU's time",
-            limit_text=f"threshold {limit:g}%",
-        )
-        if judged
-        else None,
-        "triggered": len(hits),
-        "violations": len(hits),
-        "datapoints": max(samples.values()),
-        "datapoints_per_series": samples,
-        "evaluated": len(judged),
-        "violating": len(hits),
-        "counted": "GPUs",
-        "devices": tuple(
-            DeviceStatus.of(
-                name, reason_few_samples(n, MIN_SAMPLES - 1), int(name in judged), int(name in hits)
-            )
-            for name, n in samples.items()
-        ),
-        "first_us": min((start for start, _ in spans), default=None),
-        "last_us": max((end for _, end in spans), default=None),
-    }
+def share_measure(times: Iterable[ConditionTime], limit: float) -> Measure:
+    """The largest share of a GPU's time against a threshold, in percent."""
+    worst = max(100 * one.share for one in times)
+    return Measure(
+        value=round(worst, 2),
+        limits=(limit,),
+        scale=max(2 * limit, worst) or 1.0,
+        unit="% of a GPU's time",
+        limit_text=f"threshold {limit:g}%",
+    )
 
 
 def by_node(rows: Iterable[tuple[str, str, dict[str, Any]]]) -> dict[str, dict[str, dict[str, Any]]]:

@@ -41,7 +41,7 @@ class NodeStalls(Struct, frozen=True, kw_only=True, eq=False):
         """
         idle = _idle(panel, gpu_threshold)
         known = work.holds(panel.time_us, panel.node) & ~saturated
-        then = known & self.times.holds(panel.time_us - work.clocks.clock_offset_us.get(panel.node, 0))
+        then = known & self.times.holds(panel.time_us - work.clocks.late_us(panel.node))
         others = known & ~then
         often, usual = (float(idle[rows].sum()) / max(1, len(idle[rows])) for rows in (then, others))
         return idle & then if often >= TELLING_LIFT * usual else np.zeros(len(idle), np.bool_)
@@ -63,5 +63,5 @@ def _stalls(
             # A snapshot of another node belongs to the nearest one of this node.
             weight_us = sample_weights(panel.time_us, *work.clocks.span_us(panel.node)).weight_us
             half_us = (weight_us[rows] / 2).astype(np.int64)
-            middle_us = panel.time_us[rows] - work.clocks.clock_offset_us.get(panel.node, 0)
+            middle_us = panel.time_us[rows] - work.clocks.late_us(panel.node)
             yield panel.node, union(middle_us - half_us, middle_us + half_us + 1)

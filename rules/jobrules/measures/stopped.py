@@ -40,7 +40,7 @@ def _stretches(part: Job, work: Work, least_us: float) -> Iterator[Stretch]:
     if work.gpu_us is None:
         return
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
-        late_us = work.clocks.clock_offset_us.get(panel.node, 0)
+        late_us = work.clocks.late_us(panel.node)
         first_us, last_us = (us + late_us for us in work.gpu_us)
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)

@@ -49,7 +49,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
     def span_us(self, node: str) -> tuple[int, int]:
         """Begin and end on the clock of a node."""
-        late_us = self.clocks.clock_offset_us.get(node, 0)
+        late_us = self.clocks.late_us(node)
         return self.begin_us + late_us, self.end_us + late_us
 
     def holds(self, time_us: IntArray, node: str) -> BoolArray:

@@ -27,6 +27,7 @@ from jobrules.model import (
     Where,
 )
 from jobrules.model.time_parts import named
+from jobrules.text import share
 
 
 class Precedence(IntEnum):
@@ -114,6 +115,11 @@ class Claimed(Struct, frozen=True, kw_only=True):
     #: First and last moment; both 0 if nothing was claimed.
     start_us: int
     end_us: int
+
+    @property
+    def seen(self) -> str:
+        """Share of the snapshots with a claim: ``62.4%``."""
+        return share(self.snapshots / self.of_snapshots)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
+from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import WAITING_PERCENT, CoreUse, near_one
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
+from jobrules.measures.gpu_conditions import memory_in_use
 from jobrules.measures.minutes import Seen, Windows, trailing_below
 from jobrules.measures.quartiles import quartiles
 from jobrules.measures.work import Work
@@ -18,7 +20,6 @@ from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import HowMuch, Metric, Reason, ReasonKind
 from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, Role, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
-from jobrules.rules.gpu_memory_full import totals
 from jobrules.text import count, number, some_of
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class BatchSize(Rule):
         )
 
     def _found(self, job: Job, result: RuleResult, highest: float, claimed: Claimed) -> Finding:
-        in_use = max(job.gathered(_memory_in_use), default=None)
+        in_use = max((highest for _, highest in job.gathered(memory_in_use, Clocks.of(job))), default=None)
         evidence = [*moments(claimed, result), HowMuch("p95 of the most used GPU", highest, "%")]
         advice: tuple[str, ...] = (
             "Raise the batch size if memory in use allows it and training still converges: it was not recorded.",
@@ -252,15 +253,6 @@ def _p95(part: Job, work: Work) -> Iterator[float]:
             values = values[~np.isnan(values)]
             if len(values):
                 yield float(np.quantile(values, 0.95))
-
-
-def _memory_in_use(part: Job) -> Iterator[float]:
-    """Highest memory in use of each GPU, in percent."""
-    for panel in part.panels_of(Metric.GPU_MEMORY_USED):
-        total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
-        for column, device in enumerate(panel.devices):
-            if device in total:
-                yield float(100 * np.nanmax(panel.values[:, column]) / total[device])
 
 
 def _small(rule: BatchSize, cores: int, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -26,13 +25,12 @@ from jobrules.rule import Role, Rule, not_recorded
 from jobrules.text import count, join_names, number, percent, share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from jobrules.measures.bottleneck_snapshots import BottleneckCriteria, NodeSnapshots
     from jobrules.measures.framework_time import Sums
     from jobrules.measures.minutes import Seen
-    from jobrules.model import FloatArray, Job, Panel, RuleResult, Stalls
-    from jobrules.model.claims import Claim, Samples
+    from jobrules.model import Job, RuleResult, Stalls
 
 #: Smallest share of snapshots without a core sample that a result names.
 WORTH_NAMING = 0.01
@@ -234,35 +232,3 @@ def _without_cores(nodes: Sequence[NodeSnapshots], metric: Metric) -> list[str]:
     missing, whole = (sum(n) for n in zip(*((node.unsampled, node.seen) for node in nodes), strict=True))
     named = missing >= WORTH_NAMING * whole
     return [f"{count(missing, 'snapshot')} without {metric.quantity.noun}"] if named else []
-
-
-def with_stalls(
-    rule: BottleneckRule,
-    own: Callable[[Job, Panel, FloatArray], Claim | None],
-    stalls: Stalls | None,
-    least: float,
-) -> Callable[[Job, Panel, FloatArray], Claim | None]:
-    """A claim on samples, and on the moments of the ``stalls`` with at least so many cores."""
-    return partial(_claimed_too, rule.criteria.gpu_threshold, own, stalls, least) if stalls else own
-
-
-def _claimed_too(
-    below: float,
-    own: Callable[[Job, Panel, FloatArray], Claim | None],
-    stalls: Stalls,
-    least: float,
-    part: Job,
-    panel: Panel,
-    weight_us: FloatArray,
-) -> Claim:
-    sampled = own(part, panel, weight_us)
-
-    def of_gpu(gpu: Samples) -> FloatArray:
-        held = stalls.held(gpu.time_us, gpu.weight_us, least)
-        return np.where(gpu.values < below, held * gpu.left_us, 0.0)
-
-    def claim(gpus: Sequence[Samples]) -> Sequence[FloatArray]:
-        known = sampled(gpus) if sampled else [np.zeros(len(gpu.values)) for gpu in gpus]
-        return [np.maximum(one, of_gpu(gpu)) for one, gpu in zip(known, gpus, strict=True)]
-
-    return claim

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
-from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.gpu_conditions import as_far_as_recorded, by_node, gpus
+from jobrules.measures.gpu_conditions import as_far_as_recorded
 from jobrules.measures.work_span import HOUR_US
-from jobrules.model import DeviceStatus, HowMuch, Metric, Note, OfGPU, Severity, When, Where
-from jobrules.rule import Rule, not_recorded, reason_few_samples
+from jobrules.model import HowMuch, Metric, Note, Severity, When, Where, span_of
+from jobrules.rule import reason_few_samples
+from jobrules.rules.gpu_rule import GPURule, JudgedGPU
 from jobrules.text import capitalized, count, escape_name, join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from jobrules.model import Fact, Finding, FloatArray, IntArray, Job, RuleResult
+    from jobrules.measures.gpu_conditions import GPU
+    from jobrules.model import Fact, Finding, FloatArray, IntArray, Job
 
 _KINDS = {"uncorrected": Metric.GPU_ECC_UNCORRECTED, "corrected": Metric.GPU_ECC_CORRECTED}
 _CORRECT = "Do nothing for this job: its results are correct."
@@ -27,93 +27,6 @@ _UNCOUNTED = "Record uncorrected errors too (`ecc.errors.uncorrected.volatile.to
 CORRECTED_ADVICE = "Report the GPU to the operator of the machine if errors continue; a reset of the GPU replaces faulty memory rows."
 #: GPUs that the evidence names.
 _MAX_NAMED = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class ECCErrors(Rule):
-    """GPU memory has errors.
-
-    What it checks
-        Growth of the driver's memory error counters during the job. Uncorrected errors are critical, corrected ones
-        info.
-
-    Why it matters
-        An uncorrected error ends the process or corrupts results. Many corrected ones often precede it.
-
-    What to do
-        * For uncorrected errors, take the GPU out of service, reset and test it, and restart from an earlier checkpoint.
-
-    Details
-        Errors before the job do not count. A counter that falls was reset, and counts from 0. Test a GPU with
-        `nvidia-smi -q -d ECC,ROW_REMAPPER` and `dcgmi diag`.
-    """
-
-    title: ClassVar[str] = "GPU memory has errors"
-    of_gpus: ClassVar[bool] = True
-    of_work: ClassVar[bool] = False
-
-    def check(self, job: Job) -> RuleResult:
-        """Counts are of GPUs."""
-        if not any(job.has(metric) for metric in _KINDS.values()):
-            return self.not_evaluated(not_recorded(Metric.GPU_ECC_UNCORRECTED))
-        found = job.gathered(_counted, Clocks.of(job))
-        grew = {kind: [gpu for gpu in found if gpu.errors(kind)] for kind in _KINDS}
-        hits = {gpu.name for gpus in grew.values() for gpu in gpus}
-        devices = tuple(
-            DeviceStatus.of(
-                gpu.name, reason_few_samples(gpu.samples, 1), int(gpu.samples > 1), int(gpu.name in hits)
-            )
-            for gpu in found
-        )
-        facts: dict[str, Any] = {
-            "datapoints": max(gpu.samples for gpu in found),
-            "datapoints_per_series": {gpu.name: gpu.samples for gpu in found},
-            "counted": "GPUs",
-            "evaluated": sum(gpu.samples > 1 for gpu in found),
-            "violating": len(hits),
-            "devices": devices,
-            "details": by_node((gpu.node, gpu.device, gpu.details) for gpu in found),
-        }
-        if not facts["evaluated"]:
-            return self.not_evaluated(reason_few_samples(facts["datapoints"], 1), **facts)
-        if not hits:
-            known = as_far_as_recorded(facts["evaluated"], job.gpu_count + job.gpus_unknown)
-            none = f"No memory errors on {count(facts['evaluated'], 'GPU')} during the job{known}"
-            return self.passed("; ".join([none, *_limits(found)]), **facts)
-        findings = [self._finding(kind, gpus, _limits(found)) for kind, gpus in grew.items() if gpus]
-        facts |= {"triggered": len(hits), "violations": len(hits)}
-        facts["first_us"] = min(finding.start_us or 0 for finding in findings)
-        facts["last_us"] = max(finding.end_us or 0 for finding in findings)
-        return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
-
-    def _finding(self, kind: str, gpus: Sequence[_GPU], limits: Sequence[str]) -> Finding:
-        gpus = sorted(gpus, key=lambda gpu: -gpu.errors(kind))
-        counters = [gpu.counters[kind] for gpu in gpus]
-        start_us, end_us = min(one.first_us for one in counters), max(one.last_us for one in counters)
-        hours = max(one.hours for one in counters)
-        errors = sum(one.errors for one in counters)
-        resets = sum(one.resets for one in counters)
-        evidence: list[Fact] = [
-            Where(tuple(gpu.label for gpu in gpus)),
-            When(start_us, end_us),
-            *(HowMuch("Errors", gpu.errors(kind), of=gpu.label) for gpu in gpus[:_MAX_NAMED]),
-        ]
-        if hours and errors > 1:
-            evidence.append(HowMuch("Errors per hour", float(f"{errors / hours:.3g}")))
-        if resets:
-            evidence.append(HowMuch("Resets of the counter", resets))
-        corrected = kind == "corrected"
-        facts = {"key": "corrected-memory-errors", "advice": _advice(gpus)} if corrected else {}
-        return self.finding(
-            f"{count(errors, f'{kind} memory error')} on {count(len(gpus), 'GPU')}",
-            *evidence,
-            *(Note(capitalized(limit)) for limit in limits),
-            severity=Severity.INFO if corrected else Severity.CRITICAL,
-            devices=tuple(gpu.name for gpu in gpus),
-            start_us=start_us,
-            end_us=end_us,
-            **facts,
-        )
 
 
 class _Counter(Struct, frozen=True, kw_only=True):
@@ -147,8 +60,8 @@ class _Counter(Struct, frozen=True, kw_only=True):
         )
 
 
-class _GPU(OfGPU, frozen=True, kw_only=True):
-    """The error counters of one GPU."""
+class _GPU(JudgedGPU, frozen=True, kw_only=True):
+    """The error counters of one GPU; its samples are those of the counter with most."""
 
     counters: dict[str, _Counter]
 
@@ -156,29 +69,90 @@ class _GPU(OfGPU, frozen=True, kw_only=True):
     def label(self) -> str:
         return escape_name(f"{self.node} {self.device}", 40)
 
-    @property
-    def samples(self) -> int:
-        """Samples of the counter with most samples."""
-        return max(one.samples for one in self.counters.values())
-
     def errors(self, kind: str) -> int:
         """Errors during the job."""
         return self.counters[kind].errors if kind in self.counters else 0
 
-    @property
-    def details(self) -> dict[str, Any]:
-        """For the JSON."""
-        return {
-            kind: {"errors": one.errors, "before": one.before, "resets": one.resets}
-            for kind, one in self.counters.items()
-        }
 
+@dataclass(frozen=True, kw_only=True)
+class ECCErrors(GPURule[_GPU]):
+    """GPU memory has errors.
 
-def _counted(part: Job, clocks: Clocks) -> Iterator[_GPU]:
-    for gpu in gpus(part, clocks, *_KINDS.values()):
-        found = {kind: series for kind, metric in _KINDS.items() if len((series := gpu.series(metric))[0])}
-        counters = {kind: _Counter.of(*series) for kind, series in found.items()}
-        yield _GPU(node=gpu.node, device=gpu.device, counters=counters)
+    What it checks
+        Growth of the driver's memory error counters during the job. Uncorrected errors are critical, corrected ones
+        info.
+
+    Why it matters
+        An uncorrected error ends the process or corrupts results. Many corrected ones often precede it.
+
+    What to do
+        * For uncorrected errors, take the GPU out of service, reset and test it, and restart from an earlier checkpoint.
+
+    Details
+        Errors before the job do not count. A counter that falls was reset, and counts from 0. Test a GPU with
+        `nvidia-smi -q -d ECC,ROW_REMAPPER` and `dcgmi diag`.
+    """
+
+    title: ClassVar[str] = "GPU memory has errors"
+    sources: ClassVar[tuple[Metric, ...]] = tuple(_KINDS.values())
+    of_work: ClassVar[bool] = False
+
+    def _of_gpu(self, gpu: GPU) -> _GPU:
+        series = {kind: found for kind, metric in _KINDS.items() if len((found := gpu.series(metric))[0])}
+        counters = {kind: _Counter.of(*found) for kind, found in series.items()}
+        samples = max(one.samples for one in counters.values())
+        return _GPU(
+            node=gpu.node,
+            device=gpu.device,
+            samples=samples,
+            reason=None if samples > 1 else reason_few_samples(samples, 1),
+            hit=any(one.errors for one in counters.values()),
+            span_us=span_of((one.first_us, one.last_us) for one in counters.values() if one.errors),
+            counters=counters,
+            details={
+                kind: {"errors": one.errors, "before": one.before, "resets": one.resets}
+                for kind, one in counters.items()
+            },
+        )
+
+    def _kept(self, judged: Sequence[_GPU], found: Sequence[_GPU], gpus: int) -> str:
+        known = as_far_as_recorded(len(judged), gpus)
+        none = f"No memory errors on {count(len(judged), 'GPU')} during the job{known}"
+        return "; ".join([none, *_limits(found)])
+
+    def _findings(self, hits: Sequence[_GPU], found: Sequence[_GPU], job: Job) -> list[Finding]:
+        del job
+        grew = {kind: [gpu for gpu in hits if gpu.errors(kind)] for kind in _KINDS}
+        return [self._finding(kind, gpus, _limits(found)) for kind, gpus in grew.items() if gpus]
+
+    def _finding(self, kind: str, gpus: Sequence[_GPU], limits: Sequence[str]) -> Finding:
+        gpus = sorted(gpus, key=lambda gpu: -gpu.errors(kind))
+        counters = [gpu.counters[kind] for gpu in gpus]
+        start_us, end_us = min(one.first_us for one in counters), max(one.last_us for one in counters)
+        hours = max(one.hours for one in counters)
+        errors = sum(one.errors for one in counters)
+        resets = sum(one.resets for one in counters)
+        evidence: list[Fact] = [
+            Where(tuple(gpu.label for gpu in gpus)),
+            When(start_us, end_us),
+            *(HowMuch("Errors", gpu.errors(kind), of=gpu.label) for gpu in gpus[:_MAX_NAMED]),
+        ]
+        if hours and errors > 1:
+            evidence.append(HowMuch("Errors per hour", float(f"{errors / hours:.3g}")))
+        if resets:
+            evidence.append(HowMuch("Resets of the counter", resets))
+        corrected = kind == "corrected"
+        facts = {"key": "corrected-memory-errors", "advice": _advice(gpus)} if corrected else {}
+        return self.finding(
+            f"{count(errors, f'{kind} memory error')} on {count(len(gpus), 'GPU')}",
+            *evidence,
+            *(Note(capitalized(limit)) for limit in limits),
+            severity=Severity.INFO if corrected else Severity.CRITICAL,
+            devices=tuple(gpu.name for gpu in gpus),
+            start_us=start_us,
+            end_us=end_us,
+            **facts,
+        )
 
 
 def _limits(found: Sequence[_GPU]) -> list[str]:

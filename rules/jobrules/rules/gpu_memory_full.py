@@ -7,36 +7,36 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import pauses, sample_weights
-from jobrules.model import (
-    SECOND_US,
-    DeviceStatus,
-    Finding,
-    HowMuch,
-    Measure,
-    Metric,
-    Note,
-    OfGPU,
-    Severity,
-    When,
-    Where,
-)
-from jobrules.rule import Rule, minutes, not_recorded, number, percent, reason_short
+from jobrules.model import SECOND_US, HowMuch, Measure, Metric, Note, Severity, When, Where, span_of
+from jobrules.rule import minutes, not_recorded, number, percent, reason_short
+from jobrules.rules.gpu_rule import GPURule, JudgedGPU
 from jobrules.text import duration, join_names, share, some_of, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from jobrules.model import BoolArray, Fact, FloatArray, IntArray, Job, Panel, Reason, RuleResult
-
+    from jobrules.measures.gpu_conditions import GPU
+    from jobrules.model import BoolArray, Fact, Finding, FloatArray, IntArray, Job, Reason, RuleResult
 
 _NOT_NEEDED = Note("Memory in use is allocated, not necessarily needed")
 
 
+class _GPU(JudgedGPU, frozen=True, kw_only=True):
+    #: Highest sample, in percent.
+    highest: float = 0.0
+    #: How long it was nearly full, in runs that are long enough, and how long it was measured.
+    full_us: float = 0.0
+    measured_us: float = 0.0
+    #: Mean of the last tenth of the samples in them less that of the first, in points.
+    grown: float = 0.0
+    #: True if it was above ``warning_threshold`` for as long.
+    nearly_all: bool = False
+
+
 @dataclass(frozen=True, kw_only=True)
-class GPUMemoryFull(Rule):
+class GPUMemoryFull(GPURule[_GPU]):
     """GPU memory is nearly full.
 
     What it checks
@@ -57,6 +57,7 @@ class GPUMemoryFull(Rule):
 
     title: ClassVar[str] = "GPU memory is nearly full"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL)
+    sources: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_USED,)
     section: ClassVar[str] = "gpu-memory"
     of_traces: ClassVar[bool] = True
 
@@ -65,85 +66,37 @@ class GPUMemoryFull(Rule):
     growth: float = number(1.0, "growth while nearly full that makes it a warning", unit="points", high=100)
     patience: float = minutes(1.0, "shortest time nearly full")
 
-    def check(self, job: Job) -> RuleResult:
-        """Counts are of GPUs."""
-        gpus = job.gathered(self._gpus, Clocks.of(job))
-        judged = [gpu for gpu in gpus if not gpu.reason]
-        answers = tuple(
-            DeviceStatus.of(gpu.name, gpu.reason, int(not gpu.reason), int(gpu.full_us > 0)) for gpu in gpus
-        )
-        if not judged:
-            return self.not_evaluated(next(gpu.reason for gpu in gpus if gpu.reason), devices=answers)
-        full = sorted((gpu for gpu in judged if gpu.full_us), key=lambda gpu: -gpu.highest)
-        highest = max(gpu.highest for gpu in judged)
-        facts: dict[str, Any] = {
-            "evaluated": len(judged),
-            "violating": len(full),
-            "counted": "GPUs",
-            "devices": answers,
-            "measure": Measure(
-                value=round(highest, 1),
-                limits=(self.threshold,),
-                scale=100.0,
-                unit="% in use, highest sample",
-                limit_text=f"threshold {self.threshold:g}% for {duration(self.patience * 60 * SECOND_US)}",
-            ),
-        }
-        if not full:
-            limit = without_check(len(gpus) - len(judged), "GPU")
-            return self.passed(f"GPU memory in use peaked at {in_percent(highest)}{limit}", **facts)
-        return self.triggered(
-            self._finding(full, len(gpus), _reserved(job)),
-            triggered=len(full),
-            violations=len(full),
-            first_us=min(gpu.first_us for gpu in full),
-            last_us=max(gpu.last_us for gpu in full),
-            details={gpu.name: gpu.details for gpu in full},
-            **facts,
-        )
-
-    def without(self, job: Job, missing: Reason) -> RuleResult:
-        """By the traces of PyTorch's profiler, if these have memory."""
-        reserved = _reserved(job)
-        if reserved is None:
-            return self.not_evaluated(missing)
-        title = f"PyTorch reserved up to {in_percent(reserved)} of GPU memory in the profiled time"
-        if reserved < self.threshold:
-            return self.passed(title, evaluated=1)
-        finding = self.finding(title, _NOT_NEEDED, severity=Severity.INFO)
-        return self.triggered(finding, evaluated=1, violating=1)
-
-    def _gpus(self, part: Job, clocks: Clocks) -> Iterator[_GPU]:
-        for panel in part.panels_of(Metric.GPU_MEMORY_USED):
-            total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
-            for column, device in enumerate(panel.devices):
-                named: dict[str, Any] = {"node": panel.node, "device": device}
-                if device not in total:
-                    yield _GPU(**named, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
-                    continue
-                time_us, used = panel.series(column)
-                weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
-                yield self._checked(named, time_us, 100 * used / total[device], weight_us)
-
-    def _checked(
-        self, named: dict[str, Any], time_us: IntArray, values: FloatArray, weight_us: FloatArray
-    ) -> _GPU:
-        measured_us = float(weight_us.sum())
+    def _of_gpu(self, gpu: GPU) -> _GPU:
+        time_us, used = gpu.series(Metric.GPU_MEMORY_USED)
+        named: dict[str, Any] = {"node": gpu.node, "device": gpu.device}
+        size = gpu.memory_size
+        if size is None:
+            return _GPU(**named, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
+        values, weight_us = 100 * used / size, sample_weights(time_us, *gpu.span_us).weight_us
+        measured_us, highest = float(weight_us.sum()), float(values.max())
         if measured_us < self.patience * 60 * SECOND_US:
             return _GPU(**named, reason=reason_short(measured_us, self.patience))
-        known: dict[str, Any] = {**named, "highest": float(values.max())}
         rows = self._long(time_us, values > self.threshold, weight_us)
         if not len(rows):
-            return _GPU(**known)
+            return _GPU(**named, highest=highest)
         full, tenth = values[rows], -(-len(rows) // 10)
+        full_us = float(weight_us[rows].sum())
+        grown = float(full[-tenth:].mean() - full[:tenth].mean())
         return _GPU(
-            **known,
-            full_us=float(weight_us[rows].sum()),
+            **named,
+            hit=full_us > 0,
+            span_us=(int(time_us[rows[0]]), int(time_us[rows[-1]])),
+            highest=highest,
+            full_us=full_us,
             measured_us=measured_us,
-            grown=float(full[-tenth:].mean() - full[:tenth].mean()),
+            grown=grown,
             nearly_all=bool(len(self._long(time_us, values > self.warning_threshold, weight_us))),
-            first_us=int(time_us[rows[0]]),
-            last_us=int(time_us[rows[-1]]),
+            details={
+                "full_s": full_us / SECOND_US,
+                "measured_s": measured_us / SECOND_US,
+                "highest": highest,
+                "grown": grown,
+            },
         )
 
     def _long(self, time_us: IntArray, above: BoolArray, weight_us: FloatArray) -> IntArray:
@@ -153,13 +106,32 @@ class GPUMemoryFull(Rule):
         lasted_us = np.bincount(run[above], weights=weight_us[above], minlength=int(run[-1]) + 1)
         return np.flatnonzero(above & (lasted_us[run] >= self.patience * 60 * SECOND_US))
 
-    def _finding(self, full: Sequence[_GPU], gpus: int, reserved: float | None) -> Finding:
+    def _counted(self, found: Sequence[_GPU], hits: Sequence[_GPU]) -> dict[str, Any]:
+        del found
+        return {"details": {gpu.name: gpu.details for gpu in _fullest(hits)}}
+
+    def _measure(self, judged: Sequence[_GPU]) -> Measure:
+        return Measure(
+            value=round(max(gpu.highest for gpu in judged), 1),
+            limits=(self.threshold,),
+            scale=100.0,
+            unit="% in use, highest sample",
+            limit_text=f"threshold {self.threshold:g}% for {duration(self.patience * 60 * SECOND_US)}",
+        )
+
+    def _kept(self, judged: Sequence[_GPU], found: Sequence[_GPU], gpus: int) -> str:
+        del gpus
+        highest = in_percent(max(gpu.highest for gpu in judged))
+        return f"GPU memory in use peaked at {highest}{without_check(len(found) - len(judged), 'GPU')}"
+
+    def _findings(self, hits: Sequence[_GPU], found: Sequence[_GPU], job: Job) -> list[Finding]:
+        full, gpus, reserved = _fullest(hits), len(found), _reserved(job)
         growing = [gpu for gpu in full if gpu.grown >= self.growth]
         nearly_all = [gpu for gpu in full if gpu.nearly_all]
         whose = f"Memory of {some_of(len(full), gpus, 'GPU')}" if gpus > 1 else "GPU memory"
         measured_us = sum(gpu.measured_us for gpu in full)
         part = sum(gpu.full_us for gpu in full) / measured_us
-        first_us, last_us = min(gpu.first_us for gpu in full), max(gpu.last_us for gpu in full)
+        first_us, last_us = span_of(gpu.span_us for gpu in full) or (0, 0)
         evidence: list[Fact] = [
             Where(tuple(gpu.label for gpu in full)),
             When(first_us, last_us),
@@ -175,7 +147,7 @@ class GPUMemoryFull(Rule):
             evidence.append(HowMuch("Reserved by PyTorch in the traces, at most", reserved, "%"))
         evidence.append(_NOT_NEEDED)
         whose_time = "its measured time" if len(full) == 1 else "their measured time"
-        return self.finding(
+        finding = self.finding(
             f"{whose} was more than {self.threshold:g}% in use for {share(part)} of {whose_time}",
             *evidence,
             severity=Severity.WARNING if growing or nearly_all else Severity.INFO,
@@ -185,40 +157,22 @@ class GPUMemoryFull(Rule):
             start_us=first_us,
             end_us=last_us,
         )
+        return [finding]
+
+    def without(self, job: Job, missing: Reason) -> RuleResult:
+        """By the traces of PyTorch's profiler, if these have memory."""
+        reserved = _reserved(job)
+        if reserved is None:
+            return self.not_evaluated(missing)
+        title = f"PyTorch reserved up to {in_percent(reserved)} of GPU memory in the profiled time"
+        if reserved < self.threshold:
+            return self.passed(title, evaluated=1)
+        finding = self.finding(title, _NOT_NEEDED, severity=Severity.INFO)
+        return self.triggered(finding, evaluated=1, violating=1)
 
 
-class _GPU(OfGPU, frozen=True, kw_only=True):
-    #: Why it was not evaluated; None if it was.
-    reason: Reason | None = None
-    #: Highest sample, in percent.
-    highest: float = 0.0
-    #: How long it was nearly full, in runs that are long enough, and how long it was measured.
-    full_us: float = 0.0
-    measured_us: float = 0.0
-    #: Mean of the last tenth of the samples in them less that of the first, in points.
-    grown: float = 0.0
-    #: True if it was above ``warning_threshold`` for as long.
-    nearly_all: bool = False
-    #: First and last sample in them.
-    first_us: int = 0
-    last_us: int = 0
-
-    @property
-    def details(self) -> dict[str, Any]:
-        return {
-            "full_s": self.full_us / SECOND_US,
-            "measured_s": self.measured_us / SECOND_US,
-            "highest": self.highest,
-            "grown": self.grown,
-        }
-
-
-def totals(panel: Panel | None) -> dict[str, float]:
-    """GPU memory size per device of a node, in bytes; it does not change, so any sample of it counts."""
-    if panel is None:
-        return {}
-    known = zip(panel.devices, np.nanmedian(panel.values, axis=0).tolist(), strict=True)
-    return {device: total for device, total in known if total > 0}
+def _fullest(gpus: Sequence[_GPU]) -> list[_GPU]:
+    return sorted(gpus, key=lambda gpu: -gpu.highest)
 
 
 def _reserved(job: Job) -> float | None:

@@ -8,28 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.gpu_conditions import gpus
 from jobrules.measures.work_span import HOUR_US, work_span_us
-from jobrules.model import (
-    SECOND_US,
-    DeviceStatus,
-    Finding,
-    HowMuch,
-    Measure,
-    Metric,
-    OfGPU,
-    Severity,
-    When,
-    Where,
-)
-from jobrules.rule import Rule, minutes, not_recorded, number, reason_few_samples, reason_short
-from jobrules.rules.gpu_memory_full import totals
+from jobrules.model import SECOND_US, HowMuch, Measure, Metric, Severity, When, Where, span_of
+from jobrules.rule import minutes, not_recorded, number, reason_few_samples, reason_short
+from jobrules.rules.gpu_rule import GPURule, JudgedGPU
 from jobrules.text import count, some_of, without_check
 from jobrules.text import percent as in_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobrules.model import FloatArray, IntArray, Job, Reason, RuleResult
+    from jobrules.measures.gpu_conditions import GPU
+    from jobrules.model import Finding, FloatArray, IntArray, Job, Reason
 
 #: Parts of training, each at least a minute long: an epoch of most jobs. All pairs of them are compared.
 _STRETCHES, _SHORTEST_US = 20, 60 * SECOND_US
@@ -43,8 +34,17 @@ _LASTING = 0.5
 _SOON_H = 24.0
 
 
+class _GPU(JudgedGPU, frozen=True, kw_only=True):
+    #: Of the minima, in percent of the memory per hour.
+    slope: float = 0.0
+    #: The minima's line at the end, in percent of the memory.
+    reached: float = 0.0
+    #: Hours after the last sample until the memory is full at this pace.
+    full_after_h: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
-class GPUMemoryLeak(Rule):
+class GPUMemoryLeak(GPURule[_GPU]):
     """GPU memory in use keeps growing.
 
     What it checks
@@ -66,69 +66,31 @@ class GPUMemoryLeak(Rule):
 
     title: ClassVar[str] = "GPU memory in use keeps growing"
     requires: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_USED, Metric.GPU_MEMORY_TOTAL)
+    sources: ClassVar[tuple[Metric, ...]] = (Metric.GPU_MEMORY_USED,)
     section: ClassVar[str] = "gpu-memory"
 
     threshold: float = number(1.0, "growth of the minima per hour", unit="%/h")
     patience: float = minutes(30.0, "training before the first check")
 
-    def check(self, job: Job) -> RuleResult:
-        """Counts are of GPUs."""
+    def _gather(self, job: Job) -> list[_GPU] | Reason:
         clocks = Clocks.of(job)
-        gpus = job.gathered(self._gpus, clocks, work_span_us(job, clocks=clocks))
-        judged = [gpu for gpu in gpus if not gpu.reason]
-        answers = tuple(
-            DeviceStatus.of(gpu.name, gpu.reason, int(not gpu.reason), int(gpu.leaks)) for gpu in gpus
-        )
-        if not judged:
-            return self.not_evaluated(next(gpu.reason for gpu in gpus if gpu.reason), devices=answers)
-        leaking = sorted((gpu for gpu in judged if gpu.leaks), key=lambda gpu: gpu.full_after_h)
-        most = max(judged, key=lambda gpu: gpu.slope)
-        facts: dict[str, Any] = {
-            "evaluated": len(judged),
-            "violating": len(leaking),
-            "counted": "GPUs",
-            "devices": answers,
-            "measure": Measure(
-                value=round(max(0.0, most.slope), 2),
-                limits=(self.threshold,),
-                scale=max(2 * self.threshold, most.slope) or 1.0,
-                unit="% of the memory per hour",
-                limit_text=f"threshold {self.threshold:g}%/h, if it keeps growing",
-            ),
-        }
-        if not leaking:
-            none = f"GPU memory in use did not keep growing on any of {count(len(judged), 'GPU')}"
-            limit = without_check(len(gpus) - len(judged), "GPU")
-            return self.passed(f"{none}{limit}", **facts)
-        return self.triggered(
-            self._finding(leaking, len(gpus)),
-            triggered=len(leaking),
-            violations=len(leaking),
-            first_us=min(gpu.first_us for gpu in leaking),
-            last_us=max(gpu.last_us for gpu in leaking),
-            details={gpu.name: gpu.details for gpu in leaking},
-            **facts,
-        )
+        return job.gathered(self._trained, clocks, work_span_us(job, clocks=clocks))
 
-    def _gpus(self, part: Job, clocks: Clocks, work_us: tuple[int, int] | None) -> Iterator[_GPU]:
-        for panel in part.panels_of(Metric.GPU_MEMORY_USED):
-            late_us = clocks.clock_offset_us.get(panel.node, 0)
-            of_work = (work_us[0] + late_us, work_us[1] + late_us) if work_us else None
-            span_us = part.loop_us(panel.node) or of_work or (int(panel.time_us[0]), int(panel.time_us[-1]))
-            total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
-            for column, device in enumerate(panel.devices):
-                named: dict[str, Any] = {"node": panel.node, "device": device}
-                if device not in total:
-                    yield _GPU(**named, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
-                    continue
-                time_us, used = panel.series(column)
-                yield self._checked(named, time_us, 100 * used / total[device], span_us)
+    def _trained(self, part: Job, clocks: Clocks, work_us: tuple[int, int] | None) -> Iterator[_GPU]:
+        late_us = clocks.late_us(part.nodes[0])
+        of_work = (work_us[0] + late_us, work_us[1] + late_us) if work_us else None
+        return (self._of_gpu(gpu, of_work) for gpu in gpus(part, clocks, *self.sources))
 
-    def _checked(
-        self, named: dict[str, Any], time_us: IntArray, values: FloatArray, span_us: tuple[int, int]
-    ) -> _GPU:
-        first, stop = np.searchsorted(time_us, (span_us[0], span_us[1] + 1)).tolist()
-        time_us, values = time_us[first:stop], values[first:stop]
+    def _of_gpu(self, gpu: GPU, work_us: tuple[int, int] | None = None) -> _GPU:
+        named: dict[str, Any] = {"node": gpu.node, "device": gpu.device}
+        size = gpu.memory_size
+        if size is None:
+            return _GPU(**named, reason=not_recorded(Metric.GPU_MEMORY_TOTAL))
+        time_us, used = gpu.series(Metric.GPU_MEMORY_USED)
+        values = 100 * used / size
+        if span_us := gpu.part.loop_us(gpu.node) or work_us:
+            inside = slice(*np.searchsorted(time_us, (span_us[0], span_us[1] + 1)))
+            time_us, values = time_us[inside], values[inside]
         lasted_us = int(time_us[-1] - time_us[0]) if len(time_us) else 0
         if lasted_us < self.patience * 60 * SECOND_US:
             return _GPU(**named, reason=reason_short(lasted_us, self.patience, "training"))
@@ -139,28 +101,56 @@ class GPUMemoryLeak(Rule):
         early, late = np.triu_indices(len(floor), 1)
         rise = floor[late] - floor[early]
         slope = float(np.median(rise / (hours[late] - hours[early])))
+        # Kendall's tau: pairs that rise less pairs that fall, as a share of all.
         agreement = float(np.sign(rise).mean())
         low, middle, high = (float(np.median(third)) for third in np.array_split(floor, 3))
+        lasting = high - middle >= _LASTING * (middle - low)
+        leaks = slope > self.threshold and agreement >= _STEADY and lasting
+        # The line through the median of the minima, at the last part.
+        reached = float(np.median(floor + slope * (hours[-1] - hours)))
+        full_after_h = max(0.0, 100 - reached) / slope if leaks else 0.0
         return _GPU(
             **named,
+            hit=leaks,
+            span_us=(int(time_us[0]), int(time_us[-1])),
             slope=slope,
-            agreement=agreement,
-            leaks=slope > self.threshold
-            and agreement >= _STEADY
-            and high - middle >= _LASTING * (middle - low),
-            # The line through the median of the minima, at the last part.
-            reached=float(np.median(floor + slope * (hours[-1] - hours))),
-            first_us=int(time_us[0]),
-            last_us=int(time_us[-1]),
+            reached=reached,
+            full_after_h=full_after_h,
+            details={
+                "points_per_hour": slope,
+                "agreement": agreement,
+                "reached": reached,
+                "full_after_h": full_after_h,
+            },
         )
 
-    def _finding(self, leaking: Sequence[_GPU], gpus: int) -> Finding:
-        worst = leaking[0]
-        fastest = max(leaking, key=lambda gpu: gpu.slope)
-        first_us, last_us = min(gpu.first_us for gpu in leaking), max(gpu.last_us for gpu in leaking)
-        on = f" on {some_of(len(leaking), gpus, 'GPU')}" if gpus > 1 else ""
-        return self.finding(
-            f"GPU memory in use kept growing{on}, by {in_percent(fastest.slope)} of the memory per hour",
+    def _counted(self, found: Sequence[_GPU], hits: Sequence[_GPU]) -> dict[str, Any]:
+        del found
+        return {"details": {gpu.name: gpu.details for gpu in _soonest(hits)}}
+
+    def _measure(self, judged: Sequence[_GPU]) -> Measure:
+        most = max(gpu.slope for gpu in judged)
+        return Measure(
+            value=round(max(0.0, most), 2),
+            limits=(self.threshold,),
+            scale=max(2 * self.threshold, most) or 1.0,
+            unit="% of the memory per hour",
+            limit_text=f"threshold {self.threshold:g}%/h, if it keeps growing",
+        )
+
+    def _kept(self, judged: Sequence[_GPU], found: Sequence[_GPU], gpus: int) -> str:
+        del gpus
+        none = f"GPU memory in use did not keep growing on any of {count(len(judged), 'GPU')}"
+        return f"{none}{without_check(len(found) - len(judged), 'GPU')}"
+
+    def _findings(self, hits: Sequence[_GPU], found: Sequence[_GPU], job: Job) -> list[Finding]:
+        del job
+        leaking = _soonest(hits)
+        worst, fastest = leaking[0], max(gpu.slope for gpu in leaking)
+        first_us, last_us = span_of(gpu.span_us for gpu in leaking) or (0, 0)
+        on = f" on {some_of(len(leaking), len(found), 'GPU')}" if len(found) > 1 else ""
+        finding = self.finding(
+            f"GPU memory in use kept growing{on}, by {in_percent(fastest)} of the memory per hour",
             Where(tuple(gpu.label for gpu in leaking)),
             When(first_us, last_us),
             HowMuch("Lowest memory in use at the end", worst.reached, "%", of=worst.label),
@@ -170,35 +160,11 @@ class GPUMemoryLeak(Rule):
             start_us=first_us,
             end_us=last_us,
         )
+        return [finding]
 
 
-class _GPU(OfGPU, frozen=True, kw_only=True):
-    #: Why it was not evaluated; None if it was.
-    reason: Reason | None = None
-    #: Of the minima, in percent of the memory per hour.
-    slope: float = 0.0
-    #: Kendall's tau: pairs that rise less pairs that fall, as a share of all.
-    agreement: float = 0.0
-    leaks: bool = False
-    #: The minima's line at the end, in percent of the memory.
-    reached: float = 0.0
-    #: First and last sample of training.
-    first_us: int = 0
-    last_us: int = 0
-
-    @property
-    def full_after_h(self) -> float:
-        """Hours after the last sample until the memory is full at this pace."""
-        return max(0.0, 100 - self.reached) / self.slope
-
-    @property
-    def details(self) -> dict[str, Any]:
-        return {
-            "points_per_hour": self.slope,
-            "agreement": self.agreement,
-            "reached": self.reached,
-            "full_after_h": self.full_after_h,
-        }
+def _soonest(gpus: Sequence[_GPU]) -> list[_GPU]:
+    return sorted(gpus, key=lambda gpu: gpu.full_after_h)
 
 
 def _floor(time_us: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:

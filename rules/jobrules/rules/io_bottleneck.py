@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
+from jobrules.causes.io_wait import waiting_for_io
 from jobrules.measures.bottleneck_snapshots import BottleneckCriteria
-from jobrules.measures.core_use import SLOWED_GPU, CoreUse
-from jobrules.measures.waiting import means_during
 from jobrules.model import Metric
-from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Amount, percent, samples
-from jobrules.rules.bottleneck_rule import BottleneckRule, with_stalls
-from jobrules.text import share
+from jobrules.rules.bottleneck_rule import BottleneckRule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.model import Finding, FloatArray, Job, Panel, RuleResult
-    from jobrules.model.claims import Claim, Claimed, Samples
-
-#: If some core waits in this part of the work or more, the waits may be shorter than a sample, and a GPU that is low is one
-#: that waits.
-ALWAYS_PART = 0.9
+    from jobrules.model import Job, RuleResult
+    from jobrules.model.claims import Cause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,30 +49,8 @@ class IOBottleneck(BottleneckRule):
     patience: Amount = samples(1000, "samples before the first check")
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
-        """Evidence is a GPU that is idle in the same snapshot in which a core of its node waits for I/O.
-
-        Where a core waits in nearly all snapshots, a GPU that is low is one that waits.
-        """
-        return (
-            Cause(
-                key="io-bottleneck",
-                precedence=Precedence.IO_BOUND,
-                when="while the CPU waited for I/O",
-                claim=with_stalls(self, partial(_waiting, self), self.placed_stalls(job), 1),
-                finding=partial(self._found, job, result),
-                widened=True,
-            ),
-        )
-
-    def _found(self, job: Job, result: RuleResult, claimed: Claimed) -> Finding:
-        seen = share(claimed.snapshots / claimed.of_snapshots)
-        return self.finding(
-            f"A GPU was held up while a CPU core waited for I/O in {seen} of snapshots",
-            *moments(claimed, result),
-            *means_during(job, claimed, Metric.IO_PRESSURE),
-            self.evidence(job),
-            devices=claimed.devices,
-        )
+        """Waiting for I/O."""
+        return (waiting_for_io(self, job, result),)
 
     @property
     def criteria(self) -> BottleneckCriteria:
@@ -95,19 +63,3 @@ class IOBottleneck(BottleneckRule):
             threshold=self.threshold,
             patience=self.patience,
         )
-
-
-def _waiting(rule: IOBottleneck, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
-    """Claim the moments in which a GPU is idle while a core waits for I/O; or low, if some core always waits."""
-    del weight_us
-    use = CoreUse.of(part, panel, Metric.IO_WAIT, rule.io_threshold)
-    if use is None:
-        return None
-
-    def of_gpu(gpu: Samples) -> FloatArray:
-        waiting = use.above[gpu.rows] > 0
-        always = np.count_nonzero(waiting & gpu.in_work) >= ALWAYS_PART * np.count_nonzero(gpu.in_work)
-        below = SLOWED_GPU if always else rule.gpu_threshold
-        return np.where(waiting & (gpu.values < below), gpu.left_us, 0.0)
-
-    return lambda gpus: [of_gpu(gpu) for gpu in gpus]

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from msgspec import Struct
-from msgspec.structs import replace
 
-from jobrules.measures.clock_offsets import Clocks
+from jobrules.causes.held_up import held_up
 from jobrules.measures.gpu_conditions import (
-    MIN_SAMPLES,
     ConditionTime,
     as_far_as_recorded,
     at_most,
-    by_node,
-    facts_of,
     finding_of,
-    gpus,
+    share_measure,
 )
-from jobrules.measures.stragglers import held_up
 from jobrules.model import SECOND_US, HowMuch, Metric, Note, Severity
 from jobrules.model.claims import Precedence
-from jobrules.rule import Rule, not_recorded, percent, reason_few_samples
+from jobrules.rule import percent
+from jobrules.rules.gpu_rule import GPURule, JudgedGPU
 from jobrules.text import capitalized, count, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from jobrules.model import Finding, Job, RuleResult
+    from jobrules.measures.gpu_conditions import GPU
+    from jobrules.model import Finding, Job, Measure, RuleResult
     from jobrules.model.claims import Cause
 
+HEAT, HARDWARE = Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN
 BRAKE_ADVICE = (
     "Ask the operator of the machine to check power supply, cables, and power brake.",
     "Without heat, they are what makes the hardware halve a GPU's clock.",
@@ -42,8 +39,23 @@ UNASKED_ADVICE = (
 )
 
 
+class _Slowed(JudgedGPU, frozen=True, kw_only=True):
+    """What slowed one GPU."""
+
+    #: Heat, and the hardware without heat as a reason; the one that took the larger share of time.
+    heat: ConditionTime
+    brake: ConditionTime
+    most: ConditionTime
+    #: True if heat as a reason was recorded whenever the hardware slowed it.
+    asked: bool
+    #: Degrees Celsius; None if no temperature was sampled while heat slowed it.
+    hottest: float | None
+    #: Median clock while heat slowed it and otherwise, in MHz; None if not known.
+    clocks: tuple[float, float] | None
+
+
 @dataclass(frozen=True, kw_only=True)
-class ThermalThrottling(Rule):
+class ThermalThrottling(GPURule[_Slowed]):
     """Heat slows a GPU.
 
     What it checks
@@ -64,51 +76,89 @@ class ThermalThrottling(Rule):
     """
 
     title: ClassVar[str] = "Heat slows a GPU"
-    of_gpus: ClassVar[bool] = True
     section: ClassVar[str] = "power"
+    sources: ClassVar[tuple[Metric, ...]] = (HEAT, HARDWARE)
 
     # A changing clock reports a hardware slowdown for a moment: with one change of clock every ten seconds of work,
     # 0.1% of the time. Heat lasts for minutes.
     threshold: float = percent(1.0, "share of a GPU's time")
 
-    def check(self, job: Job) -> RuleResult:
-        """Counts are of GPUs."""
-        if not (job.has(Metric.GPU_THERMAL_SLOWDOWN) or job.has(Metric.GPU_HARDWARE_SLOWDOWN)):
-            return self.not_evaluated(not_recorded(Metric.GPU_THERMAL_SLOWDOWN))
-        found = job.gathered(_slowed, Clocks.of(job))
-        hot = [gpu for gpu in found if gpu.heat.judged and 100 * gpu.heat.share > self.threshold]
-        braked = [gpu for gpu in found if gpu.brake.judged and 100 * gpu.brake.share > self.threshold]
-        hits = {gpu.heat.name for gpu in (*hot, *braked)}
-        details = by_node((gpu.node, gpu.device, gpu.details) for gpu in found)
-        facts = facts_of([gpu.most for gpu in found], hits, self.threshold) | {"details": details}
-        if not facts["evaluated"]:
-            return self.not_evaluated(reason_few_samples(facts["datapoints"], MIN_SAMPLES - 1), **facts)
-        if not hits:
-            return self.passed(_passed(found, job.gpu_count + job.gpus_unknown), **facts)
-        findings = [
-            finding(slowed) for finding, slowed in ((self._heat, hot), (self._brake, braked)) if slowed
-        ]
-        return replace(self.triggered(findings[0], **facts), findings=tuple(findings))
+    def _of_gpu(self, gpu: GPU) -> _Slowed:
+        # A log that was started twice may have one reason first and the other one later.
+        time_us, values = gpu.series(HEAT)
+        brake_us, hardware = gpu.series(HARDWARE)
+        # NaN > 0 is false: what was not sampled names nothing.
+        hot, braked = values > 0, (hardware > 0) & ~(gpu.at(HEAT, brake_us) > 0)
+        heat, brake = ConditionTime.of(gpu, time_us, hot), ConditionTime.of(gpu, brake_us, braked)
+        most = max(heat, brake, key=lambda one: (one.judged, one.share, one.samples))
+        warm = gpu.at(Metric.GPU_TEMPERATURE, time_us)[hot]
+        hottest = float(np.nanmax(warm)) if not np.isnan(warm).all() else None
+        clocks = gpu.clocks(time_us, hot)
+        return _Slowed(
+            node=gpu.node,
+            device=gpu.device,
+            samples=most.samples,
+            reason=most.missing,
+            hit=most.above(self.threshold),
+            span_us=most.span_us,
+            heat=heat,
+            brake=brake,
+            most=most,
+            # A value in force is not enough: the reader leaves out what a log does not say.
+            asked=bool(gpu.sampled(HEAT, brake_us)[braked].all()),
+            hottest=hottest,
+            clocks=clocks,
+            details={
+                "heat_s": round(heat.us / SECOND_US, 1),
+                "heat_percent": round(100 * heat.share, 2),
+                "hardware_not_heat_s": round(brake.us / SECOND_US, 1),
+                "longest": heat.longest_us,
+                "hottest": hottest,
+                "clocks": clocks,
+            },
+        )
+
+    def _measure(self, judged: Sequence[_Slowed]) -> Measure:
+        return share_measure((gpu.most for gpu in judged), self.threshold)
+
+    def _kept(self, judged: Sequence[_Slowed], found: Sequence[_Slowed], gpus: int) -> str:
+        # A reason is named only if it was recorded.
+        del judged
+        heat = [gpu.heat for gpu in found if gpu.heat.judged]
+        brake = [gpu.brake for gpu in found if gpu.brake.judged]
+        if any(time.span_us for time in (*heat, *brake)):
+            most = 100 * max(time.share for time in (*heat, *brake))
+            recorded = as_far_as_recorded(len({time.name for time in (*heat, *brake)}), gpus)
+            return f"Slowdowns took {at_most(most)} of any GPU's time{recorded}"
+        if len(heat) == len(brake):
+            return f"Neither heat nor hardware slowed any GPU{as_far_as_recorded(len(heat), gpus)}"
+        kinds = ((len(heat), "heat"), (len(brake), "the hardware"))
+        clauses = [f"{what} slowed no GPU{as_far_as_recorded(known, gpus)}" for known, what in kinds if known]
+        return capitalized("; ".join(clauses))
+
+    def _findings(self, hits: Sequence[_Slowed], found: Sequence[_Slowed], job: Job) -> list[Finding]:
+        del found, job
+        hot = [gpu for gpu in hits if gpu.heat.above(self.threshold)]
+        braked = [gpu for gpu in hits if gpu.brake.above(self.threshold)]
+        return [finding(gpus) for finding, gpus in ((self._heat, hot), (self._brake, braked)) if gpus]
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
         """What other GPUs lost while they waited for one that heat slowed."""
-        return held_up(
-            job,
-            result,
-            Precedence.HEAT,
-            "while a GPU was slowed by heat",
-            (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN),
-        )
+        return held_up(job, result, Precedence.HEAT, "while a GPU was slowed by heat", self.sources)
 
     def _heat(self, hot: Sequence[_Slowed]) -> Finding:
         worst = max(hot, key=lambda gpu: gpu.heat.share)
         hottest = [gpu.hottest for gpu in hot if gpu.hottest is not None]
+        clocks = ("Median clock while heat slowed the GPU", "Median clock otherwise")
         return finding_of(
             self,
             f"Heat slowed {_slowed_for(hot, worst.heat.share)}",
             [gpu.heat for gpu in hot],
             *([HowMuch("Highest temperature", max(hottest), "°C")] if hottest else ()),
-            *worst.clock_facts,
+            *(
+                HowMuch(what, mhz, "MHz", of=worst.heat.label)
+                for what, mhz in zip(clocks, worst.clocks or (), strict=False)
+            ),
             severity=Severity.CRITICAL if worst.heat.share >= 0.5 else Severity.WARNING,
         )
 
@@ -129,84 +179,3 @@ def _slowed_for(slowed: Sequence[_Slowed], part: float) -> str:
     """``1 GPU for 61.8% of its time``, ``3 GPUs, the worst for 61.8% of its time``."""
     worst = "" if len(slowed) == 1 else ", the worst"
     return f"{count(len(slowed), 'GPU')}{worst} for {share(part)} of its time"
-
-
-class _Slowed(Struct, frozen=True, kw_only=True):
-    """What slowed one GPU."""
-
-    node: str
-    device: str
-    #: Heat, and the hardware without heat as a reason.
-    heat: ConditionTime
-    brake: ConditionTime
-    #: True if heat as a reason was recorded whenever the hardware slowed it.
-    asked: bool
-    #: Degrees Celsius; None if no temperature was sampled while heat slowed it.
-    hottest: float | None
-    #: Median clock while heat slowed it and otherwise, in MHz; None if not known.
-    clocks: tuple[float, float] | None
-
-    @property
-    def most(self) -> ConditionTime:
-        """The one that took the larger share of time."""
-        return max(self.heat, self.brake, key=lambda one: (one.judged, one.share, one.samples))
-
-    @property
-    def clock_facts(self) -> list[HowMuch]:
-        """Its median clock while heat slowed it and otherwise; empty if not known."""
-        if self.clocks is None:
-            return []
-        names = ("Median clock while heat slowed the GPU", "Median clock otherwise")
-        return [
-            HowMuch(what, mhz, "MHz", of=self.heat.label)
-            for what, mhz in zip(names, self.clocks, strict=True)
-        ]
-
-    @property
-    def details(self) -> dict[str, Any]:
-        """For the JSON."""
-        return {
-            "heat_s": round(self.heat.us / SECOND_US, 1),
-            "heat_percent": round(100 * self.heat.share, 2),
-            "hardware_not_heat_s": round(self.brake.us / SECOND_US, 1),
-            "longest": self.heat.longest_us,
-            "hottest": self.hottest,
-            "clocks": self.clocks,
-        }
-
-
-def _slowed(part: Job, clocks: Clocks) -> Iterator[_Slowed]:
-    for gpu in gpus(part, clocks, Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_HARDWARE_SLOWDOWN):
-        # A log that was started twice may have one reason first and the other one later.
-        time_us, values = gpu.series(Metric.GPU_THERMAL_SLOWDOWN)
-        brake_us, hardware = gpu.series(Metric.GPU_HARDWARE_SLOWDOWN)
-        heat, named = values > 0, gpu.at(Metric.GPU_THERMAL_SLOWDOWN, brake_us)
-        # NaN > 0 is false: what was not sampled names nothing.
-        brake = (hardware > 0) & ~(named > 0)
-        warm = gpu.at(Metric.GPU_TEMPERATURE, time_us)[heat]
-        warm = warm[~np.isnan(warm)]
-        yield _Slowed(
-            node=gpu.node,
-            device=gpu.device,
-            heat=ConditionTime.of(gpu, time_us, heat),
-            brake=ConditionTime.of(gpu, brake_us, brake),
-            # A value in force is not enough: the reader leaves out what a log does not say.
-            asked=bool(gpu.sampled(Metric.GPU_THERMAL_SLOWDOWN, brake_us)[brake].all()),
-            hottest=float(warm.max()) if len(warm) else None,
-            clocks=gpu.clocks(time_us, heat),
-        )
-
-
-def _passed(found: Sequence[_Slowed], gpus: int) -> str:
-    """Headline without a finding; names a reason only if it was recorded."""
-    heat = [gpu.heat for gpu in found if gpu.heat.judged]
-    brake = [gpu.brake for gpu in found if gpu.brake.judged]
-    if any(time.span_us for time in (*heat, *brake)):
-        most = 100 * max(time.share for time in (*heat, *brake))
-        recorded = as_far_as_recorded(len({time.name for time in (*heat, *brake)}), gpus)
-        return f"Slowdowns took {at_most(most)} of any GPU's time{recorded}"
-    if len(heat) == len(brake):
-        return f"Neither heat nor hardware slowed any GPU{as_far_as_recorded(len(heat), gpus)}"
-    kinds = ((len(heat), "heat"), (len(brake), "the hardware"))
-    clauses = [f"{what} slowed no GPU{as_far_as_recorded(known, gpus)}" for known, what in kinds if known]
-    return capitalized("; ".join(clauses))

@@ -7,6 +7,8 @@ from functools import partial
 
 import numpy as np
 
+from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.gpu_conditions import memory_in_use
 from jobrules.measures.stopped import NOTHING_PERCENT
 from jobrules.measures.work import Work
 from jobrules.measures.work_span import GLANCE_PERCENT, glances, worked
@@ -26,7 +28,6 @@ from jobrules.model import (
     Where,
 )
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
-from jobrules.rules.gpu_memory_full import totals
 from jobrules.rules.unused_gpu import never_used
 from jobrules.text import capitalized, count, duration, percent, some_of
 
@@ -180,7 +181,8 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
     unused, gpus = claimed.devices, job.gpu_count + job.gpus_unknown
     looks = [(n, touched) for name, n, touched in job.gathered(_glances) if name in {*unused}]
     seen, touched = max(looks, default=(0, 0))[0], any(touched for _, touched in looks)
-    held = len({*unused} & {*job.gathered(_hold_memory)})
+    in_use = job.gathered(memory_in_use, Clocks.of(job))
+    held = len({*unused} & {name for name, highest in in_use if highest > MEMORY_HELD_PERCENT})
     evidence: list[Fact] = [Where(claimed.names)]
     if job.gpus_unknown:
         evidence.append(Note(f"Utilization of {count(job.gpus_unknown, 'GPU')} was not recorded"))
@@ -225,12 +227,3 @@ def _glances(part: Job) -> Iterator[tuple[str, int, int]]:
         names = (f"{panel.node}/{device}" for device in panel.devices)
         touched = (panel.values >= GLANCE_PERCENT).sum(axis=0)
         yield from zip(names, glances(panel.values).tolist(), touched.tolist(), strict=True)
-
-
-def _hold_memory(part: Job) -> Iterator[str]:
-    """GPUs with a known memory size whose memory was ever in use."""
-    for panel in part.panels_of(Metric.GPU_MEMORY_USED):
-        total = totals(part.panel(panel.node, Metric.GPU_MEMORY_TOTAL))
-        for i, device in enumerate(panel.devices):
-            if device in total and 100 * panel.series(i)[1].max() > MEMORY_HELD_PERCENT * total[device]:
-                yield f"{panel.node}/{device}"

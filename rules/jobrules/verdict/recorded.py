@@ -51,7 +51,7 @@ def recorded_causes(job: Job, work: Work) -> Iterator[Cause]:
 def _covered(work: Work, phases: Intervals, part: Job, panel: Panel, weight_us: FloatArray) -> Claim:
     """Claim the time of idle samples as far as a phase covers it: a GPU that works less may work all the same."""
     del part
-    late_us = work.clocks.clock_offset_us.get(panel.node, 0)
+    late_us = work.clocks.late_us(panel.node)
     begin_us, end_us = around_us(panel.time_us, weight_us)
     covered_us = phases.overlap(begin_us - late_us, end_us - late_us).astype(np.float64)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,8 @@ from jobrules.model import (
 from jobrules.model.claims import Cause, Claimed, Precedence
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from jobrules.model.claims import Claim, Samples
 
 
@@ -97,7 +98,7 @@ def _held_back(
 ) -> Iterator[tuple[Intervals, float, float]]:
     """For each of the GPUs: when, its mean utilization then, and for how long."""
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
-        late_us = work.clocks.clock_offset_us.get(panel.node, 0)
+        late_us = work.clocks.late_us(panel.node)
         weight_us = sample_weights(panel.time_us, *work.clocks.span_us(panel.node)).weight_us
         for column, device in enumerate(panel.devices):
             if f"{panel.node}/{device}" not in names.get(panel.node, ()):
@@ -133,7 +134,7 @@ def waiting_for(slow: Straggler, work: Work, part: Job, panel: Panel, weight_us:
     """Claim how much less than the stragglers the other GPUs were used while these were held back."""
     del part, weight_us
     names = slow.names.get(panel.node, ())
-    ahead_us = work.clocks.clock_offset_us.get(panel.node, 0)
+    ahead_us = work.clocks.late_us(panel.node)
 
     def of_gpu(gpu: Samples) -> FloatArray:
         then = slow.times.holds(gpu.time_us - ahead_us) & gpu.in_work
