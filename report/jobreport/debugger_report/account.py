@@ -7,17 +7,13 @@ and the time outside of steps if Dataloader shows that training waits for data.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
-from jobreport.debugger_report.causes import (
-    MAYBE_START,
-    inferred,
-    never_used,
-    uneven_load,
-)
-from jobreport.debugger_report.findings import gpus_of
+from jobreport.debugger_report.causes import inferred, never_used
+from jobreport.debugger_report.findings import IDLE_ADVICE, gpus_of
 from jobreport.debugger_report.histograms import histograms_of
 from jobreport.debugger_report.ledger import Ledger
 from jobreport.document import DEBUGGER
@@ -29,22 +25,19 @@ from jobrules.measures.data_waits import SAME_PART
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, JobInMemory, Note
 from jobrules.model.loop_facts import RELEVANT_PART
-from jobrules.rule import Rule
+from jobrules.rule import Role, Rule
 from jobrules.rules.batch_size import MAX_CLAIMED, MAX_IDLE, BatchSize
 from jobrules.rules.cpu_bottleneck import CPUBottleneck
 from jobrules.rules.dataloader import Dataloader
 from jobrules.rules.io_bottleneck import IOBottleneck
 from jobrules.rules.load_balancing import LoadBalancing
-from jobrules.rules.max_initialization_time import MaxInitializationTime
 from jobrules.text import duration, share, took
 from jobrules.verdict.edges import edges
 from jobrules.verdict.findings import IDLE_STEPS, LONG_STEPS, STEPS_HOLD, loop_notes
 from jobrules.verdict.story import Account
 
-_R = TypeVar("_R", bound=Rule)
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from jobreport.debugger_report.histograms import Histogram
     from jobreport.readers.debugger_results.details import GPU, Usage
@@ -53,6 +46,10 @@ if TYPE_CHECKING:
     from jobrules.model.claims import Cause
     from jobrules.verdict.story import Checks
 
+#: What is said where the results do not show when work began.
+MAYBE_START = "Start-up may be part of it"
+#: A GPU that is used less than this, in percent, has no process of its own.
+ALMOST_UNUSED = 1.0
 #: What rules on samples are asked about here needs none.
 _NO_JOB = JobInMemory(name="")
 #: If the mean of the steps is this many times their median, the longer half takes at least three quarters of the time.
@@ -69,20 +66,19 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
     clocks = Clocks(start_us=start_us, end_us=end_us)
     work = _work(results, facts, clocks, histograms)
     ledger = Ledger(clocks, work, histograms)
-    first_step = _chosen(checks, MaxInitializationTime)
-    never, *started_and_ended = edges(_NO_JOB, work, first_step[1] if first_step else None)
+    first_step = next((result for rule, result in checks if rule.role is Role.START_UP), None)
+    never, *started_and_ended = edges(_NO_JOB, work, first_step)
     unknown = gpus_of(results) - histograms.keys()
     ledger.take(never_used(never, histograms, len(unknown), work), ledger.of_unused)
     if work:
         ends = "first and last step" if work.steps_us else "the longest time without a bottleneck"
         for cause in started_and_ended:
             ledger.take(inferred(cause, ends), ledger.outside_of_work(cause.key))
-        _take_io(ledger, results, checks, work)
-        _take_cpu(ledger, results, facts, checks, work)
-        _take_loading(ledger, facts, checks, work)
-        _take_few_cores(ledger, results, facts, checks, work)
-        _take_differences(ledger, checks)
-        _take_steady(ledger, results, facts, checks)
+        rules = {type(rule): (rule, result) for rule, result in checks}
+        evidence = _Evidence(results=results, facts=facts, work=work, ledger=ledger, rules=rules)
+        for kind, claim in _CLAIMS:
+            if kind in rules:
+                claim(evidence, *rules[kind])
     saturated = ledger.snapshots_left(results.bottlenecks["CPUBottleneck"])
     return Account(
         checks=checks,
@@ -98,97 +94,91 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
     )
 
 
-def _chosen(checks: Checks, kind: type[_R]) -> tuple[_R, RuleResult] | None:
-    """A rule with its result; None if it was not chosen."""
-    return next(((rule, result) for rule, result in checks if isinstance(rule, kind)), None)
+class _Evidence(Struct, frozen=True, kw_only=True, eq=False):
+    """What claims are made from, and the ledger that they are made in."""
+
+    results: RuleResults
+    facts: LoopFacts
+    work: Work
+    ledger: Ledger
+    rules: dict[type[Rule], tuple[Any, RuleResult]]
+
+    @property
+    def cores(self) -> int:
+        """Of a node; 0 if they are not known."""
+        return self.facts.cores or 0
+
+    def take_entries(self, cause: Cause, rule: Rule, least: float, *facts: Fact) -> None:
+        """Give the entries of a rule in which at least so many cores counted to a cause."""
+        seen = inferred(cause, f"entries of {rule.name}", *facts, *map(Note, _start_unknown(self.work)))
+        self.ledger.take_snapshots(seen, self.results.bottlenecks[rule.name], least, rule)
 
 
 def _start_unknown(work: Work | None) -> tuple[str, ...]:
     return (MAYBE_START,) if work and work.whole and not work.steps_us else ()
 
 
-def _of_bottlenecks(cause: Cause, rule: Rule, work: Work, *facts: Fact) -> Cause:
-    """A cause that is seen in the entries of a rule."""
-    return inferred(cause, f"entries of {rule.name}", *facts, *map(Note, _start_unknown(work)))
+def _waiting_for_io(of: _Evidence, rule: IOBottleneck, result: RuleResult) -> None:
+    (waiting,) = rule.causes(_NO_JOB, result)
+    of.take_entries(waiting, rule, 1)
 
 
-def _take_io(ledger: Ledger, results: RuleResults, checks: Checks, work: Work) -> None:
-    if chosen := _chosen(checks, IOBottleneck):
-        rule, result = chosen
-        (waiting,) = rule.causes(_NO_JOB, result)
-        cause = _of_bottlenecks(waiting, rule, work)
-        ledger.take_snapshots(cause, results.bottlenecks[rule.name], 1, rule)
-
-
-def _take_cpu(ledger: Ledger, results: RuleResults, facts: LoopFacts, checks: Checks, work: Work) -> None:
-    """A saturated CPU: half of a known number of cores."""
-    cores = facts.cores or 0
-    if cores and (chosen := _chosen(checks, CPUBottleneck)):
-        rule, result = chosen
-        found = results.bottlenecks[rule.name]
+def _saturated_cpu(of: _Evidence, rule: CPUBottleneck, result: RuleResult) -> None:
+    """Half of a known number of cores."""
+    if of.cores:
         crowded, _ = rule.causes(_NO_JOB, result)
-        in_work = (found.time_us >= work.begin_us) & (found.time_us <= work.end_us)
-        cause = _of_bottlenecks(crowded, rule, work, *saturated_cores(found.cores[in_work].tolist(), cores))
-        ledger.take_snapshots(cause, found, CROWDED_PART * cores, rule)
+        found = of.results.bottlenecks[rule.name]
+        in_work = (found.time_us >= of.work.begin_us) & (found.time_us <= of.work.end_us)
+        cores = saturated_cores(found.cores[in_work].tolist(), of.cores)
+        of.take_entries(crowded, rule, CROWDED_PART * of.cores, *cores)
 
 
-def _take_loading(ledger: Ledger, facts: LoopFacts, checks: Checks, work: Work) -> None:
-    """The time in which training waited for data: of the work, or of the part that has steps unless the rest looks the
-    same.
-    """
-    loader = _chosen(checks, Dataloader)
-    if not (loader and facts.waited):
+def _waiting_for_data(of: _Evidence, rule: Dataloader, _: RuleResult) -> None:
+    """Of the work, or of the part that has steps unless the rest looks the same."""
+    facts, ledger = of.facts, of.ledger
+    if not facts.waited:
         return
     nodes = [node for node, _ in ledger.gpus]
-    cause = loader[0].waiting_in_loop(facts, facts.cores or 0, max(map(nodes.count, nodes)))
-    length_us = work.length_us
-    if facts.steps_us and not work.steps_us:
+    cause = rule.waiting_in_loop(facts, of.cores, max(map(nodes.count, nodes)))
+    length_us = of.work.length_us
+    if facts.steps_us and not of.work.steps_us:
         recorded_us = facts.steps_us[1] - facts.steps_us[0]
         lost = max((1 - ledger.in_work(gpu).used for gpu in ledger.used), default=0.0)
         if abs(lost - facts.waited) > SAME_PART * facts.waited:
             length_us = recorded_us
-        cause = inferred(
-            cause,
-            "Dataloader",
-            Note(f"Steps were recorded for {duration(recorded_us)} of {duration(work.length_us)}"),
-        )
-    ledger.take(cause, ledger.not_yet(facts.waited * length_us), loader[0])
+        part = f"{duration(recorded_us)} of {duration(of.work.length_us)}"
+        cause = inferred(cause, "Dataloader", Note(f"Steps were recorded for {part}"))
+    ledger.take(cause, ledger.not_yet(facts.waited * length_us), rule)
 
 
-def _take_few_cores(
-    ledger: Ledger, results: RuleResults, facts: LoopFacts, checks: Checks, work: Work
-) -> None:
+def _few_cores(of: _Evidence, rule: CPUBottleneck, result: RuleResult) -> None:
     """Fewer saturated cores, or some of an unknown number, where training does not wait for data by other evidence."""
-    chosen = _chosen(checks, CPUBottleneck)
-    if chosen and not facts.waited:
-        rule, result = chosen
-        cause = few_cores(rule, result, cores_known=bool(facts.cores))
-        ledger.take_snapshots(
-            _of_bottlenecks(cause, rule, work, Note(ONLY_IDLE)), results.bottlenecks[rule.name], 1, rule
-        )
+    if not of.facts.waited:
+        cause = few_cores(rule, result, cores_known=bool(of.cores))
+        of.take_entries(cause, rule, 1, Note(ONLY_IDLE))
 
 
-def _take_differences(ledger: Ledger, checks: Checks) -> None:
-    chosen = _chosen(checks, LoadBalancing)
-    if chosen and len(ledger.used) > 1:
+def _uneven(of: _Evidence, rule: LoadBalancing, result: RuleResult) -> None:
+    ledger = of.ledger
+    means = sorted((100 * ledger.in_work(gpu).used, " ".join(gpu)) for gpu in ledger.used)
+    if len(means) > 1:
+        advice = IDLE_ADVICE if means[0][0] < ALMOST_UNUSED else ()
+        cause = rule.uneven(result, means[0], means[-1], ranks=False)
         ledger.take(
-            uneven_load(chosen[0], {gpu: ledger.in_work(gpu) for gpu in ledger.used}),
-            ledger.differences,
-            chosen[0],
+            inferred(cause, "the histograms of LoadBalancing", advice=advice), ledger.differences, rule
         )
 
 
-def _take_steady(ledger: Ledger, results: RuleResults, facts: LoopFacts | None, checks: Checks) -> None:
+def _steady(of: _Evidence, rule: BatchSize, result: RuleResult) -> None:
     """GPUs steadily below their capacity: one process may be the limit; or small batches, where the CPU has room, on the
     grounds that rules on samples have.
 
     The mean of an unknown number of cores clears nobody.
     """
-    chosen = _chosen(checks, BatchSize)
-    cpu = [results.usage.get("CPU", {}).get(node) for node in {node for node, _ in ledger.used}]
-    if not chosen or not cpu or not facts or not facts.cores:
+    ledger = of.ledger
+    cpu = [of.results.usage.get("CPU", {}).get(node) for node in {node for node, _ in ledger.used}]
+    if not cpu or not of.cores:
         return
-    rule, result = chosen
     in_work = {gpu: ledger.in_work(gpu) for gpu in ledger.used}
     highest = max(one.p95 for one in in_work.values())
     if (
@@ -198,14 +188,25 @@ def _take_steady(ledger: Ledger, results: RuleResults, facts: LoopFacts | None, 
             one.idle < MAX_IDLE and ledger.left_part(gpu) >= 1 - MAX_CLAIMED for gpu, one in in_work.items()
         )
     ):
-        cores = max(used.p50 for used in cpu if used) / 100 * facts.cores
-        use = ProcessUse(used=cores, cores=facts.cores, processes=1)
+        cores = max(used.p50 for used in cpu if used) / 100 * of.cores
+        use = ProcessUse(used=cores, cores=of.cores, processes=1)
         owner: Rule = rule
         cause = rule.cause(_NO_JOB, result, highest)
-        if use.at_limit and (of_process := _chosen(checks, CPUBottleneck)):
-            owner, found = of_process
-            cause = busy_process(of_process[0], found, use)
+        if use.at_limit and CPUBottleneck in of.rules:
+            owner, found = of.rules[CPUBottleneck]
+            cause = busy_process(of.rules[CPUBottleneck][0], found, use)
         ledger.take_active(inferred(cause, "LoadBalancing and OverallSystemUsage"), owner)
+
+
+#: What shows a cause, in the order of the claims: each takes what those before it left.
+_CLAIMS: tuple[tuple[type[Rule], Callable[[_Evidence, Any, RuleResult], None]], ...] = (
+    (IOBottleneck, _waiting_for_io),
+    (CPUBottleneck, _saturated_cpu),
+    (Dataloader, _waiting_for_data),
+    (CPUBottleneck, _few_cores),
+    (LoadBalancing, _uneven),
+    (BatchSize, _steady),
+)
 
 
 def _highest_mean(usage: Usage) -> float:

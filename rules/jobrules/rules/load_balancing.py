@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.measures.histograms import distance, growing, normalized
 from jobrules.measures.minutes import Windows
@@ -152,15 +153,18 @@ class LoadBalancing(Rule):
         ]
         if len(means) < 2:
             return found
-        return (
-            *found,
-            Cause(
-                key="load-balancing",
-                precedence=Precedence.UNEVEN_LOAD,
-                when="to uneven load",
-                claim=partial(_below, means[-1][0]),
-                finding=partial(self._uneven, result, means[0], means[-1], are_ranks(job)),
-            ),
+        cause = self.uneven(result, means[0], means[-1], ranks=are_ranks(job))
+        return (*found, replace(cause, claim=partial(_below, means[-1][0])))
+
+    def uneven(
+        self, result: RuleResult, least: tuple[float, str], most: tuple[float, str], *, ranks: bool
+    ) -> Cause:
+        """The difference to the most used GPU; mean utilization and name of both."""
+        return Cause(
+            key="load-balancing",
+            precedence=Precedence.UNEVEN_LOAD,
+            when="to uneven load",
+            finding=partial(self._uneven, result, least, most, ranks),
         )
 
     def _idle_cause(self, result: RuleResult, key: str, idle: Sequence[Stretch], gpus: int) -> Cause:
