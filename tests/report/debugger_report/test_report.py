@@ -541,8 +541,8 @@ def test_next_to_samples_results_answer_what_these_cannot(tmp_path: Path, redact
         "Dataloader": result({"cores": 4, "dataloaders": 1}, Datapoints=5),
         "LowGPUUtilization": low(gpu0=USE),
     }
-    files = {f"{rule}.json": json.dumps(one) for rule, one in results.items()}
-    write(tmp_path / "in", {FILE: [sample(90, at=START + i) for i in range(200)]} | files)
+    files: dict[str, Any] = {f"{rule}.json": json.dumps(one) for rule, one in results.items()}
+    write(tmp_path / "in", files | {FILE: [sample(90, at=START + i) for i in range(200)]})
     options = Options(formats=["json"], redact=redact)
     report = pipeline.make_report(tmp_path / "in", tmp_path / "out", options).report
 
