@@ -14,6 +14,7 @@ import sys
 import textwrap
 import typing
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -186,11 +187,18 @@ def _kinds(hint: Any) -> list[type]:
     return [hint, *inner] if ours else inner
 
 
+@cache
+def _source(module: str) -> str:
+    """The text of a module, with an end for its last class."""
+    return inspect.getsource(sys.modules[module]) + "#"
+
+
 def _comments(one: type) -> dict[str, str]:
     """The ``#:`` comment above each field."""
     lines: list[str] = []
     found = {}
-    for line in re.split(r"\n    (?:@|def )", inspect.getsource(one))[0].splitlines():
+    (source,) = re.findall(rf"^class {one.__name__}\(.*?(?=^\S)", _source(one.__module__), re.M | re.S)
+    for line in re.split(r"\n    (?:@|def )", source)[0].splitlines():
         comment, field = re.match(r"\s+#: (.*)", line), re.match(r"\s+(\w+):", line)
         if comment:
             lines.append(comment[1])

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.still import without_live_plots
 
@@ -18,7 +20,7 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-settings.register_profile("few", settings.get_profile("all"), max_examples=20)
+settings.register_profile("few", settings.get_profile("all"), max_examples=10)
 settings.register_profile("new", settings.get_profile("all"), max_examples=1000, derandomize=False)
 settings.load_profile("all")
 
@@ -36,3 +38,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--accept-golden", action="store_true", help="rewrite the golden files with what is made now"
     )
+
+
+class Together(LoadFileScheduling):
+    """All tests of a file in one worker, and those of the browser, which takes long to start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)

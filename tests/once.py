@@ -16,13 +16,13 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     top = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         top = top.parent
-    folder, unfinished = top / name, top / f"{name}-unfinished"
+    folder, made = top / name, top / f"{name}.made"
     with (top / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            unfinished.mkdir(exist_ok=True)
-            make(unfinished)
-            unfinished.rename(folder)
+        if not made.exists():
+            folder.mkdir()
+            make(folder)
+            made.touch()
     return folder
 
 

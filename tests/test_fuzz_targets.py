@@ -14,6 +14,7 @@ import pytest
 from fuzz import checks
 from fuzz.checks import TARGETS
 from jobreport.readers.traces import rows as trace_rows
+from tests.once import slow_but
 from tests.paths import ROOT
 
 #: Modules that make what they read run, or crash the interpreter; what makes code of a text; and who may call it.
@@ -25,9 +26,10 @@ ALLOWED = {
 }
 
 
+@pytest.mark.parametrize("many", slow_but(3, [3, 40]))
 @pytest.mark.parametrize("name", TARGETS)
-def test_damaged_files_of_each_reader_are_survived_and_accounted_for(name: str) -> None:
-    for data in checks.damaged(name, range(40)):
+def test_damaged_files_of_each_reader_are_survived_and_accounted_for(name: str, many: int) -> None:
+    for data in checks.damaged(name, range(many)):
         checks.check(name, data)
 
 

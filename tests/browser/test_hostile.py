@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
-from fuzz.hostile import MARK, NAMES, in_path, job, write
-from jobreport import pipeline
+from fuzz.hostile import MARK, NAMES
 from jobreport.output import export
 from jobrules.text import escape_name
 from tests.browser.visit import Visit, drag, html_faults, needs_browser, needs_checker, place_of
+from tests.hostile_run import hostile_run
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
@@ -132,13 +130,8 @@ class Watched(Visit):
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("hostile")
-    directory = folder / in_path(NAMES["end of script"])
-    write(directory, job(list(NAMES.values())))
-    pipeline.make_report(directory, folder / "out")
-    yield folder / "out" / "report.html"
-    shutil.rmtree(folder)
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hostile_run(tmp_path_factory).folder / "report.html"
 
 
 def test_no_name_is_more_than_text(browser: Any, page: Path) -> None:

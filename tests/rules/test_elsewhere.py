@@ -41,19 +41,19 @@ from tests.jobs import START_US, joined_steps, make_events, make_panel, make_ste
 #: Scenarios and numbers of nodes; of more than four nodes, only some are drawn. The first ones in every run of the tests.
 JOBS = (
     ("cpu-bottleneck", 3),
-    ("small-batch", 6),
     *(
-        pytest.param(name, 2, marks=pytest.mark.slow)
-        for name in (
-            "healthy",
-            "io-bottleneck",
-            "imbalance",
-            "memory-jump",
-            "step-outliers",
-            "few-loaders",
-            "horovod",
-            "two-clocks",
-            "cpu",
+        pytest.param(name, nodes, marks=pytest.mark.slow)
+        for name, nodes in (
+            ("small-batch", 6),
+            ("healthy", 2),
+            ("io-bottleneck", 2),
+            ("imbalance", 2),
+            ("memory-jump", 2),
+            ("step-outliers", 2),
+            ("few-loaders", 2),
+            ("horovod", 2),
+            ("two-clocks", 2),
+            ("cpu", 2),
         )
     ),
 )

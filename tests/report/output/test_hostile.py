@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,6 @@ from fuzz.hostile import (
     MARK,
     NAMES,
     faults,
-    in_path,
-    job,
     of_html,
     of_markdown,
     results,
@@ -30,15 +27,11 @@ from jobreport import cli, pipeline
 from jobreport.markdown import escape
 from jobreport.options import Options
 from jobrules.text import escape_name
+from tests.hostile_run import CODE, Made, hostile_run
 from tests.paths import ROOT
 from tests.report.page.sections.html import Page
 from tests.report.page.sections.test_sections import CALLS
 
-pty = pytest.importorskip("pty", reason="there are no terminals to open on this system")
-termios = pytest.importorskip("termios")
-
-#: A folder that is called by a program, which makes a file where it is run.
-CODE = in_path(NAMES["python"] + "\x1b[31m\u202e")
 #: What Python, Jupyter and our own code import; a file of each of these names waits in the working directory.
 MODULES = [
     "jobreport",
@@ -86,49 +79,6 @@ CONFIG = {
 }
 KERNEL = {"argv": ["false", "{connection_file}"], "display_name": "trap", "language": "python"}
 TEMPLATE = {"base_template": "lab", "mimetypes": {"text/html": True}}
-
-
-class Made:
-    """What a run of the command left behind, and what it said."""
-
-    def __init__(self, folder: Path, job_dir: Path, cwd: Path, environment: Mapping[str, str]) -> None:
-        self.folder = folder
-        # As the program that pip installs: the working directory is not on the path.
-        program = cwd.parent / "make-report"
-        paths = [str(ROOT / name) for name in ("report", "rules")]
-        program.write_text(f"import sys\nsys.path[:0] = {paths}\nfrom jobreport.cli import main\nmain()\n")
-        before = sorted(path.name for path in cwd.iterdir())
-        ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (50, 400))
-        with subprocess.Popen(
-            [sys.executable, program, "--job-dir", job_dir, "--out", folder],
-            cwd=cwd,
-            env={**os.environ, **environment},
-            stdout=theirs,
-            stderr=theirs,
-            close_fds=True,
-        ) as process:
-            os.close(theirs)
-            self.said = "".join(_read(ours))
-        os.close(ours)
-        self.status = process.returncode
-        self.strays = sorted({path.name for path in cwd.iterdir()} - {*before})
-        self.files = {
-            path.relative_to(folder).as_posix(): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
-
-
-def _read(terminal: int) -> Iterator[str]:
-    while True:
-        try:
-            part = os.read(terminal, 1 << 16)
-        except OSError:  # so Linux says that nobody writes any more
-            return
-        if not part:
-            return
-        yield part.decode()
 
 
 def _set_traps(home: Path, cwd: Path, sprung: Path) -> dict[str, str]:
@@ -179,18 +129,8 @@ def _set_traps(home: Path, cwd: Path, sprung: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def job_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("job") / CODE
-    write(directory, job(list(NAMES.values())))
-    return directory
-
-
-@pytest.fixture(scope="module")
-def clean(job_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    folder = tmp_path_factory.mktemp("clean")
-    for name in ("home", "cwd"):
-        (folder / name).mkdir()
-    return Made(folder / "out\x1b]0;\u202e", job_dir, folder / "cwd", {"HOME": str(folder / "home")})
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return hostile_run(tmp_path_factory)
 
 
 def test_every_name_is_text_and_nothing_else(clean: Made) -> None:
@@ -264,17 +204,17 @@ def test_the_terminal_shows_names_and_obeys_none(clean: Made) -> None:
     assert r"/out\x1b]0;\u202e/report.html" in told
 
 
-def test_a_name_that_is_a_program_is_not_run(clean: Made, job_dir: Path) -> None:
+def test_a_name_that_is_a_program_is_not_run(clean: Made) -> None:
     notebook = json.loads(clean.files["report.ipynb"])
 
     assert clean.strays == []
-    assert not list(job_dir.parent.glob(f"**/{MARK}"))
+    assert not list(clean.job_dir.parent.glob(f"**/{MARK}"))
     (parameter,) = (cell for cell in notebook["cells"] if "parameters" in cell["metadata"].get("tags", ()))
     assert "".join(parameter["source"]) == 'report_json = "report.json"'
 
 
 @pytest.mark.slow
-def test_traps_in_the_surroundings_change_no_byte(clean: Made, job_dir: Path, tmp_path: Path) -> None:
+def test_traps_in_the_surroundings_change_no_byte(clean: Made, tmp_path: Path) -> None:
     home, cwd, sprung = (tmp_path / name for name in ("home", "cwd", "sprung"))
     for folder in (home, cwd, sprung):
         folder.mkdir()
@@ -285,7 +225,7 @@ def test_traps_in_the_surroundings_change_no_byte(clean: Made, job_dir: Path, tm
     assert [trap.name for trap in sprung.iterdir()] == ["jobreport.py"]
     (sprung / "jobreport.py").unlink()
 
-    made = Made(tmp_path / "out", job_dir, cwd, environment)
+    made = Made(tmp_path / "out", clean.job_dir, cwd, environment)
 
     assert (made.status, made.strays, list(sprung.iterdir())) == (0, [], [])
     assert [name for name, content in clean.files.items() if made.files.get(name) != content] == []

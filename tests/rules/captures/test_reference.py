@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.kineto import text as text_module
@@ -122,7 +122,6 @@ def check(found: Capture, expected: Moments) -> None:
     ] == [(begin, until, events, expected.counted(begin, until)) for begin, until, events in expected.steps]
 
 
-@settings(max_examples=150)
 @given(hosts(), st.integers(0, 1000))
 def test_each_moment_has_the_part_and_the_cause_of_the_reference(host: Host, seed: int) -> None:
     check(numbers(recording(host, seed)), moments(host))
@@ -159,7 +158,6 @@ def test_gaps_of_many_threads_have_the_causes_of_the_reference(seed: int) -> Non
     check(numbers(recording(host, seed)), moments(host))
 
 
-@settings(max_examples=30)
 @given(hosts(), st.integers(0, 1000), st.sampled_from((1, 64, 500)))
 def test_blocks_of_any_size_give_the_same_numbers(host: Host, seed: int, block: int) -> None:
     trace = recording(host, seed)
@@ -180,13 +178,11 @@ def without_times(found: Capture) -> dict[str, Any]:
     return fields | {"start_ns": 0, "steps": steps, "operators": found.operators}
 
 
-@settings(max_examples=30)
 @given(hosts(), st.sampled_from((1, 10**9, 1_700_000_000_000_000)))
 def test_another_clock_changes_no_number(host: Host, clock: int) -> None:
     assert without_times(numbers(recording(host))) == without_times(numbers(recording(host, clock=clock)))
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from("ABC"), spans(60), threads), min_size=1, max_size=12),
     st.lists(times, max_size=6),
@@ -225,7 +221,6 @@ def test_operators_lie_in_the_last_one_that_has_not_ended(
     }
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30), st.integers(7, 8)), min_size=1, max_size=30),
     st.sampled_from((1, 4, 1 << 14)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.measures.work import Work
@@ -21,7 +21,6 @@ def work_s(job: Job) -> tuple[float, float]:
     return (work.begin_us - START_US) / SECOND_US, (work.end_us - START_US) / SECOND_US
 
 
-@settings(max_examples=100)
 @given(
     st.lists(st.sampled_from([0.0, 1.0, 3.0, 20.0, 90.0]), min_size=2, max_size=60),
     st.sampled_from([1, 7, 20, 90]),
@@ -35,7 +34,6 @@ def test_work_of_one_gpu_is_that_of_a_plain_search(values: list[float], interval
     assert (found and found.gpu_us) == plain_work_us(times, values)
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 2**32 - 1))
 def test_work_of_a_job_spans_its_gpus_and_its_steps(seed: int) -> None:
     job = random_job(seed)
