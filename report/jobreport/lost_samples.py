@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from jobrules.model import Finding, Job, Note, Severity, When, Where, natural_sorted
 from jobrules.text import count, escape_name, number
 from jobrules.verdict.findings import LOST_SAMPLES, Verdict
+from jobrules.verdict.loop_parts import UNNAMED_ADVICE
 from jobrules.verdict.observations import DISJOINT_TIMES, NOT_MEASURED, RELEVANT_PERCENT
 from jobrules.verdict.story import SEVERITIES
 
@@ -29,7 +30,7 @@ _ADVICE = {
 def with_lost_samples(verdict: Verdict, quality: Quality, job: Job) -> Verdict:
     """The verdict with a finding on samples and events that the recorder lost; before all others if it lost many samples.
 
-    It takes the place of findings that follow from it: time without samples, and times that do not overlap.
+    It takes the place of findings that follow from it: time without samples or steps, and times that do not overlap.
     """
     recordings = [one for source in quality.sources for one in source.recordings]
     runs = [(one, run) for one in recordings for run in one.runs if run.dropped_samples or run.dropped_events]
@@ -49,7 +50,10 @@ def with_lost_samples(verdict: Verdict, quality: Quality, job: Job) -> Verdict:
 
     def follows(finding: Finding) -> bool:
         first_us, last_us = finding.start_us or 0, finding.end_us or 0
-        return finding.key in (NOT_MEASURED, DISJOINT_TIMES) and first_us <= end_us and start_us <= last_us
+        is_gap = finding.key in (NOT_MEASURED, DISJOINT_TIMES) or (
+            events > 0 and finding.advice == UNNAMED_ADVICE
+        )
+        return is_gap and first_us <= end_us and start_us <= last_us
 
     others = [one for one in verdict.findings if not follows(one)]
     unmeasured = next((one for one in verdict.findings if one.key == NOT_MEASURED and follows(one)), None)

@@ -31,12 +31,19 @@ while time.monotonic() < end:
 
 
 def made(
-    out: Path, *, sampled_s: tuple[int, int], steps_s: tuple[int, int], step_s: float = 0.9, **dropped: Any
+    out: Path,
+    *,
+    sampled_s: tuple[int, int],
+    steps_s: tuple[int, int],
+    step_s: float = 0.9,
+    gap_s: tuple[int, int] = (0, 0),
+    gpus: int = 2,
+    **dropped: Any,
 ) -> None:
-    """A recording whose samples and steps cover these seconds of the job; times of `dropped` are seconds of it, too."""
+    """A recording whose samples and steps, but for a gap, cover these seconds of the job; those of `dropped`, too."""
     files = SampleFiles(out, "n", 1 << 30)
     for second in range(*sampled_s):
-        values = [Row("gpu", f"gpu{n}", "GPUUtilization", 60 + (7 * second + n) % 40) for n in range(2)]
+        values = [Row("gpu", f"gpu{n}", "GPUUtilization", 60 + (7 * second + n) % 40) for n in range(gpus)]
         values += [Row("cpu", f"cpu{n}", "CPUUtilization", (5 * second + n) % 30) for n in range(3)]
         files.write(START_S + second, values)
     files.close()
@@ -45,7 +52,7 @@ def made(
             "name": "process_name",
             "ph": "M",
             "pid": 0,
-            "args": {"start_time_since_epoch_in_micros": START_S * 10**6},
+            "args": {"start_time_since_epoch_in_micros": START_S * 10**6, "writer": "jobrecord 0.1.0"},
         },
         {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "Step:ModeKeys.TRAIN"}},
     ]
@@ -57,7 +64,8 @@ def made(
             "pid": 1,
             "args": {"pid": 1, "step_num": f"{number}"},
         }
-        rows.append(step | {"ts": int(at_s * 1e6), "dur": int(step_s * 1e6)})
+        if not gap_s[0] <= at_s < gap_s[1]:
+            rows.append(step | {"ts": int(at_s * 1e6), "dur": int(step_s * 1e6)})
         at_s, number = at_s + step_s * 1.1, number + 1
     events = (
         out / "framework/pevents/2023111422" / f"{(START_S + steps_s[1]) * 10**6}_0-n_pythontimeline.json"
@@ -162,6 +170,20 @@ def test_what_was_lost_is_told_once_and_doubted_as_far_as_it_matters(
         assert not {one["key"] for one in found} & {*KEYS}
     elif severity:
         assert own["severity"] == severity
+
+
+@pytest.mark.parametrize(("events", "others"), [(200, set[str]()), (0, {"between-steps"})])
+def test_steps_that_were_lost_are_no_time_without_a_record(
+    events: int, others: set[str], tmp_path: Path
+) -> None:
+    out, reason = tmp_path / "job", FULL if events else None
+    lost = {"events": events, "reason": reason, "since_us": 100, "until_us": 300}
+    made(out, sampled_s=(0, 400), steps_s=(0, 400), gap_s=(100, 300), gpus=0, **lost)
+
+    found, _ = judged(out)
+
+    assert {one["key"] for one in found} & {"between-steps"} == others
+    assert (found[0]["key"] == "lost-samples") == bool(events)
 
 
 @pytest.fixture
