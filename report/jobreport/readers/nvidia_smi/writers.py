@@ -14,6 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobreport.readers.nvidia_smi.rows import count_of, joined
+from jobreport.readers.nvidia_smi.times import clock_change
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import SECOND_US
 from jobrules.text import clock
@@ -168,7 +169,9 @@ def _is_of_several(time_us: IntArray, values: FloatArray) -> bool:
     """Whether the rows of a GPU are such as one loop does not write."""
     if len(time_us) < _MIN_ROWS:
         return False
-    if _comes_twice(time_us, values):
+    # A local clock that was set back shows an hour twice, which may be most of the log.
+    is_changed = clock_change(time_us) > 0
+    if _comes_twice(time_us, values) and not is_changed:
         return True
     times_us = np.unique(time_us)
     if len(times_us) < _MIN_ROWS:
@@ -176,7 +179,7 @@ def _is_of_several(time_us: IntArray, values: FloatArray) -> bool:
     steps_us = np.diff(times_us)
     if np.mean(steps_us <= min(TOLERANCE_US, _NEAR * steps_us.mean())) > _EQUAL:
         return True
-    is_set_back = _is_set_back(time_us)
+    is_set_back = is_changed or _is_set_back(time_us)
     return _is_each_interval_divided(np.cumsum(np.maximum(np.diff(time_us), 0)) if is_set_back else times_us)
 
 

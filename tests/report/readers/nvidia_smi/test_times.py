@@ -169,7 +169,11 @@ def test_no_zone(name: str) -> None:
         zone_of(name)
 
 
-@pytest.mark.parametrize("every_s", [1, 10, 45])
+@pytest.mark.parametrize(
+    ("every_s", "before_min", "moments"),
+    # In the last three the hour that the clock shows twice is most of the log.
+    [(1, 17, 1500), (10, 17, 1500), (45, 17, 1500), (5, 50, 1440), (7, 50, 1028), (20, 58, 360)],
+)
 @pytest.mark.parametrize(
     ("zone", "change"),
     [
@@ -181,11 +185,15 @@ def test_no_zone(name: str) -> None:
     ],
 )
 def test_a_log_over_a_change_of_the_clock_names_the_option(
-    tmp_path: Path, zone: str, change: str, every_s: int
+    tmp_path: Path, zone: str, change: str, every_s: int, before_min: int, moments: int
 ) -> None:
-    start = datetime.fromisoformat(change) - timedelta(minutes=17, seconds=3)
-    times = [(start + timedelta(seconds=i * every_s)).astimezone(ZoneInfo(zone)) for i in range(1500)]
-    rows = [f"{at:%Y/%m/%d %H:%M:%S}.417, {gpu}, {gpu + 7} %" for at in times for gpu in (0, 1)]
+    start = datetime.fromisoformat(change) - timedelta(minutes=before_min, seconds=3)
+    times = [(start + timedelta(seconds=i * every_s)).astimezone(ZoneInfo(zone)) for i in range(moments)]
+    rows = [
+        f"{at:%Y/%m/%d %H:%M:%S}.417, {gpu}, {(7 * i + gpu) % 100} %"
+        for i, at in enumerate(times)
+        for gpu in (0, 1)
+    ]
     (tmp_path / "gpu.csv").write_text("\n".join(["timestamp, index, utilization.gpu [%]", *rows, ""]))
 
     said = {
