@@ -97,6 +97,14 @@ def rotated(rows: int) -> dict[str, str]:
     return {name: "\n".join([head, *mine, ""]) for name, mine in parts.items()}
 
 
+def at_once(text: str, moment: int) -> str:
+    """The log with both GPUs at full load in one moment."""
+    lines = text.splitlines()
+    for place in (1 + 2 * moment, 2 + 2 * moment):
+        lines[place] = ", ".join([*lines[place].split(", ")[:2], "100 %", "300.00 W"])
+    return "\n".join([*lines, ""])
+
+
 #: Files, and the GPUs of each machine.
 MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "one": ({"gpu.csv": log()}, {"node": 2}),
@@ -122,6 +130,10 @@ MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "a log and its copy": ({"early.csv": log(rows=100), "late.csv": log(rows=200)}, {"node": 2}),
     "machines that idle at first": (
         {f"{one}/gpu.csv": log(seed=n, rows=150, idle=60) for n, one in enumerate("ab")},
+        {"a": 2, "b": 2},
+    ),
+    "machines that begin to work at once": (
+        {f"{one}/gpu.csv": at_once(log(seed=n, rows=150, idle=60), 60) for n, one in enumerate("ab")},
         {"a": 2, "b": 2},
     ),
     "machines that idle but for the end": (
