@@ -48,7 +48,7 @@ test: $(VENV)/installed-dev $(AXE)
 	@$(MAKE) --no-print-directory --jobs 2 check pytest-test
 
 pytest-test:
-	$(PYTEST) -m "not slow" --hypothesis-profile few
+	$(PYTEST) -m "not slow" --hypothesis-profile few --durations 25
 
 # Slow tests, and those of Hypothesis with all of their examples.
 test-slow: $(VENV)/installed-dev $(AXE)

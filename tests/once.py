@@ -27,8 +27,17 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 
 def slow_but(fast: Any, values: Iterable[Any]) -> list[Any]:
-    """Values to parametrize with: one, or a set of several, in ``make test``, and the others in ``make test-slow``."""
+    """Values to parametrize with: one, or a set of several, in ``make test``, and the others in ``make test-slow``.
+
+    A tuple is the values of several parameters.
+    """
     chosen = fast if isinstance(fast, set) else {fast}
     values = list(values)
     assert chosen <= set(values)
-    return [value if value in chosen else pytest.param(value, marks=pytest.mark.slow) for value in values]
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),
+            marks=() if value in chosen else pytest.mark.slow,
+        )
+        for value in values
+    ]

@@ -1,38 +1,21 @@
-"""Reports on recordings, made as a user makes them."""
+"""Reports on recordings."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from tests.record.recordings import LIMIT_S
+import pytest
+
+pipeline = pytest.importorskip("jobreport.pipeline", reason="the report's dependencies are not installed")
 
 
-def report(out: Path, formats: str = "json") -> dict[str, Any]:
+def report(out: Path, *formats: str) -> dict[str, Any]:
     """``report.json`` of a recording, made with ``--strict`` into the folder ``report`` next to it."""
     folder = out.with_name("report")
-    options: list[str | Path] = [
-        "--job-dir",
-        out,
-        "--out",
-        folder,
-        "--strict",
-        "--force",
-        "--formats",
-        formats,
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "jobreport.cli", *options],
-        cwd=out.parent,
-        capture_output=True,
-        text=True,
-        timeout=5 * LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    chosen = pipeline.Options(formats=["json", *formats], strict=True, force=True)
+    pipeline.make_report(out, folder, chosen)
     found: dict[str, Any] = json.loads((folder / "report.json").read_bytes())
     return found
 

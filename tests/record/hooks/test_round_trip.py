@@ -15,8 +15,6 @@ from tests.record.hooks import fake_torch
 from tests.record.recordings import PYTHON, facts, record
 from tests.record.reports import remarks, report
 
-pytest.importorskip("nbconvert", reason="the report's dependencies are not installed")
-
 #: Steps, pause between two in seconds, and how it ends.
 LOOP = """
 import os, sys, time, jobrecord
@@ -124,7 +122,7 @@ def test_job_that_is_started_again_is_one_rank_with_an_interruption(out: Path) -
         record(out, "--force", "--interval", "100ms", command=command, PYTHONPATH=os.pathsep.join(sys.path))
         time.sleep(pause_s)
 
-    found = report(out, "html,json")
+    found = report(out, "html")
 
     assert remarks(found) == {"traces.growing"}
     assert len({row["rank"] for row in found["steps"]["rows"]}) == 1
