@@ -273,7 +273,41 @@ def one_core_per_gpu(rng: np.random.Generator) -> Recording:
     job.work(rows, level, level, 0.08)
     job.compute(rows, rng.uniform(3.9, 4.4) - 0.64, 0.03)
     job.cause = "unexplained"
-    job.never = ("batch size", "neither CPU")
+    job.never = ("batch size", "neither CPU", "not the cause: CPU")
+    return job
+
+
+def one_core_per_gpu_with_steps(rng: np.random.Generator) -> Recording:
+    """The same, with the steps of the first of the processes."""
+    job = one_core_per_gpu(rng)
+    job.count_steps("0", job.gpu[:, 0] > 0, rng.uniform(0.2, 0.6))
+    return job
+
+
+def one_process_from_the_start(rng: np.random.Generator) -> Recording:
+    """About one of many cores is in use; nothing was recorded before the work to tell what the machine does on its own."""
+    job = Recording(rng, cores=int(rng.choice([48, 64, 96])))
+    rows = np.ones(job.n, np.bool_)
+    job.work(rows, 25, 50, 0.06)
+    job.compute(rows, 1.0, 0.03)
+    job.cpu *= rng.uniform(0.96, 1.15) / job.cpu.sum(axis=1).mean()
+    job.count_steps("0", rows, rng.uniform(0.2, 0.8))
+    job.cause = "unexplained"
+    job.never = ("batch size", "neither CPU", "not the cause: CPU")
+    return job
+
+
+def one_process_between_full_cores(rng: np.random.Generator) -> Recording:
+    """Steady low use by one process, and pauses in which all cores prepare the next batches."""
+    job = Recording(rng, cores=int(rng.choice([6, 8, 12])))
+    rows = job.begin()
+    job.work(rows, 25, 45, 0.06)
+    waits = rows & (job.at_s % rng.uniform(20, 40) < 6)
+    job.gpu[waits] = 0
+    job.compute(rows & ~waits, rng.uniform(0.98, 1.08) - 0.02 * job.cores, 0.03)
+    job.cpu[waits] = rng.uniform(0.94, 0.99)
+    job.cause, job.also = "one-process", frozenset({"cpu-bottleneck"})
+    job.never = ("batch size", "no recorded cause")
     return job
 
 
@@ -645,6 +679,9 @@ KINDS: dict[str, Callable[[np.random.Generator], Recording]] = {
         one_process_keeps_up,
         a_rank_at_its_limit,
         one_core_per_gpu,
+        one_core_per_gpu_with_steps,
+        one_process_from_the_start,
+        one_process_between_full_cores,
         pause_like_work,
         many_cores,
         now_none_now_some,

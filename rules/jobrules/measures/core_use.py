@@ -173,7 +173,8 @@ def one_core_each(part: Job, panel: Panel, work: Work, cores: int = 0) -> tuple[
     if use is None or not cores:
         return None
     in_work = work.holds(panel.time_us, panel.node)
-    known, all_low = ~np.isnan(use.mean), ~(panel.values >= SLOWED_GPU).any(axis=1)
+    # Moments of a saturated CPU are those of CPUBottleneck.
+    known, all_low = use.mean < CROWDED_MEAN, ~(panel.values >= SLOWED_GPU).any(axis=1)
     used = use.mean / 100 * cores
     if cores >= MANY_CORES:
         outside = used[known & ~in_work]
@@ -191,6 +192,25 @@ def one_core_each(part: Job, panel: Panel, work: Work, cores: int = 0) -> tuple[
         if found.at_limit and _part(at_limit, left) > 0.5:
             return found, all_low & ~none
     return None
+
+
+def one_core_per_gpu(part: Job, panel: Panel, work: Work, cores: int = 0) -> bool:
+    """Whether about one core was in use for each GPU of a node during the work, on average.
+
+    Each GPU may have a process at its limit: often the first of them alone records steps.
+    """
+    use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, SATURATED_PERCENT)
+    cores = use.cores if use and use.cores > 1 else cores
+    if use is None or not cores:
+        return False
+    mean = use.mean[work.holds(panel.time_us, panel.node) & ~np.isnan(use.mean)]
+    return bool(len(mean) and near_one(float(mean.mean()) / 100 * cores / len(panel.devices)))
+
+
+def may_be_at_limit(part: Job, work: Work) -> Iterator[bool]:
+    """The same of each node with samples of its single cores."""
+    for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        yield one_core_per_gpu(part, panel, work)
 
 
 def _part(holds: BoolArray, rows: BoolArray) -> float:

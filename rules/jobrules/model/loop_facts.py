@@ -86,6 +86,12 @@ class LoopFacts(Struct, frozen=True, kw_only=True):
         return part if min(part, by_times) >= RELEVANT_PART else 0.0
 
     @property
+    def shows_waits(self) -> bool:
+        """True if it is known how much of the loop fetches may take: by the time outside of steps, a step, or their number."""
+        in_loop = self.num_workers == 0 and self.steps > 1 and self.steps_us is not None
+        return self.fetch_s is not None and (self.outside is not None or self.step_s is not None or in_loop)
+
+    @property
     def _fetched(self) -> float:
         """Share of the time from step to step in which the process fetched itself; 0 if the steps are not known."""
         if self.num_workers != 0 or self.steps < 2 or self.steps_us is None or self.fetch_s is None:

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.core_use import WAITING_PERCENT, CoreUse, near_one
+from jobrules.measures.core_use import WAITING_PERCENT, CoreUse, one_core_per_gpu
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
 from jobrules.measures.gpu_conditions import memory_in_use
 from jobrules.measures.minutes import Seen, Windows, trailing_below
@@ -119,7 +119,7 @@ class BatchSize(Rule):
         if highest >= self.gpu_threshold_p95:
             return ()
         cores = (job.loop_facts and job.loop_facts.cores) or 0
-        return (self.cause(job, result, highest, partial(_small, self, cores)),)
+        return (self.cause(job, result, highest, partial(_small, self, work, cores)),)
 
     def cause(self, job: Job, result: RuleResult, highest: float, claim: Any = None) -> Cause:
         """The cause, where the most used GPU has a p95 of ``highest`` percent."""
@@ -255,16 +255,17 @@ def _p95(part: Job, work: Work) -> Iterator[float]:
                 yield float(np.quantile(values, 0.95))
 
 
-def _small(rule: BatchSize, cores: int, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+def _small(
+    rule: BatchSize, work: Work, cores: int, part: Job, panel: Panel, weight_us: FloatArray
+) -> Claim | None:
     """Claim the loss while a GPU is active, if it is seldom idle, the CPU has room, and little else claims it.
 
-    The mean of an unknown number of cores clears nobody: one process may be at its limit. Nor, where no step says how many
-    processes train, does about one core for each GPU.
+    The mean of an unknown number of cores clears nobody: one process may be at its limit. Nor does about one core for each
+    GPU.
     """
     del weight_us
     cpu = part.panel(panel.node, Metric.CPU_UTILIZATION)
-    cores = len(cpu.devices) if cpu and len(cpu.devices) > 1 else cores
-    if cpu is None or not cores:
+    if cpu is None or (len(cpu.devices) == 1 and not cores) or one_core_per_gpu(part, panel, work, cores):
         return None
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, 100.0)
     io = CoreUse.of(part, panel, Metric.IO_WAIT, WAITING_PERCENT)
@@ -286,7 +287,6 @@ def _small(rule: BatchSize, cores: int, part: Job, panel: Panel, weight_us: Floa
         lost_us = float(gpu.lost_us[gpu.in_work].sum())
         if (
             mean >= rule.cpu_threshold_p95
-            or (not len(part.steps) and near_one(float(mean) / 100 * cores / len(panel.devices)))
             or np.mean(idle[gpu.in_work]) >= MAX_IDLE
             or np.mean(waiting[gpu.in_work]) >= MAX_WAITING
             or float(gpu.left_us.sum()) < (1 - MAX_CLAIMED) * lost_us

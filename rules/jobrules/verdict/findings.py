@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores
+from jobrules.measures.core_use import TELLING_LIFT, FewCores, few_cores, may_be_at_limit
 from jobrules.measures.data_loading import FETCH, PIPELINE, WORKER
 from jobrules.measures.data_waits import RELEVANT_PART
 from jobrules.measures.step_use import StepUse, step_use
@@ -278,7 +278,9 @@ def _of_others(
         ),
         *_about_samples(job, phases, use, 0.0),
     ]
-    found = [one for one in found if one.key not in taken]
+    # What is known may join the results of several rules.
+    told = {rule for one in known for rule in one.rules}
+    found = [one for one in found if one.key not in taken and not (one.rules and {*one.rules} <= told)]
     if story:
         return ranked(story.account.checks, [*story.findings, *found], story=story, job=job)
     return ranked(checks, join_explained([*known, *found]), use, job=job)
@@ -398,7 +400,7 @@ def account_of(job: Job, checks: Checks, *, strict: bool = False) -> Account:
         causes=tuple(causes),
         nodes=nodes,
         owners=owners,
-        recorded=_recorded(job, cores, steps),
+        recorded=_recorded(job, work, cores, steps),
         profiled=bool(job.captures),
         notes=(*loop_notes(job.loop_facts), *_step_notes(steps), *_core_notes(cores)),
         unknown_gpus=job.gpus_unknown,
@@ -459,7 +461,7 @@ def _rank(finding: Finding, of_traces: Collection[str] = ()) -> tuple[int, int, 
     return SEVERITIES.index(finding.severity), kind, not is_of_traces, -(finding.share or 0)
 
 
-def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:
+def _recorded(job: Job, work: Work | None, cores: FewCores, steps: StepUse) -> dict[str, bool]:
     """What could show a cause, and whether it was recorded; without what was and is undecided."""
     cpu = {"CPU utilization": job.has(Metric.CPU_UTILIZATION)}
     if cpu["CPU utilization"] and not any(
@@ -470,7 +472,9 @@ def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:
     ):
         # The mean clears nobody: one process may be at its limit.
         cpu = {"CPU utilization per core": False}
-    elif cores.in_idle >= RELEVANT_PART and not cores.others:
+    elif (cores.in_idle >= RELEVANT_PART and not cores.others) or (
+        work and any(job.gathered(may_be_at_limit, work))
+    ):
         cpu = {}
     elsewhere = job.loop_facts.stalls if job.loop_facts else {}
     if "cpu" in elsewhere and not all(cpu.values()):
@@ -478,9 +482,18 @@ def _recorded(job: Job, cores: FewCores, steps: StepUse) -> dict[str, bool]:
     return cpu | {
         "I/O wait": job.has(Metric.IO_WAIT) or "io" in elsewhere,
         **_steps_recorded(job, steps),
-        "data loading": bool(job.loop_facts and job.loop_facts.fetch_s is not None)
-        or (job.event_count > 0 and any(job.each(_records_loading))),
+        **_loading_recorded(job),
     }
+
+
+def _loading_recorded(job: Job) -> dict[str, bool]:
+    """Fetches of which nobody knows how much of the time they took clear nobody."""
+    if job.event_count > 0 and any(job.each(_records_loading)):
+        return {"data loading": True}
+    facts = job.loop_facts
+    if facts is None or facts.fetch_s is None:
+        return {"data loading": False}
+    return {"data loading": True} if facts.shows_waits else {}
 
 
 def _steps_recorded(job: Job, use: StepUse) -> dict[str, bool]:

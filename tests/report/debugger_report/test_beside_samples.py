@@ -247,3 +247,35 @@ def test_cores_that_steps_of_results_leave_free(tmp_path: Path, cpu: str) -> Non
     # Nothing names the cores of a mean.
     assert (f"of {made.cores}\u00a0cores were" if cpu == "cpu" else "of CPU time was") + " free" in words
     assert "a step takes" in words
+
+
+def test_low_use_of_results_is_told_once_beside_samples_of_the_cores(tmp_path: Path) -> None:
+    """Was: the small batch a second time, by itself, where the results alone have it in the finding on low use."""
+    made = Made.of("data-loading", 15)
+    known = made.results()
+    del known["LoadBalancing"]
+    gpus = {
+        f"gpu{i}": {"gpu_max": 50, "gpu_95": 5, "gpu_5": 0} for i in range(len(made.job.panels[0].devices))
+    }
+    known["LowGPUUtilization"] |= {"Details": {made.node: gpus}, "RuleTriggered": 2, "Violations": 2}
+    known["BatchSize"] |= {"RuleTriggered": 2, "Violations": 2}
+    folder = made.write(tmp_path / "job", "cpu")
+    for rule, one in known.items():
+        (folder / f"{rule}.json").write_text(json.dumps(one))
+    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
+
+    low = found(report.verdict, "low-gpu-utilization")
+    assert low.rules == ("LowGPUUtilization", "BatchSize")
+    assert sum("BatchSize" in one.rules for one in report.verdict.findings) == 1
+
+
+def test_a_fetch_whose_share_is_not_known_clears_nobody(tmp_path: Path) -> None:
+    """Was: recorded, and not the cause: data loading, of a single fetch without any step."""
+    made = Made.of("data-loading", 16)
+    folder = made.write(tmp_path / "job", "gpu")
+    (folder / "Dataloader.json").write_text(json.dumps(made.results()["Dataloader"]))
+    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
+    words = in_words(found(report.verdict, "unexplained").evidence)
+
+    assert "data loading" not in words
+    assert "steps" in words.partition("Not recorded")[2]
