@@ -130,7 +130,8 @@ def demand_of(report: Report) -> tuple[float | None, float | None, bool] | None:
     sums: dict[Metric, float] = {}
     for metric, place in ((Metric.GPU_UTILIZATION, 0), (Metric.CPU_UTILIZATION, 1)):
         rows = [row for row in report.utilization if row.label == metric.label and row.node in devices]
-        if rows:
+        # A single series is the mean of an unknown number of cores.
+        if rows and not (place and any(devices[row.node][place] <= 1 for row in rows)):
             sums[metric] = math.fsum(devices[row.node][place] * row.p95 / 100 for row in rows)
     return (sums.get(Metric.GPU_UTILIZATION), sums.get(Metric.CPU_UTILIZATION), True) if sums else None
 

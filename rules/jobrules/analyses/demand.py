@@ -11,6 +11,7 @@ from msgspec import Struct
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
+from jobrules.measures.work_span import worked
 from jobrules.model import SECOND_US, Amount, Count, FloatArray, IntArray, Job, Metric, Percent
 
 #: As AWS Compute Optimizer's default: rare peaks do not decide.
@@ -45,6 +46,7 @@ class _Node(NamedTuple):
     gpu_memory: float | None
     gpu_memory_total: float | None
     gpu_means: list[float]
+    used_gpus: int
     covered: float
 
 
@@ -55,14 +57,17 @@ def demand(job: Job) -> Demand | None:
     if work is None or work.length_us <= 0 or not snapshots:
         return None
     grid_us = np.linspace(work.begin_us, work.end_us, snapshots).astype(np.int64)
-    known = (job.loop_facts.cores if job.loop_facts else None) or 1
+    known = (job.loop_facts and job.loop_facts.cores) or 0
     nodes = job.gathered(_of_node, work.clocks, work, grid_us, known)
     if not nodes:
         return None
     means = [mean for node in nodes for mean in node.gpu_means]
     return Demand(
-        gpus=_peak([node.gpus for node in nodes if node.gpus is not None]),
-        cores=_peak([node.cores for node in nodes if node.cores is not None]),
+        gpus=None if job.gpus_unknown else _peak([node.gpus for node in nodes if node.gpus is not None]),
+        # Every node has cores.
+        cores=_peak([node.cores for node in nodes if node.cores is not None])
+        if all(node.cores is not None for node in nodes)
+        else None,
         host_memory_percent=max((n.host_memory for n in nodes if n.host_memory is not None), default=None),
         gpu_memory=max((n.gpu_memory for n in nodes if n.gpu_memory is not None), default=None),
         gpu_memory_total=min(
@@ -70,7 +75,7 @@ def demand(job: Job) -> Demand | None:
         ),
         highest_gpu_percent=max(means, default=None),
         mean_gpu_percent=sum(means) / len(means) if means else None,
-        used_gpus=sum(mean > 0 for mean in means),
+        used_gpus=sum(node.used_gpus for node in nodes),
         all_gpus=len(means),
         seconds=work.length_us / SECOND_US,
         coverage_percent=100 * sum(node.covered for node in nodes) / len(nodes),
@@ -87,7 +92,7 @@ def _peak(nodes: list[FloatArray]) -> float | None:
 
 
 def _of_node(part: Job, clocks: Clocks, work: Work, grid_us: IntArray, cores: int) -> Iterator[_Node]:
-    """``cores`` are those of the node, where a single series is the mean of all."""
+    """``cores`` are those of the node, where a single series is the mean of all; 0 if they are not known."""
     (node,) = part.nodes
     if not part.panels:
         return
@@ -102,7 +107,8 @@ def _of_node(part: Job, clocks: Clocks, work: Work, grid_us: IntArray, cores: in
         row = np.maximum(np.searchsorted(panel.time_us, grid, side="right") - 1, 0)
         held = (grid >= panel.time_us[row]) & (grid <= panel.time_us[row] + weight_us[row])
         each = cores if metric is Metric.CPU_UTILIZATION and len(panel.devices) == 1 else 1
-        sums[metric] = np.where(held, each * np.nansum(panel.values, axis=1)[row] / 100, np.nan)
+        if each:
+            sums[metric] = np.where(held, each * np.nansum(panel.values, axis=1)[row] / 100, np.nan)
         inside = work.holds(panel.time_us, node)
         covered[metric] = min(1.0, float(weight_us[inside].sum()) / work.length_us)
     gpu = part.panel(node, Metric.GPU_UTILIZATION)
@@ -114,6 +120,7 @@ def _of_node(part: Job, clocks: Clocks, work: Work, grid_us: IntArray, cores: in
         gpu_memory=_highest(part, Metric.GPU_MEMORY_USED),
         gpu_memory_total=_highest(part, Metric.GPU_MEMORY_TOTAL),
         gpu_means=[float(np.nanmean(column)) for column in values.T if not np.isnan(column).all()],
+        used_gpus=int(np.count_nonzero(worked(values))),
         covered=next(iter(covered.values()), 0.0),
     )
 

@@ -125,6 +125,17 @@ def test_the_machines_of_the_second_published_run_do_not_hold_the_first() -> Non
     assert all("GPU memory in use" in one.unknown for one in found.candidates)
 
 
+def test_a_mean_of_unknown_cores_says_nothing_of_the_cores_in_use() -> None:
+    """Was: 2 cores needed, of a machine with 96 whose mean was sampled."""
+    one = published("A")
+    nodes = tuple(replace(node, cores=1) for node in one.report.job.nodes)
+    one = replace(one, report=replace(one.report, job=replace(one.report.job, nodes=nodes)))
+    found = sizing([one], PUBLISHED)
+
+    assert found
+    assert (found.needs["gpus"], found.needs["cores"]) == (3, None)
+
+
 def known_memory(gib: float, **changed: float) -> object:
     one = published("A")
     demand = steady().demand

@@ -142,6 +142,32 @@ def test_demand_is_of_all_nodes_at_one_time() -> None:
     assert found.mean_gpu_percent == pytest.approx(50, abs=1)
 
 
+def test_a_look_at_a_gpu_is_no_use_of_it() -> None:
+    """Was: two GPUs of eight, the others with one sample of 2%, needed three."""
+    gpus = np.zeros((300, 8))
+    gpus[:, :2] = 92.0
+    gpus[4, 2:] = 2.0
+    found = demand(make_job(gpu=gpus))
+
+    assert found
+    assert (found.used_gpus, found.all_gpus) == (2, 8)
+
+
+@pytest.mark.parametrize("cpu", [{"a": 1, "b": 1}, {"a": 4}, {"a": 4, "b": 1}])
+def test_cores_in_use_are_not_known_of_a_mean_or_of_a_part_of_the_nodes(cpu: dict[str, int]) -> None:
+    """Was: the mean of the cores of a node was that of one core, and nodes without samples needed none."""
+    panels = [make_panel(Metric.GPU_UTILIZATION, [50.0] * 200, node=node) for node in "ab"]
+    panels += [
+        make_panel(Metric.CPU_UTILIZATION, [[96.0] * n] * 200, node=node, prefix="cpu")
+        for node, n in cpu.items()
+    ]
+    found = demand(JobInMemory(name="job", panels=tuple(panels)))
+
+    assert found
+    assert found.gpus == pytest.approx(1.0)
+    assert found.cores is None
+
+
 def test_nothing_sampled_asks_for_nothing() -> None:
     assert demand(JobInMemory(name="job")) is None
     assert demand(make_job(steps=make_steps([(0, 1)]))) is None
