@@ -174,7 +174,8 @@ def one_core_each(part: Job, panel: Panel, work: Work, cores: int = 0) -> tuple[
         return None
     in_work = work.holds(panel.time_us, panel.node)
     # Moments of a saturated CPU are those of CPUBottleneck.
-    known, all_low = use.mean < CROWDED_MEAN, ~(panel.values >= SLOWED_GPU).any(axis=1)
+    known = use.mean < CROWDED_MEAN
+    all_low = ~(panel.values >= SLOWED_GPU).any(axis=1) & (known | np.isnan(use.mean))
     used = use.mean / 100 * cores
     if cores >= MANY_CORES:
         outside = used[known & ~in_work]

@@ -396,6 +396,7 @@ class OfRules(Account):
         """All that is left while every GPU is low, if about one core for each process, or one, is in use meanwhile."""
         assert self.work
         rows = {row for row, t in enumerate(panel.time_us) if self.work.begin_us <= t <= self.work.end_us}
+        rows -= {row for row in rows if np.mean(self.cores(panel, row, Metric.CPU_UTILIZATION) or [0]) >= 80}
         low = {row for row in rows if not any(panel.values[row] >= 70)}
         idle = {row for row in low if all(panel.values[row] < 10)}
         cpu = {row: c for row in rows if (c := self.cores(panel, row, Metric.CPU_UTILIZATION))}
@@ -449,10 +450,13 @@ class OfRules(Account):
         cores = [self.cores(panel, s[0], Metric.CPU_UTILIZATION) for s in inside]
         # A single series is the mean of an unknown number of cores.
         means = [np.mean(c) for c in cores if len(c) > 1]
+        of_work = [self.cores(panel, row, Metric.CPU_UTILIZATION) for row, *_ in self.snapshots(panel)]
+        used = [sum(c) / 100 / len(panel.devices) for c in of_work if len(c) > 1]
         loss = sum(w * (1 - v / 100) for _, _, w, v, _ in inside)
         if (
             not means
             or np.mean(means) >= 70
+            or 0.9 <= np.mean(used) <= 1.3
             or sum(v < 10 for _, _, _, v, _ in inside) >= 0.1 * len(inside)
             or self.waiting(panel, inside) >= 0.1 * len(inside)
             or sum(left[row] for row, *_ in inside) < 0.9 * loss
