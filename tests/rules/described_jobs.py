@@ -433,6 +433,21 @@ def copies(rng: np.random.Generator) -> Recording:
     return job
 
 
+def copies_in_turn(rng: np.random.Generator) -> Recording:
+    """The same, the second one long after the first."""
+    job = Recording(rng, minutes=(20, 45), gpus=2)
+    rows = job.begin()
+    late = rows & (job.at_s > job.length_s * rng.uniform(0.3, 0.4))
+    job.work(rows, 88, 97, 0.03)
+    job.gpu[~late, 1] = 0
+    job.compute(rows, rng.uniform(2, 3))
+    job.count_steps("4711", rows, rng.uniform(0.2, 1))
+    job.count_steps("4893", late, rng.uniform(0.2, 1))
+    job.cause = "gpu-late"
+    job.never = ("Otherwise give the processes equal data",)
+    return job
+
+
 def saved(rng: np.random.Generator, share: tuple[float, float] = (0.07, 0.14)) -> Recording:
     """Every few minutes the GPUs wait while the first process saves, which is recorded."""
     job = Recording(rng, minutes=(20, 50), gpus=int(rng.choice([1, 2, 4])), cores=16)
@@ -696,6 +711,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Recording]] = {
         image_loading_then_idle,
         cold_cache,
         copies,
+        copies_in_turn,
         saved,
         saved_quickly,
         evaluated,

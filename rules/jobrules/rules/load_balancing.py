@@ -49,7 +49,7 @@ MAX_NODES = 1000
 MAX_DISTANCE = float(np.sqrt(np.log(2)))
 IDLE_END_ADVICE = (
     "Look at the logs of the processes on these GPUs around that time: they may have crashed, hung, or run out of data.",
-    "Otherwise give the processes equal data.",
+    "If the processes train together, give each equal data.",
 )
 #: Of processes that nothing shows to train together.
 APART_ADVICE = (
