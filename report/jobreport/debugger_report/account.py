@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
-from jobreport.debugger_report.causes import inferred, never_used
 from jobreport.debugger_report.findings import IDLE_ADVICE, gpus_of
 from jobreport.debugger_report.histograms import histograms_of
 from jobreport.debugger_report.ledger import Ledger
 from jobreport.document import DEBUGGER
-from jobreport.readers.debugger_results.loop import loop_facts, training_steps
+from jobreport.readers.debugger_results.loop import SOURCE, loop_facts, training_steps
 from jobrules.causes.cpu import ONLY_IDLE, busy_process, few_cores, saturated_cores
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import CROWDED_PART, ProcessUse
 from jobrules.measures.data_waits import SAME_PART
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, JobInMemory, Note
+from jobrules.model import SECOND_US, Finding, Inferred, JobInMemory, Note, Where
 from jobrules.model.loop_facts import RELEVANT_PART
 from jobrules.rule import Role, Rule
 from jobrules.rules.batch_size import MAX_CLAIMED, MAX_IDLE, BatchSize
@@ -32,7 +32,7 @@ from jobrules.rules.dataloader import Dataloader
 from jobrules.rules.io_bottleneck import IOBottleneck
 from jobrules.rules.load_balancing import LoadBalancing
 from jobrules.text import duration, share, took
-from jobrules.verdict.edges import edges
+from jobrules.verdict.edges import edges, never_used_finding
 from jobrules.verdict.findings import IDLE_STEPS, LONG_STEPS, STEPS_HOLD, loop_notes
 from jobrules.verdict.story import Account
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from jobreport.readers.debugger_results.details import GPU, Usage
     from jobreport.readers.debugger_results.rule_results import RuleResults
     from jobrules.model import Fact, LoopFacts, RuleResult
-    from jobrules.model.claims import Cause
+    from jobrules.model.claims import Cause, Claimed
     from jobrules.verdict.story import Checks
 
 #: What is said where the results do not show when work began.
@@ -69,11 +69,11 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
     first_step = next((result for rule, result in checks if rule.role is Role.START_UP), None)
     never, *started_and_ended = edges(_NO_JOB, work, first_step)
     unknown = gpus_of(results) - histograms.keys()
-    ledger.take(never_used(never, histograms, len(unknown), work), ledger.of_unused)
+    ledger.take(_never_used(never, ledger, len(unknown)), ledger.of_unused)
     if work:
         ends = "first and last step" if work.steps_us else "the longest time without a bottleneck"
         for cause in started_and_ended:
-            ledger.take(inferred(cause, ends), ledger.outside_of_work(cause.key))
+            ledger.take(_inferred(cause, ends), ledger.outside_of_work(cause.key))
         rules = {type(rule): (rule, result) for rule, result in checks}
         evidence = _Evidence(results=results, facts=facts, work=work, ledger=ledger, rules=rules)
         for kind, claim in _CLAIMS:
@@ -94,6 +94,38 @@ def account_of(results: RuleResults, checks: Checks) -> Account | None:
     )
 
 
+def _never_used(cause: Cause, ledger: Ledger, unknown: int) -> Cause:
+    """GPUs with nearly all samples below 2%, next to so many of ``unknown`` utilization."""
+    gpus, steps_us = len(ledger.gpus) + unknown, ledger.work.steps_us if ledger.work else None
+    seen = max((one.above_zero for gpu, one in ledger.gpus.items() if gpu not in ledger.used), default=0)
+
+    def found(claimed: Claimed) -> Finding:
+        return never_used_finding(
+            claimed,
+            gpus,
+            seen,
+            Where(claimed.names),
+            Inferred("the histograms of LoadBalancing"),
+            rule="LoadBalancing",
+            on_cpu=steps_us is not None and len(claimed.devices) == gpus,
+            touched=seen > 0,
+        )
+
+    return replace(cause, finding=found)
+
+
+def _inferred(cause: Cause, source: str, *facts: Fact, advice: tuple[str, ...] = ()) -> Cause:
+    """A cause of samples, with what it is inferred from here, further facts, and any other advice."""
+
+    def found(claimed: Claimed) -> Finding:
+        finding = cause.finding(claimed)
+        evidence = [fact for fact in finding.evidence if not isinstance(fact, Inferred)]
+        seen = (*evidence, *facts, Inferred(f"{SOURCE}: {source}"))
+        return replace(finding, evidence=seen, advice=advice or finding.advice)
+
+    return replace(cause, finding=found)
+
+
 class _Evidence(Struct, frozen=True, kw_only=True, eq=False):
     """What claims are made from, and the ledger that they are made in."""
 
@@ -110,7 +142,7 @@ class _Evidence(Struct, frozen=True, kw_only=True, eq=False):
 
     def take_entries(self, cause: Cause, rule: Rule, least: float, *facts: Fact) -> None:
         """Give the entries of a rule in which at least so many cores counted to a cause."""
-        seen = inferred(cause, f"entries of {rule.name}", *facts, *map(Note, _start_unknown(self.work)))
+        seen = _inferred(cause, f"entries of {rule.name}", *facts, *map(Note, _start_unknown(self.work)))
         self.ledger.take_snapshots(seen, self.results.bottlenecks[rule.name], least, rule)
 
 
@@ -147,7 +179,7 @@ def _waiting_for_data(of: _Evidence, rule: Dataloader, _: RuleResult) -> None:
         if abs(lost - facts.waited) > SAME_PART * facts.waited:
             length_us = recorded_us
         part = f"{duration(recorded_us)} of {duration(of.work.length_us)}"
-        cause = inferred(cause, "Dataloader", Note(f"Steps were recorded for {part}"))
+        cause = _inferred(cause, "Dataloader", Note(f"Steps were recorded for {part}"))
     ledger.take(cause, ledger.not_yet(facts.waited * length_us), rule)
 
 
@@ -165,7 +197,7 @@ def _uneven(of: _Evidence, rule: LoadBalancing, result: RuleResult) -> None:
         advice = IDLE_ADVICE if means[0][0] < ALMOST_UNUSED else ()
         cause = rule.uneven(result, means[0], means[-1], ranks=False)
         ledger.take(
-            inferred(cause, "the histograms of LoadBalancing", advice=advice), ledger.differences, rule
+            _inferred(cause, "the histograms of LoadBalancing", advice=advice), ledger.differences, rule
         )
 
 
@@ -195,7 +227,7 @@ def _steady(of: _Evidence, rule: BatchSize, result: RuleResult) -> None:
         if use.at_limit and CPUBottleneck in of.rules:
             owner, found = of.rules[CPUBottleneck]
             cause = busy_process(of.rules[CPUBottleneck][0], found, use)
-        ledger.take_active(inferred(cause, "LoadBalancing and OverallSystemUsage"), owner)
+        ledger.take_active(_inferred(cause, "LoadBalancing and OverallSystemUsage"), owner)
 
 
 #: What shows a cause, in the order of the claims: each takes what those before it left.

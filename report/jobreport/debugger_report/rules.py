@@ -48,6 +48,7 @@ from jobrules.rule import (
 from jobrules.rules.bottleneck_rule import BottleneckRule
 from jobrules.rules.load_balancing import ALONE
 from jobrules.rules.low_gpu_utilization import LowGPUUtilization
+from jobrules.rules.max_initialization_time import MaxInitializationTime
 from jobrules.rules.unused_gpu import never_used as were_never_used
 from jobrules.text import (
     capitalized,
@@ -265,7 +266,7 @@ def _bottleneck(result: _Result) -> Answer:
     if not 0 <= hits <= datapoints or not datapoints or not isinstance(rule, BottleneckRule):
         return result.lacks(_CONTRADICTION)
     part = hits / datapoints
-    headline = f"A GPU was idle while a CPU core {rule.core_did} in {share(part)} of snapshots"
+    headline, measure = rule.said(part, limits["threshold"])
     evidence = [f"{number(hits)} of {count(datapoints, 'snapshot')} were bottlenecks"]
     if stalls.low and hits <= stalls.low <= datapoints:
         idle = f"A GPU was idle (below {limits['gpu_threshold']:g}%) in {number(stalls.low)}"
@@ -275,20 +276,13 @@ def _bottleneck(result: _Result) -> Answer:
     # A GPU that was never used is always the idle one.
     severity = Severity.WARNING if never_used(result.results) else severity_of(part)
     found = result.finding(headline, severity, *evidence, share=part, share_of="of snapshots")
-    threshold = limits["threshold"]
     return result.says(
         headline,
         "CPU-1",
         "CPU-7",
         *result.only_of_several_nodes("CPU-2"),
         found=found if result.triggered else None,
-        measure=Measure(
-            value=round(100 * part, 1),
-            limits=(threshold,),
-            scale=100.0,
-            unit="% of snapshots",
-            limit_text=f"threshold {threshold:g}%",
-        ),
+        measure=measure,
         evaluated=datapoints,
         violating=hits,
         counted="snapshots",
@@ -490,10 +484,9 @@ def _first_step(result: _Result) -> Answer:
     if start is None or not start <= first <= span_of(result.results)[1]:
         return result.lacks(_NO_START)
     threshold = result.limits["threshold"]
-    minutes = (first - start) / WIDTH_US
-    headline = f"The first step started after {duration(first - start)}"
+    headline, measure = MaxInitializationTime.said(first - start, threshold)
     # Like jobrules.MaxInitializationTime, which checks once per minute.
-    late = math.floor(threshold) + 1 < minutes or bool(result.triggered)
+    late = math.floor(threshold) + 1 < (first - start) / WIDTH_US or bool(result.triggered)
     own = "make-report compared SageMaker Debugger's time of the first step with the threshold"
     found = result.finding(
         headline,
@@ -511,13 +504,7 @@ def _first_step(result: _Result) -> Answer:
         "MIT-6",
         found=found if late else None,
         more=(f"{own}.",),
-        measure=Measure(
-            value=round(minutes, 4),
-            limits=(threshold,),
-            scale=max(2 * threshold, minutes, 1.0),
-            unit="min",
-            limit_text=f"threshold {threshold:g}\u00a0min",
-        ),
+        measure=measure,
     )
 
 

@@ -67,14 +67,7 @@ class BottleneckRule(Rule):
         if not evaluated:
             return self.not_evaluated(max(nodes, key=lambda node: node.seen).missing, **facts)
         part = sum(len(node.hit_us) for node in evaluated) / sum(node.seen for node in evaluated)
-        facts["measure"] = Measure(
-            value=round(100 * part, 1),
-            limits=(criteria.threshold,),
-            scale=100.0,
-            unit="% of snapshots",
-            limit_text=f"threshold {criteria.threshold:g}%",
-        )
-        headline = f"A GPU was idle while a CPU core {self.core_did} in {share(part)} of snapshots"
+        headline, facts["measure"] = self.said(part, criteria.threshold)
         limits = [*_without_cores(evaluated, criteria.metric), *_left_out(devices)]
         if not checks.triggered:
             passed = f"{headline} (threshold {criteria.threshold:g}%)"
@@ -85,6 +78,17 @@ class BottleneckRule(Rule):
         if 100 * part <= criteria.threshold:
             limits.insert(0, _history(checks, criteria.threshold))
         return self.triggered("; ".join([headline, *limits]), triggered=checks.triggered, **facts)
+
+    def said(self, part: float, threshold: float) -> tuple[str, Measure]:
+        """The headline on a share of the snapshots, and that share next to a threshold in percent."""
+        measure = Measure(
+            value=round(100 * part, 1),
+            limits=(threshold,),
+            scale=100.0,
+            unit="% of snapshots",
+            limit_text=f"threshold {threshold:g}%",
+        )
+        return f"A GPU was idle while a CPU core {self.core_did} in {share(part)} of snapshots", measure
 
     def stalls(self, job: Job) -> Stalls | None:
         """The stalls that another source lists, where no node has samples of its single cores."""

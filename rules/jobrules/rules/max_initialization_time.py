@@ -53,17 +53,10 @@ class MaxInitializationTime(Rule):
         )
         waited_us = max(0, first_us - start_us)
         part = waited_us / max(1, end_us - start_us)
-        headline = f"The first step started after {duration(waited_us)}"
-        limit = f"threshold {self.threshold:g}\u00a0min"
+        headline, measure = self.said(waited_us, self.threshold)
         step_num = {"first": first_us, "last": max(job.gathered(_last_start)), "last_end": steps_us[1]}
         facts: dict[str, Any] = {
-            "measure": Measure(
-                value=round(waited_us / WIDTH_US, 4),
-                limits=(self.threshold,),
-                scale=max(2 * self.threshold, waited_us / WIDTH_US) or 1.0,
-                unit="min",
-                limit_text=limit,
-            ),
+            "measure": measure,
             "triggered": len(late),
             "violations": len(late),
             "datapoints": job.step_count,
@@ -73,7 +66,7 @@ class MaxInitializationTime(Rule):
             "details": {"step_num": step_num} | job_bounds(job),
         }
         if not late:
-            return self.passed(f"{headline} ({limit})", **facts)
+            return self.passed(f"{headline} ({measure.limit_text})", **facts)
         finding = self.finding(
             headline,
             When(start_us, first_us),
@@ -84,6 +77,18 @@ class MaxInitializationTime(Rule):
             end_us=first_us,
         )
         return self.triggered(finding, first_us=start_us, last_us=first_us, **facts)
+
+    @staticmethod
+    def said(waited_us: float, threshold: float) -> tuple[str, Measure]:
+        """The headline on a time to the first step, and that time next to a threshold in minutes."""
+        measure = Measure(
+            value=round(waited_us / WIDTH_US, 4),
+            limits=(threshold,),
+            scale=max(2 * threshold, waited_us / WIDTH_US) or 1.0,
+            unit="min",
+            limit_text=f"threshold {threshold:g}\u00a0min",
+        )
+        return f"The first step started after {duration(waited_us)}", measure
 
 
 def _last_start(part: Job) -> list[int]:

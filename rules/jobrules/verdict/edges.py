@@ -191,15 +191,37 @@ def _never_used(job: Job, work: Work | None, claimed: Claimed) -> Finding:
         evidence.append(Note(f"Memory was in use on {some_of(held, len(unused), 'GPU')}: {holders}"))
     # A process that has memory on them may use them for less than is measured.
     on_cpu = work is not None and work.gpu_us is None and not held
+    return never_used_finding(
+        claimed, gpus, seen, *evidence, rule="UnusedGPU", on_cpu=on_cpu, touched=touched, held=held
+    )
+
+
+def never_used_finding(
+    claimed: Claimed,
+    gpus: int,
+    seen: int,
+    *evidence: Fact,
+    rule: str,
+    on_cpu: bool,
+    touched: bool,
+    held: int = 0,
+) -> Finding:
+    """Of so many GPUs with at most so many samples ``seen``, as it may be if some sample is not 0% (``touched``)."""
+    unused = len(claimed.devices)
+    samples = f"at most {count(seen, 'sample')}" if seen else "no sample"
+    who = never_used(unused, gpus)
+    if on_cpu:
+        ran = "may have run" if touched else "ran"
+        who = f"Training {ran} on the CPU: {who[0].lower()}{who[1:]}"
     return Finding(
         key=NEVER,
         severity=Severity.CRITICAL,
-        title=never_used_title(len(unused), gpus, seen, on_cpu=on_cpu, touched=touched),
-        evidence=tuple(evidence),
-        advice=never_used_advice(len(unused), gpus, held, on_cpu=on_cpu),
-        rules=("UnusedGPU",),
+        title=f"{who} ({samples} above {GLANCE_PERCENT:g}%)",
+        evidence=evidence,
+        advice=never_used_advice(unused, gpus, held, on_cpu=on_cpu),
+        rules=(rule,),
         section="gpu-utilization",
-        devices=unused,
+        devices=claimed.devices,
     )
 
 
@@ -210,16 +232,6 @@ def never_used_advice(unused: int, gpus: int, held: int, *, on_cpu: bool) -> tup
     if unused == gpus:
         return HELD_ALONE_ADVICE if held else NO_GPU_USED_ADVICE
     return MEMORY_HELD_ADVICE if held == unused else NEVER_USED_ADVICE
-
-
-def never_used_title(unused: int, gpus: int, seen: int, *, on_cpu: bool, touched: bool) -> str:
-    """``The GPU was never used (no sample above 1%)``, or that training ran on the CPU, as it may have if some sample is not 0%."""
-    samples = f"at most {count(seen, 'sample')}" if seen else "no sample"
-    who = never_used(unused, gpus)
-    if on_cpu:
-        ran = "may have run" if touched else "ran"
-        who = f"Training {ran} on the CPU: {who[0].lower()}{who[1:]}"
-    return f"{who} ({samples} above {GLANCE_PERCENT:g}%)"
 
 
 def _glances(part: Job) -> Iterator[tuple[str, int, int]]:

@@ -246,7 +246,7 @@ def judge(
     story = story_of(joined_accounts(account, others) if others else account, strict=strict)
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
     samples = _about_samples(job, phases, story.use, unmeasured_us)
-    return ranked(story.account.checks, [*story.findings, *samples], story=story, job=job)
+    return _ranked(job, story.account.checks, [*story.findings, *samples], story.use, story)
 
 
 def _of_others(
@@ -282,34 +282,29 @@ def _of_others(
     told = {rule for one in known for rule in one.rules}
     found = [one for one in found if one.key not in taken and not (one.rules and {*one.rules} <= told)]
     if story:
-        return ranked(story.account.checks, [*story.findings, *found], story=story, job=job)
-    return ranked(checks, join_explained([*known, *found]), use, job=job)
+        return _ranked(job, story.account.checks, [*story.findings, *found], story.use, story)
+    return _ranked(job, checks, join_explained([*known, *found]), use)
 
 
-def ranked(
-    checks: Checks,
-    findings: Iterable[Finding],
-    use: TimeUse | None = None,
-    *,
-    story: Story | None = None,
-    job: Job | None = None,
+def _ranked(
+    job: Job, checks: Checks, findings: Iterable[Finding], use: TimeUse | None, story: Story | None = None
 ) -> Verdict:
     """The findings in their order, the bars, and what was not evaluated.
 
-    ``use`` is that of the ``story``, if there is one. Findings on the traces of ``job`` have their own part of the
-    profiled time.
+    ``use`` is that of the ``story``, if there is one. Findings on the traces of the job have their own part of the profiled
+    time.
     """
-    use = story.use if story else use
     rules = [rule for rule, _ in checks]
     findings = [_on_own_ground(finding, checks) for finding in findings]
+    use = _with_unmeasured(use, findings)
     too_little, of_traces = story.too_short if story else "", set[str]()
-    profiled = profiled_time(job, rules, findings) if job else None
+    profiled = profiled_time(job, rules, findings)
     if profiled:
         findings = list(with_parts(findings, profiled, rules))
         if profiled.placed != "outside":
             of_traces = {finding.key for finding in findings if _explains(finding, profiled)}
         findings = _shown_by_traces(findings, profiled, of_traces)
-    elif job and not use:
+    elif not use:
         too_little = too_little_profiled(job)
     findings.sort(key=lambda finding: _rank(finding, of_traces))
     not_evaluated = tuple(
@@ -318,7 +313,7 @@ def ranked(
         if result.status in (Status.NOT_EVALUATED, Status.ERROR) and result.reason
     )
     return Verdict(
-        use=_with_unmeasured(use, findings),
+        use=use,
         findings=tuple(findings),
         not_evaluated=not_evaluated,
         rules=len(checks) - sum(not one.applies for one in not_evaluated),
