@@ -431,47 +431,56 @@ def test_a_finding_that_is_put_into_another_brings_its_time() -> None:
 # GPUs that never worked, and jobs of little data
 
 
-def test_a_gpu_that_never_worked_is_one_critical_finding() -> None:
-    job = make_job(gpu=np.column_stack([np.full(N, 95.0), np.zeros(N)]), cpu=[10.0] * N, interval_s=2)
-    (finding,) = verdict_of(job).findings
-
-    assert finding.key == "gpu-never-used"
-    assert finding.title == "1 of 2\u00a0GPUs was never used (no sample above 1%)"
-    assert (finding.severity, finding.share, finding.devices) == (Severity.CRITICAL, 0.5, ("algo-1/gpu1",))
-
-
-def test_a_job_whose_gpus_never_worked_has_one_finding_however_it_is_recorded() -> None:
-    for steps in (None, make_steps([(100, 1900)])):
-        job = make_job(gpu=[[0.0, 0.0]] * N, cpu=[10.0] * N, interval_s=2, steps=steps)
-        (finding,) = verdict_of(job).findings
-
-        on_cpu = "Training ran on the CPU: both" if steps else "Both"
-        assert finding.title == f"{on_cpu} GPUs were never used (no sample above 1%)"
-        assert finding.advice[0].startswith("Move the model" if steps else "Check that the framework sees")
-        assert "fewer GPUs" not in " ".join(finding.advice)
-        assert finding.share == 1.0
+ON_CPU, NO_GPU = "Move the model", "Check that the framework sees"
+NOT_ITS_OWN, HELD = "Start one process per GPU", "Find the process that holds"
 
 
 @pytest.mark.parametrize(
-    ("percent", "memory", "title", "advice"),
+    ("gpu", "in_use", "steps", "title", "advice", "says"),
     [
-        (0, 0, "Training ran on the CPU: the GPU", "Move the model"),
-        (1, 0, "Training may have run on the CPU: the GPU", "Move the model"),
-        (0, 40, "The GPU", "Find the process that holds the memory"),
+        ([95, 0], None, False, "1 of 2\u00a0GPUs was", NO_GPU, ""),
+        ([0, 0], None, False, "Both GPUs were", NO_GPU, ""),
+        ([0, 0], None, True, "Training ran on the CPU: both GPUs were", ON_CPU, ""),
+        ([0], [0], True, "Training ran on the CPU: the GPU was", ON_CPU, ""),
+        ([1], [0], True, "Training may have run on the CPU: the GPU was", ON_CPU, ""),
+        # A process that has memory on a GPU sees it.
+        ([0], [40], True, "The GPU was", HELD, "a process holds it"),
+        ([0, 0], [50, 50], False, "Both GPUs were", HELD, "on both GPUs: processes hold it"),
+        ([0, 0], [50, 4], False, "Both GPUs were", HELD, "on 1 of 2\u00a0GPUs: a process holds it"),
+        ([0, 0], [5, 4], False, "Both GPUs were", NO_GPU, ""),
+        ([95, 0], [50, 50], False, "1 of 2\u00a0GPUs was", NOT_ITS_OWN, "a process holds it"),
     ],
 )
-def test_steps_without_gpu_work_ran_on_the_cpu_unless_a_process_was_on_the_gpu(
-    percent: float, memory: float, title: str, advice: str
+def test_gpus_that_were_never_used_are_one_finding_with_the_advice_that_fits(
+    gpu: list[float], in_use: list[float] | None, steps: bool, title: str, advice: str, says: str
 ) -> None:
+    """In percent of utilization and of memory."""
+    known = {Metric.GPU_MEMORY_USED: in_use, Metric.GPU_MEMORY_TOTAL: [100.0] * len(gpu)}
     memories = [
-        make_panel(metric, np.full(N, value), interval_s=2)
-        for metric, value in ((Metric.GPU_MEMORY_USED, memory), (Metric.GPU_MEMORY_TOTAL, 100.0))
+        make_panel(metric, np.full((N, len(gpu)), values), interval_s=2)
+        for metric, values in known.items()
+        if in_use
     ]
-    job = make_job(gpu=[percent] * N, interval_s=2, steps=make_steps([(100, 1900)]), extra=memories)
+    job = make_job(
+        gpu=np.full((N, len(gpu)), gpu, np.float64),
+        cpu=[10.0] * N,
+        interval_s=2,
+        steps=make_steps([(100, 1900)]) if steps else None,
+        extra=memories,
+    )
     (finding,) = verdict_of(job).findings
 
-    assert finding.title == f"{title} was never used (no sample above 1%)"
+    unused = [i for i, percent in enumerate(gpu) if percent < 95]
+    assert (finding.key, finding.severity) == ("gpu-never-used", Severity.CRITICAL)
+    assert finding.title == f"{title} never used (no sample above 1%)"
+    assert finding.devices == tuple(f"algo-1/gpu{i}" for i in unused)
+    assert finding.share == pytest.approx(len(unused) / len(gpu), abs=0.011)
     assert finding.advice[0].startswith(advice)
+    # Where none was used, fewer are no advice.
+    assert ("fewer GPUs" in " ".join(finding.advice)) is (len(unused) < len(gpu))
+    words = in_words(finding.evidence)
+    assert says in words
+    assert ("Memory was in use" in words) is bool(says)
 
 
 @pytest.mark.parametrize(
@@ -534,28 +543,6 @@ def test_too_few_samples_of_the_work_are_not_those_of_the_job() -> None:
 
     (group,) = by_reason(verdict.not_evaluated)
     assert str(group) == "Too short: CPUBottleneck needs 1,001 samples, the work of this job has 599."
-
-
-@pytest.mark.parametrize(
-    ("held_gib", "held", "evidence"),
-    [
-        ((40, 40), True, " Memory was in use on both GPUs: processes hold it."),
-        ((40, 3), True, " Memory was in use on 1 of 2\u00a0GPUs: a process holds it."),
-        ((4, 3), False, ""),
-    ],
-)
-def test_memory_in_use_shows_that_the_framework_sees_a_gpu_that_never_worked(
-    held_gib: tuple[int, int], held: bool, evidence: str
-) -> None:
-    used = make_panel(Metric.GPU_MEMORY_USED, [[gib * 2.0**30 for gib in held_gib]] * 40, interval_s=30)
-    total = make_panel(Metric.GPU_MEMORY_TOTAL, [[80 * 2.0**30] * 2] * 40, interval_s=30)
-    job = make_job(gpu=[[0.0, 0.0]] * 40, memory=[[0.0, 0.0]] * 40, interval_s=30, extra=[used, total])
-
-    finding = found(verdict_of(job), "gpu-never-used")
-
-    assert finding.advice[0].startswith("Find the process that holds" if held else "Check that the framework")
-    assert in_words(finding.evidence).startswith(f"algo-1 gpu0 and algo-1 gpu1.{evidence}")
-    assert ("Memory was in use" in in_words(finding.evidence)) is bool(evidence)
 
 
 def test_gpus_whose_use_was_not_sampled_are_not_idle_ones() -> None:
@@ -665,55 +652,57 @@ def test_a_rule_that_raises_costs_only_itself() -> None:
     assert whole.status == "passed"
 
 
-def test_gpu_time_that_only_the_gpu_sampler_missed_is_told() -> None:
-    gpu = make_panel(Metric.GPU_UTILIZATION, [95.0] * 100, interval_s=3)
-
-    findings = verdict_of(make_job(cpu=[50.0] * 500, interval_s=3, extra=[gpu])).findings
-
-    (finding,) = [f for f in findings if f.key == "not-measured"]
-    assert finding.title == "80.0% of GPU time was not measured"
+def sampled(*at_s: float | range, node: str = "algo-1") -> Panel:
+    """A GPU at 80%, sampled at these seconds."""
+    seconds = np.concatenate([np.atleast_1d(one) for one in at_s])
+    times = START_US + (SECOND_US * seconds).astype(np.int64)
+    return make_panel(Metric.GPU_UTILIZATION, np.full(len(times), 80.0), node=node, time_us=times)
 
 
-@pytest.mark.parametrize(("far", "where"), [(-1, "after"), (0, "before")])
-def test_a_record_far_from_all_others_is_suspected_of_a_wrong_time(far: int, where: str) -> None:
-    times = START_US + SECOND_US * np.arange(600)
-    times[far] += SECOND_US * 3600 * (1 if far else -1)
-    panel = make_panel(Metric.GPU_UTILIZATION, [80.0] * 600, time_us=times)
+#: Panels, the title of the finding on time that was not measured, and whether it suspects a wrong time.
+PAUSES: dict[str, tuple[list[Panel], str, bool]] = {
+    "only the GPU's": (
+        [
+            sampled(range(0, 300, 3)),
+            make_panel(Metric.CPU_UTILIZATION, [50.0] * 500, interval_s=3, prefix="cpu"),
+        ],
+        "80.0% of GPU time was not measured",
+        False,
+    ),
+    "a restart": ([sampled(range(600), range(4200, 4260))], "1\u00a0h were not measured", False),
+    "a record that is late": (
+        [sampled(range(599), 4199)],
+        "1\u00a0record lies 1\u00a0h after all others: ",
+        True,
+    ),
+    "a record that is early": (
+        [sampled(-3600, range(1, 600))],
+        "1\u00a0record lies 1\u00a0h before all others: ",
+        True,
+    ),
+    "a node that is late": (
+        [sampled(range(0, 9000, 5), node="a"), sampled(range(600), 9000, node="b")],
+        "2\u00a0h 20\u00a0min were not measured",
+        False,
+    ),
+}
 
-    pause = found(verdict_of(make_job(extra=[panel])), "not-measured")
 
-    assert pause.title.startswith(f"1\u00a0record lies 1\u00a0h {where} all others: ")
-    assert "Check the time there" in pause.advice[0]
-
-
-def test_a_node_that_is_late_is_no_wrong_time() -> None:
-    late = START_US + SECOND_US * np.array([*range(600), 9000])
-    panels = [
-        make_panel(Metric.GPU_UTILIZATION, [80.0] * 1800, node="a", interval_s=5),
-        make_panel(Metric.GPU_UTILIZATION, [80.0] * 601, node="b", time_us=late),
-    ]
-
+@pytest.mark.parametrize(("panels", "title", "suspected"), PAUSES.values(), ids=PAUSES)
+def test_time_that_was_not_measured_is_told(panels: list[Panel], title: str, suspected: bool) -> None:
     pause = found(verdict_of(make_job(extra=panels)), "not-measured")
 
-    assert "lies" not in pause.title
-
-
-def test_a_restart_after_a_long_pause_is_a_pause() -> None:
-    times = START_US + SECOND_US * np.array([*range(600), *range(4200, 4260)])
-    panel = make_panel(Metric.GPU_UTILIZATION, [80.0] * 660, time_us=times)
-
-    pause = found(verdict_of(make_job(extra=[panel])), "not-measured")
-
-    assert pause.title == "1\u00a0h were not measured"
+    assert pause.title.startswith(title)
+    assert ("lies" in pause.title) is suspected
+    assert ("time there" in pause.advice[0]) is suspected
 
 
 def test_a_job_with_one_clock_ahead_still_has_its_pause() -> None:
-    times = START_US + 10 * SECOND_US * np.array([*range(60), *range(120, 180)])
     steps = make_steps([(10.0 + i, 10.6 + i) for i in range(20)], node="a")
     later = make_steps([(100.0 + i, 100.6 + i) for i in range(20)], node="b")
     panels = [
-        make_panel(Metric.GPU_UTILIZATION, [80.0] * 180, node="a", interval_s=10),
-        make_panel(Metric.GPU_UTILIZATION, [80.0] * 120, node="b", time_us=times + 90 * SECOND_US),
+        sampled(range(0, 1800, 10), node="a"),
+        sampled(range(90, 690, 10), range(1290, 1890, 10), node="b"),
     ]
     pause = found(verdict_of(make_job(extra=panels, steps=joined_steps(steps, later))), "not-measured")
 
