@@ -47,8 +47,8 @@ TOLERANCE = 0.02
 CLOSE = 0.005
 GOAL = 0.98
 SEEDS = (1, 2, 3)
-#: ``make test`` has the jobs of two nodes.
-FEW = (SHAPES[3],)
+#: ``make test`` has the jobs of four GPUs.
+FEW = (SHAPES[1],)
 EACH = [(FEW, SEEDS[0]), *(pytest.param(SHAPES, seed, marks=pytest.mark.slow) for seed in SEEDS)]
 
 
