@@ -14,6 +14,7 @@ from fuzz.mutations import Job, applied, mutated
 from jobreport import pipeline
 from jobreport.readers.system_samples import lines
 from jobreport.readers.tally import UnusableError
+from tests.once import slow_but
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def samples(small: Job) -> Job:
     return {name: content for name, content in small.items() if "/incremental/" in name}
 
 
-@pytest.mark.parametrize("first", range(1, 31, 10))
+@pytest.mark.parametrize("first", slow_but(1, range(1, 31, 10)))
 def test_a_damaged_job_gives_a_report_or_is_refused(first: int) -> None:
     for seed in range(first, first + 10):
         _, job, damage = jobs.job_of(seed)

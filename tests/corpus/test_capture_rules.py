@@ -8,6 +8,7 @@ from jobrules import RULES
 from jobrules.model import JobInMemory, Status
 from jobrules.rules.traces.shares import CaptureRule
 from tests.corpus.test_kineto import FOLDER, read
+from tests.once import slow_but
 from tests.paths import needs_corpus
 
 pytestmark = needs_corpus
@@ -34,7 +35,10 @@ KNOWN: dict[str, tuple[set[str], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize(
+    "name",
+    slow_but({"resnet50-workers0-a", "resnet50-workers4-a", "hta-trace_filter", "hta-cpu_only"}, KNOWN),
+)
 def test_the_known_cause_is_found(name: str) -> None:
     (path,) = (FOLDER / name).iterdir()
     job = JobInMemory(name=name, captures=read(f"{name}/{path.name}").captures)

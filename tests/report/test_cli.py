@@ -36,23 +36,12 @@ def make_report(*arguments: str | Path, cwd: Path | None = None) -> subprocess.C
     return subprocess.CompletedProcess(sys.argv, left.value.code, out.getvalue(), err.getvalue())  # type: ignore[arg-type]
 
 
-def run(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The same as a process."""
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        check=False,
-    )
-
-
 def sample(name: str) -> Path:
     return next(path for path in SAMPLES if path.name.startswith(name))
 
 
 def test_a_report_without_the_page_is_written_and_its_path_printed(tmp_path: Path) -> None:
-    done = run("--job-dir", sample("fluctuating"), "--formats", "json,md", cwd=tmp_path)
+    done = make_report("--job-dir", sample("fluctuating"), "--formats", "json,md", cwd=tmp_path)
 
     folder = tmp_path / f"{sample('fluctuating').name}-report"
     assert (done.returncode, done.stdout) == (0, f"{folder / 'summary.md'}\n")
@@ -64,7 +53,7 @@ def test_a_report_without_the_page_is_written_and_its_path_printed(tmp_path: Pat
 
 
 def test_quiet_prints_only_the_path(tmp_path: Path) -> None:
-    done = run("--job-dir", sample("cpu"), "--out", tmp_path / "o", "--formats", "json", "--quiet")
+    done = make_report("--job-dir", sample("cpu"), "--out", tmp_path / "o", "--formats", "json", "--quiet")
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -117,7 +106,7 @@ def test_thresholds_reach_the_rule_and_the_command_in_the_report(tmp_path: Path)
     ],
 )
 def test_wrong_usage_is_a_sentence_and_status_two(arguments: tuple[str, ...], message: str) -> None:
-    done = run(*arguments)
+    done = make_report(*arguments)
 
     assert done.returncode == 2
     assert message in done.stderr

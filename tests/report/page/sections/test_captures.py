@@ -436,6 +436,7 @@ def test_a_step_without_events_is_not_drawn() -> None:
     assert "Slowest step" not in text(report(empty), "profiled-steps")
 
 
+@pytest.mark.slow
 def test_a_page_without_traces_does_not_have_the_sections(tmp_path: Path) -> None:
     (sample,) = (path for path in SAMPLES if path.name == "cpu-only")
 
