@@ -40,11 +40,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+#: Files that share what takes long to make: a browser, and pages of all examples.
+TOGETHER = {
+    "tests/browser/": "browser",
+    "tests/report/page/sections/test_table.py": "tests/report/page/sections/test_sections.py",
+}
+
+
 class Together(LoadFileScheduling):
-    """All tests of a file in one worker, and those of the browser, which takes long to start."""
+    """All tests of a file in one worker, and those of some files."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
+        file: str = super()._split_scope(nodeid)
+        return next((scope for start, scope in TOGETHER.items() if file.startswith(start)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from jobreport import pipeline
 from jobreport.options import Options
+from tests.golden.accepted import hold
 from tests.paths import SAMPLES
 
 GOLDEN = Path(__file__).parent
@@ -27,15 +27,7 @@ def test_report_of_a_sample_job_is_the_golden_one(
 
     report = json.loads((tmp_path / "out" / "report.json").read_bytes())
     report["version"] = "scrubbed"
-    made = readable(report)
-    golden = GOLDEN / f"{sample.name}.json"
-    if request.config.getoption("--accept-golden"):
-        golden.write_text(made, "utf-8")
-    expected = golden.read_text("utf-8") if golden.exists() else ""
-    diff = list(
-        difflib.unified_diff(expected.splitlines(), made.splitlines(), "golden", "made now", lineterm="", n=1)
-    )
-    assert not diff, "\n".join([*diff[:60], f"{len(diff)} lines differ; accept them with: make golden"])
+    hold({GOLDEN / f"{sample.name}.json": readable(report)}, request)
 
 
 def readable(value: object) -> str:

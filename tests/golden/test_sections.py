@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tempfile
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from jobreport.options import Options
 from jobreport.page.sections import Fragment
 from jobrules.model.time_parts import TIME_PARTS
 from tests.copies import replace
+from tests.golden.accepted import hold
 from tests.golden.visible import Visible
 from tests.paths import SAMPLES
 from tests.report.debugger_report.made_results import Made
@@ -72,28 +72,9 @@ def report_of(job: str, folder: Path) -> document.Report:
 
 @pytest.mark.parametrize("job", JOBS)
 def test_the_sections_say_what_they_said(job: str, request: pytest.FixtureRequest) -> None:
-    made = {f"{name}.txt": Visible.of(one) for name, one in sections_of(job).items()}
     folder = TEXTS / job
-    if request.config.getoption("--accept-golden"):
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.glob("*.txt"):
-            path.unlink()
-        for name, text in made.items():
-            (folder / name).write_text(text, "utf-8")
-    golden = {path.name: path.read_text("utf-8") for path in folder.glob("*.txt")}
-    diff = [
-        line
-        for name in sorted(golden.keys() | made.keys())
-        for line in difflib.unified_diff(
-            golden.get(name, "").splitlines(),
-            made.get(name, "").splitlines(),
-            f"{job}/{name}",
-            "made now",
-            lineterm="",
-            n=1,
-        )
-    ]
-    assert not diff, "\n".join([*diff[:80], f"{len(diff)} lines differ; accept them with: make golden"])
+    made = {folder / f"{name}.txt": Visible.of(one) for name, one in sections_of(job).items()}
+    hold(made, request, folder.glob("*.txt"))
 
 
 #: Class of a swatch or a wedge, and its words.

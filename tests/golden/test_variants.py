@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden.accepted import hold
 from tests.golden.visible import Visible
 from tests.report.comparison.test_verdict import VERDICTS
 
@@ -32,7 +33,7 @@ def differences(texts: dict[str, str]) -> str:
 def test_the_variants_say_what_they_said(module: str, request: pytest.FixtureRequest) -> None:
     variants = import_module(f"tests.report.page.sections.{module}").VARIANTS
     made = differences({name: Visible.of(make()) for name, make in variants.items()})
-    hold(TEXTS / f"{module.removeprefix('test_')}.txt", made, request)
+    hold({TEXTS / f"{module.removeprefix('test_')}.txt": made}, request)
 
 
 def test_the_verdicts_of_comparisons_say_what_they_said(request: pytest.FixtureRequest) -> None:
@@ -41,16 +42,4 @@ def test_the_verdicts_of_comparisons_say_what_they_said(request: pytest.FixtureR
         "\n".join(filter(None, (f"== {name}", one.verdict, one.next, one.left, one.no_cost)))
         for name, one in found.items()
     ]
-    hold(TEXTS / "verdicts.txt", "\n\n".join(texts).replace("\u00a0", " ") + "\n", request)
-
-
-def hold(path: Path, made: str, request: pytest.FixtureRequest) -> None:
-    """The text is that of the file; or it is written there."""
-    if request.config.getoption("--accept-golden"):
-        TEXTS.mkdir(exist_ok=True)
-        path.write_text(made, "utf-8")
-    golden = path.read_text("utf-8") if path.exists() else ""
-    diff = list(
-        difflib.unified_diff(golden.splitlines(), made.splitlines(), path.name, "made now", lineterm="", n=2)
-    )
-    assert not diff, "\n".join([*diff[:80], f"{len(diff)} lines differ; accept them with: make golden"])
+    hold({TEXTS / "verdicts.txt": "\n\n".join(texts).replace("\u00a0", " ") + "\n"}, request)

@@ -91,6 +91,7 @@ def test_a_sampler_that_waits_for_a_disk_may_end(tmp_path: Path, monkeypatch: py
 
 
 def test_a_sampler_that_is_stuck_delays_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampler_process, "STUCK_S", 0.2)
     monkeypatch.setattr(sampler_process, "END_S", 2 * LIMIT_S)
     sampler = started(tmp_path, monkeypatch)
     os.kill(sampler._process.pid, signal.SIGSTOP)
