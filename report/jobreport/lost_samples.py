@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from jobrules.model import Finding, Job, Note, Severity, When, Where, natural_sorted
 from jobrules.text import count, escape_name, number
-from jobrules.verdict.findings import LOST_SAMPLES, Verdict
+from jobrules.verdict.findings import Verdict
 from jobrules.verdict.loop_parts import UNNAMED_ADVICE
-from jobrules.verdict.observations import DISJOINT_TIMES, NOT_MEASURED, RELEVANT_PERCENT
+from jobrules.verdict.observations import DISJOINT_TIMES, LOST_SAMPLES, NOT_MEASURED, RELEVANT_PERCENT
 from jobrules.verdict.story import SEVERITIES
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from jobrules.rules.dataloader import Dataloader
 from jobrules.rules.io_bottleneck import IOBottleneck
 from jobrules.rules.load_balancing import LoadBalancing
 from jobrules.text import duration, share, took
+from jobrules.verdict.account import IDLE_STEPS, LONG_STEPS, STEPS_HOLD, loop_notes
 from jobrules.verdict.edges import edges, never_used_finding
-from jobrules.verdict.findings import IDLE_STEPS, LONG_STEPS, STEPS_HOLD, loop_notes
 from jobrules.verdict.story import Account
 
 if TYPE_CHECKING:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 #: Keys of findings that others refer to.
 NOT_MEASURED, CROWDED = "not-measured", "other-processes"
 DISJOINT_TIMES = "disjoint-times"
+#: What the recorder could not write.
+LOST_SAMPLES = "lost-samples"
 
 #: A start-up that is a warning: this share of the job, and at least so long.
 LONG_START_SHARE, LONG_START_US = 0.2, 5 * 60 * SECOND_US
