@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from jobrules.model import Finding, Job, Note, Severity, When, Where, natural_sorted
 from jobrules.text import count, escape_name, number
-from jobrules.verdict.findings import Verdict
 from jobrules.verdict.loop_parts import UNNAMED_ADVICE
 from jobrules.verdict.observations import DISJOINT_TIMES, LOST_SAMPLES, NOT_MEASURED, RELEVANT_PERCENT
 from jobrules.verdict.story import SEVERITIES
 
 if TYPE_CHECKING:
     from jobreport.remarks import Quality
+    from jobrules.verdict.findings import Verdict
 
 #: A larger part is critical.
 _CRITICAL_PERCENT = 50.0

@@ -36,10 +36,9 @@ from jobrules.verdict.profiled import (
     LONGER_TRACE,
     ProfiledTime,
     in_order,
-    profiled_time,
     too_little_profiled,
-    with_parts,
     with_place,
+    with_traces,
 )
 from jobrules.verdict.story import (
     CRITICAL_SHARE,
@@ -269,14 +268,9 @@ def _ranked(
     rules = [rule for rule, _ in checks]
     findings = [_on_own_ground(finding, checks) for finding in findings]
     use = _with_unmeasured(use, findings)
-    too_little, of_traces = story.too_short if story else "", set[str]()
-    profiled = profiled_time(job, rules, findings)
-    if profiled:
-        findings = list(with_parts(findings, profiled, rules))
-        if profiled.placed != "outside":
-            of_traces = {finding.key for finding in findings if _explains(finding, profiled)}
-        findings = _shown_by_traces(findings, profiled, of_traces)
-    elif not use:
+    profiled, findings, of_traces = with_traces(job, rules, findings)
+    too_little = story.too_short if story else ""
+    if not (profiled or use):
         too_little = too_little_profiled(job)
     findings.sort(key=lambda finding: _rank(finding, of_traces))
     not_evaluated = tuple(
@@ -295,29 +289,12 @@ def _ranked(
     )
 
 
-def _shown_by_traces(
-    findings: list[Finding], profiled: ProfiledTime, of_traces: Collection[str]
-) -> list[Finding]:
-    """With the cause that typical traces show of their stretch where samples show none of the lost time."""
-    causes = [one for one in findings if one.key in of_traces and one.severity is not Severity.INFO]
-    if not causes or profiled.is_typical is False:
-        return findings
-    first = min(causes, key=lambda finding: _rank(finding, of_traces))
-    return [_shown_by(first, one) if one.key == UNEXPLAINED_LOSS else one for one in findings]
-
-
 def _with_unmeasured(use: TimeUse | None, findings: Iterable[Finding]) -> TimeUse | None:
     """With the finding on the time that was not measured, if there is one."""
     if not (use and use.device == "GPU" and any(finding.key == NOT_MEASURED for finding in findings)):
         return use
     parts = (replace(p, finding=NOT_MEASURED) if p.role == "unknown" else p for p in use.parts)
     return replace(use, parts=tuple(parts))
-
-
-def _shown_by(cause: Finding, loss: Finding) -> Finding:
-    """Lost time without a cause in the samples, with the cause that the traces show of their stretch."""
-    title = f"{loss.title.partition(',')[0]}; the traces show a cause: {cause.seen_as}"
-    return replace(loss, title=title, advice=cause.advice, because_of=(cause.key,))
 
 
 def _on_own_ground(finding: Finding, checks: Checks) -> Finding:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.measures.work import Work
-from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult
+from jobrules.model import SECOND_US, Finding, Job, Metric, RuleResult, Severity
 from jobrules.model.captures import NOT_EXPLAINED, Capture, DeviceCapture
 from jobrules.model.time_parts import Role, TimePart, named
 from jobrules.rule import Rule
@@ -38,6 +38,7 @@ from jobrules.text import (
     took,
 )
 from jobrules.verdict.sampled_gpus import MIN_SAMPLES, SampledGPUs, recorded_in, sampled_gpus
+from jobrules.verdict.story import SEVERITIES, UNEXPLAINED_LOSS
 
 #: A capture is of the job if it was recorded so close to its samples.
 NEAR_US = 600 * SECOND_US
@@ -199,7 +200,36 @@ def with_place(job: Job, rules: Iterable[Rule], rule: Rule, result: RuleResult) 
     return replace(result, findings=(known,))
 
 
-def with_parts(
+def with_traces(
+    job: Job, rules: Sequence[Rule], findings: list[Finding]
+) -> tuple[ProfiledTime | None, list[Finding], set[str]]:
+    """How the profiled time was spent, the findings with what traces say of them, and the keys of those that are causes in the
+    traces of this job.
+    """
+    profiled = profiled_time(job, rules, findings)
+    if profiled is None:
+        return None, findings, set()
+    findings = list(_with_parts(findings, profiled, rules))
+    if profiled.placed == "outside":
+        return profiled, findings, set()
+    of_traces = {part.finding for part in profiled.parts if part.role == "lost" and part.finding}
+    causes = [one for one in findings if one.key in of_traces and one.severity is not Severity.INFO]
+    if causes and profiled.is_typical is not False:
+        first = min(
+            causes,
+            key=lambda one: (SEVERITIES.index(one.severity), one.gpu_s is None, -(one.share or 0)),
+        )
+        findings = [_shown_by(first, one) if one.key == UNEXPLAINED_LOSS else one for one in findings]
+    return profiled, findings, of_traces
+
+
+def _shown_by(cause: Finding, loss: Finding) -> Finding:
+    """Lost time without a cause in the samples, with the cause that typical traces show of their stretch."""
+    title = f"{loss.title.partition(',')[0]}; the traces show a cause: {cause.seen_as}"
+    return replace(loss, title=title, advice=cause.advice, because_of=(cause.key,))
+
+
+def _with_parts(
     findings: Sequence[Finding], profiled: ProfiledTime, rules: Iterable[Rule]
 ) -> Iterator[Finding]:
     """The findings, each with its own part of the profiled time, so that none counts what another explains.
