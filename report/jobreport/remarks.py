@@ -243,8 +243,8 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "traces.long_name": "longer than 1,000 characters, shortened",
     },
     ("skipped", "logs"): {
-        "machines.other_zone": "not in use: its times are not those of samples and events; for local times try --timezone {offset}",
-        "machines.other_times": "not in use: its times are not those of samples and events, in any time zone",
+        "machines.other_zone": "not in use, recorded at other times than samples and events; for local times try --timezone {offset}",
+        "machines.other_times": "not in use, recorded at other times than samples and events, in any time zone",
     },
     ("corrected", "logs"): {
         "machines.joined": "joined to the samples of {node}, the only machine with samples: as many GPUs, overlapping times",

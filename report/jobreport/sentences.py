@@ -73,12 +73,26 @@ def end_of(run: RecordedRun, *, is_last: bool = True) -> str:
 
 
 def unread(report: Report) -> str:
-    """``3 files are not read: the output of vmstat, the log of a training with Megatron.``; empty for none."""
+    """``3 files are not read: the output of vmstat, the log of a training with Megatron.``; empty for none.
+
+    Logs of other times than the job follow: ``1 log is not in use, recorded at other times than …``.
+    """
     kinds = [one for one in report.quality.remarks if one.code.startswith("recognized.")]
     names = dict.fromkeys(re.split(r"[,;]", one.reason)[0] for one in kinds)
-    files = sum(one.count for one in kinds)
-    verb = "is" if files == 1 else "are"
-    return f"{count(files, 'file')} {verb} not read: {', '.join(names)}." if files else ""
+    logs = [
+        one
+        for source in report.quality.sources
+        for one in source.remarks
+        if one.code in {"machines.other_zone", "machines.other_times"}
+    ]
+    return " ".join(
+        f"{count(total, noun)} {'is' if total == 1 else 'are'} {what}."
+        for noun, total, what in (
+            ("file", sum(one.count for one in kinds), f"not read: {', '.join(names)}"),
+            ("log", sum(one.count for one in logs), logs[0].reason if logs else ""),
+        )
+        if total
+    )
 
 
 def mixed(report: Report) -> str:

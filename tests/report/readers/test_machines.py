@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from jobreport.options import Options
+from jobreport.output import summary
 from jobreport.pipeline import make_report
 from jobreport.readers.registry import read_directory, read_job
+from jobreport.sentences import unread
 from jobrules.model import SECOND_US, Metric
 
 START_S = 1_767_441_600
@@ -172,6 +174,8 @@ def test_a_log_of_other_times_changes_nothing_but_a_remark(
     assert (source.rows, dropped) == (0, [(900, "rows")])
     assert [one.code for one in source.remarks if one.code.startswith("machines.")] == [code]
     assert (after.verdict, after.job.nodes) == (before.verdict, before.job.nodes)
+    assert " is not in use, recorded at other times" in unread(after)
+    assert unread(after) in summary.terminal(after)
 
 
 @pytest.mark.parametrize(
