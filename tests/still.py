@@ -18,11 +18,14 @@ class _NoPlot:
         return self
 
 
+_NO_PLOT = _NoPlot()
+
+
 @pytest.fixture(scope="module")
 def without_live_plots() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jobreport.page.figures.chart.live_plot", _NoPlot())
-        patch.setattr("jobreport.page.figures.chart.hover", _NoPlot())
-        patch.setattr("jobreport.page.figures.canvas.Canvas._add", _NoPlot())
+        patch.setattr("jobreport.page.figures.chart.live_plot", _NO_PLOT)
+        patch.setattr("jobreport.page.figures.chart.hover", _NO_PLOT)
+        patch.setattr("jobreport.page.figures.canvas.Canvas._add", _NO_PLOT)
         patch.setattr("jobreport.page.kit.section.document_json", lambda *_: "")
         yield

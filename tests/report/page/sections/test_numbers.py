@@ -27,8 +27,6 @@ from tests.report.page.sections.example_cost import pricing
 from tests.report.page.sections.html import Cells
 from tests.report.page.sections.test_sections import CALLS
 
-pytestmark = pytest.mark.usefixtures("without_live_plots")
-
 MAX_CAPTION_WORDS = 35
 
 #: The samples, and one that is no more than a log.

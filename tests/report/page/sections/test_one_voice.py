@@ -24,8 +24,6 @@ from tests.paths import CORPUS, SAMPLES, needs_corpus
 from tests.report.page.sections.test_sections import CALLS
 from tests.rules.diagnosis_jobs import CAUSES, SHAPES, made
 
-pytestmark = pytest.mark.usefixtures("without_live_plots")
-
 BLOCKS = re.compile(
     r"</?(?:td|th|dt|dd|p|li|h1|h2|h3|h4|figcaption|summary|div|section|article|caption|tr|nav)\b[^>]*>"
 )

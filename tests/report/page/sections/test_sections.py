@@ -12,6 +12,7 @@ import pytest
 from jobreport import document
 from jobreport.document import Report
 from jobreport.page import sections
+from jobreport.page.figures import chart
 from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
 from jobrules.measures.sample_weights import Gap
 from jobrules.verdict.phases import JobPhases
@@ -54,8 +55,8 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
 )
 
 
-#: Pages by the id of their report, which is kept: many tests look at one page.
-_PAGES: dict[int, tuple[Report, dict[Callable[[Report], sections.Fragment], str], Page]] = {}
+#: Pages by the id of their report, which is kept, and what makes its live plots: many tests look at one page.
+_PAGES: dict[tuple[int, int], tuple[Report, dict[Callable[[Report], sections.Fragment], str], Page]] = {}
 
 
 def drawn(report: Report) -> str:
@@ -71,10 +72,11 @@ def html_by_call(report: Report) -> dict[Callable[[Report], sections.Fragment], 
 
 
 def _once(report: Report) -> tuple[Report, dict[Callable[[Report], sections.Fragment], str], Page]:
-    if id(report) not in _PAGES:
+    key = id(report), id(chart.live_plot)
+    if key not in _PAGES:
         html = {call: call(report).html for call in CALLS}
-        _PAGES[id(report)] = report, html, Page.of("".join(html.values()))
-    return _PAGES[id(report)]
+        _PAGES[key] = report, html, Page.of("".join(html.values()))
+    return _PAGES[key]
 
 
 def example(name: str) -> Report:
