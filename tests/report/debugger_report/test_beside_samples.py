@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,8 +32,19 @@ def all_sections(report: Report) -> str:
 
 
 def report_of(made: Made, folder: Path, *sources: str) -> Report:
-    job = made.write(folder / "-".join(sources), *sources)
-    return make_report(job, folder / "out", Options(formats=["json"], force=True, strict=True)).report
+    return report_in(made.write(folder / "-".join(sources), *sources))
+
+
+def report_in(job: Path) -> Report:
+    options = Options(formats=["json"], force=True, strict=True)
+    return make_report(job, job.with_name("out"), options).report
+
+
+def written(folder: Path, results: dict[str, Any], *rules: str) -> Path:
+    """The folder with the results of these rules."""
+    for rule in rules:
+        (folder / f"{rule}.json").write_text(json.dumps(results[rule]))
+    return folder
 
 
 @pytest.mark.parametrize("cause", slow_but({"cpu-bottleneck", "gpu-never-used"}, CAUSES))
@@ -97,12 +109,8 @@ def test_not_recorded_is_what_no_source_has(tmp_path: Path) -> None:
 def test_a_mean_of_the_cores_is_that_of_as_many_as_the_results_name(tmp_path: Path) -> None:
     """Was: 1 core, next to a finding on all of them; core-hours of one."""
     made = Made.of("data-loading", 5)
-    results = made.results()
-    no_gpus = {rule: one for rule, one in results.items() if rule in ("Dataloader", "MaxInitializationTime")}
     folder = made.write(tmp_path / "job", "mean")
-    for rule, one in no_gpus.items():
-        (folder / f"{rule}.json").write_text(json.dumps(one))
-    report = make_report(folder, tmp_path / "out", Options(formats=["json"])).report
+    report = report_in(written(folder, made.results(), "Dataloader", "MaxInitializationTime"))
 
     assert [node.cores for node in report.job.nodes] == [made.cores]
     assert report.verdict.use is not None
@@ -122,11 +130,9 @@ def test_a_rule_is_answered_by_results_where_the_work_is_too_short(tmp_path: Pat
     }
     results["LowGPUUtilization"] |= {"RuleTriggered": 3, "Violations": 3, "Datapoints": 1001}
     first = made.job.panels[0].time_us[0]
-    folder = Made.write(
-        replace(made, job=made.job.within({made.node: (first, first + 300_000_000)})), tmp_path, "gpu"
-    )
-    (folder / "LowGPUUtilization.json").write_text(json.dumps(results["LowGPUUtilization"]))
-    report = make_report(folder, tmp_path / "out", Options(formats=["json"])).report
+    short = replace(made, job=made.job.within({made.node: (first, first + 300_000_000)}))
+    folder = short.write(tmp_path / "job", "gpu")
+    report = report_in(written(folder, results, "LowGPUUtilization"))
     card = report.card("LowGPUUtilization")
 
     assert card is not None
@@ -153,9 +159,7 @@ def test_fetches_that_fill_the_time_between_steps_are_waits(tmp_path: Path, seed
     """Was: no cause found, with a fetch of 7.4 s and 47 steps, of which the results keep no times."""
     made = Made.of("data-loading", seed)
     folder = made.write(tmp_path / "job", "gpu")
-    for rule in ("Dataloader", "MaxInitializationTime"):
-        (folder / f"{rule}.json").write_text(json.dumps(made.results()[rule]))
-    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
+    report = report_in(written(folder, made.results(), "Dataloader", "MaxInitializationTime"))
 
     waited = found(report.verdict, "data-loading")
     assert waited is report.verdict.main_finding
@@ -170,7 +174,7 @@ def test_nodes_without_samples_are_those_of_the_results(tmp_path: Path) -> None:
     both = replace(made, job=replace(made.job, panels=(*made.job.panels, *others)))
     folder = made.write(tmp_path / "job", "gpu", "cpu", "io")
     both.write(folder, "results")
-    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
+    report = report_in(folder)
     gpus = len(made.job.panels[0].devices)
 
     assert [(node.name, node.gpus) for node in report.job.nodes] == [(made.node, gpus), ("other-1", gpus)]
@@ -198,7 +202,7 @@ def test_listed_stalls_are_not_laid_on_nodes_that_they_may_not_be_of(
         replace(panel, node="algo-7") for panel in made.job.panels
     ]
     replace(made, job=replace(made.job, panels=tuple(known))).write(folder, "results")
-    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
+    report = report_in(folder)
 
     assert not {"saturated-process", "io-bottleneck", "cpu-bottleneck"} & {*causes(report.verdict)}
     words = " ".join(in_words(one.evidence) for one in report.verdict.findings)
@@ -223,7 +227,7 @@ def test_results_beside_traces_speak_of_the_job(tmp_path: Path) -> None:
     made = Made.of("data-loading", 12)
     folder = made.write(tmp_path / "job", "results")
     (folder / "rank0.pt.trace.json").write_bytes(training("data loading", 0.3).text())
-    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
+    report = report_in(folder)
     alone = report_of(made, tmp_path, "results")
 
     assert [*lost(alone, report)] == []
@@ -262,7 +266,7 @@ def test_low_use_of_results_is_told_once_beside_samples_of_the_cores(tmp_path: P
     folder = made.write(tmp_path / "job", "cpu")
     for rule, one in known.items():
         (folder / f"{rule}.json").write_text(json.dumps(one))
-    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
+    report = report_in(folder)
 
     low = found(report.verdict, "low-gpu-utilization")
     assert low.rules == ("LowGPUUtilization", "BatchSize")
@@ -274,7 +278,7 @@ def test_a_fetch_whose_share_is_not_known_clears_nobody(tmp_path: Path) -> None:
     made = Made.of("data-loading", 16)
     folder = made.write(tmp_path / "job", "gpu")
     (folder / "Dataloader.json").write_text(json.dumps(made.results()["Dataloader"]))
-    report = make_report(folder, tmp_path / "out", Options(formats=["json"], strict=True)).report
+    report = report_in(folder)
     words = in_words(found(report.verdict, "unexplained").evidence)
 
     assert "data loading" not in words

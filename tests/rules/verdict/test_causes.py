@@ -129,12 +129,9 @@ def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it
 
     assert "only if some cores are free" in " ".join(crowded.advice)
     assert "num_workers" in single.advice[0]
-    assert "All 8 cores were saturated (median)." in in_words(crowded.evidence).replace("\u00a0", " ")
-    held_up = "Held up: a GPU below 10%, or below 70% while the mean of the cores is at least 90%."
-    assert held_up in in_words(crowded.evidence)
-    assert in_words(crowded.evidence).endswith("Inferred from simultaneous samples.")
+    assert "All 8\u00a0cores" in in_words(crowded.evidence)
     some = found(verdict_of(while_idle([95.0] * 5 + [5.0] * 3)), "cpu-bottleneck")
-    assert "5 of 8 cores were saturated (median)." in in_words(some.evidence).replace("\u00a0", " ")
+    assert "5 of 8\u00a0cores" in in_words(some.evidence)
 
 
 @pytest.mark.parametrize("together", [True, False])

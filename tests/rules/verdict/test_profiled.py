@@ -174,17 +174,12 @@ def test_traces_alone_are_the_verdict_and_say_so(tmp_path: Path) -> None:
     verdict = verdict_of(job_of(tmp_path, training("data loading", 0.4, rank=0, world=8)))
 
     assert (verdict.use, verdict.has_cause, verdict.main_head) == (None, True, "Main cause")
-    assert verdict.advice[0].startswith("Load batches in processes of their own")
     assert isinstance(verdict.profiled, ProfiledTime)
-    used = profiled_used(verdict.profiled).replace(NBSP, " ")
-    assert used == "of the profiled time of 1 GPU (0.5 s) was used for computing"
-    assert profiled_lost(verdict.profiled) == (
-        "40.0% was lost, 40.0% while the training loop fetched the next batch"
-    )
-    assert [one.replace(NBSP, " ") for one in coverage(verdict.profiled)] == [
-        "Only traces were recorded, so nothing is known of the rest of the job.",
-        "Traces are of 1 of 8 ranks.",
-    ]
+    assert "1 GPU (0.5 s)" in profiled_used(verdict.profiled).replace(NBSP, " ")
+    assert profiled_lost(verdict.profiled).startswith("40.0% was lost, 40.0% while the training loop fetched")
+    of_job, of_ranks = coverage(verdict.profiled)
+    assert of_job.startswith("Only traces were recorded")
+    assert "1 of 8 ranks" in of_ranks.replace(NBSP, " ")
 
 
 def test_first_iterations_are_not_taken_as_the_job(tmp_path: Path) -> None:
