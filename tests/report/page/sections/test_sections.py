@@ -17,6 +17,7 @@ from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
 from jobrules.measures.sample_weights import Gap
 from jobrules.verdict.phases import JobPhases
 from tests.copies import replace
+from tests.once import slow_but
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import Page, read
 
@@ -83,7 +84,11 @@ def example(name: str) -> Report:
     return examples.ALL[name]()
 
 
-@pytest.fixture(params=examples.ALL)
+#: ``make test`` draws these with their live plots; the golden texts have the others.
+FEW = {"gpu", "cpu", "single", "empty", "captures", "hostile"}
+
+
+@pytest.fixture(params=slow_but(FEW, examples.ALL))
 def report(request: pytest.FixtureRequest) -> Report:
     return example(request.param)
 

@@ -9,9 +9,10 @@ import pytest
 
 from jobreport.page import sections
 from jobreport.page.kit.table import Table, as_code, bar, swatch
+from tests.once import slow_but
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import Page
-from tests.report.page.sections.test_sections import example, html_by_call
+from tests.report.page.sections.test_sections import FEW, example, html_by_call
 
 DRAWN = (
     *(sections.framework, sections.steps, sections.gpu_utilization, sections.data_loading),
@@ -24,7 +25,7 @@ def drawn(name: str) -> list[str]:
     return [html[section] for section in DRAWN]
 
 
-@pytest.mark.parametrize("name", examples.ALL)
+@pytest.mark.parametrize("name", slow_but(FEW, examples.ALL))
 def test_closed_tables_have_no_number_and_those_in_sight_are_counted(name: str) -> None:
     """Otherwise the numbers of those in sight would jump."""
     for html in drawn(name):
@@ -34,7 +35,7 @@ def test_closed_tables_have_no_number_and_those_in_sight_are_counted(name: str) 
         assert numbers == list(range(1, len(numbers) + 1))
 
 
-@pytest.mark.parametrize("name", examples.ALL)
+@pytest.mark.parametrize("name", slow_but(FEW, examples.ALL))
 def test_every_live_plot_has_its_place_and_every_key_its_series(name: str) -> None:
     for html in drawn(name):
         page = Page.of(html)
