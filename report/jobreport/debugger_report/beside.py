@@ -32,12 +32,10 @@ from jobrules.model import (
     natural_key,
     natural_sorted,
 )
-from jobrules.model.time_parts import named
 from jobrules.rule import NO_GPU, ONLY_TRACES, needs_gpus
 from jobrules.rules.bottleneck_rule import BottleneckRule
 from jobrules.rules.traces.shares import NO_CAPTURES, CaptureRule
-from jobrules.text import apportion
-from jobrules.verdict.phases import JobPhases, Phase
+from jobrules.verdict.phases import JobPhases, phases_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -268,28 +266,22 @@ def _phases(results: RuleResults, account: Account | None, start_us: int, end_us
     work = account.work if account else None
     # The last step may start after the last sample.
     loop = loop_of(results) if work is None or work.steps_us else None
-    basis, inner = "none", None
+    basis, spans = "none", [("whole", "whole", start_us, end_us)]
+    middle, last = loop or (0, 0), "last-step-and-after"
     if loop:
-        basis, inner = "steps", (("loop", named("loop").title, *loop), "last-step-and-after")
+        basis = "steps"
     elif work and not work.whole:
-        basis, inner = "gpu", (("loop", named("gpu-work").title, work.begin_us, work.end_us), "after")
-    spans = [("whole", named("whole").title, start_us, end_us)]
-    if inner:
-        middle, last = inner
+        basis, middle, last = "gpu", (work.begin_us, work.end_us), "after"
+    if basis != "none":
         spans = [
-            ("before", named("before").title, start_us, middle[2]),
-            middle,
-            ("after", named(last).title, middle[3], end_us),
+            ("before", "before", start_us, middle[0]),
+            ("loop", "loop" if loop else "gpu-work", *middle),
+            ("after", last, middle[1], end_us),
         ]
-        spans = [span for span in spans if span[3] > span[2]]
     gpu_us = work.gpu_us if work else None
-    parts = apportion([max(end - start, 1) for *_, start, end in spans], 100.0, 1)
     return JobPhases(
         basis=basis,
-        phases=tuple(
-            Phase(key=key, label=label, start_us=start, end_us=end, percent=part)
-            for (key, label, start, end), part in zip(spans, parts, strict=True)
-        ),
+        phases=phases_of([span for span in spans if span[3] > span[2] or basis == "none"]),
         gaps=(),
         first_work_us=gpu_us[0] if gpu_us else None,
         last_work_us=gpu_us[1] if gpu_us else None,

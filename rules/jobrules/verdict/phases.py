@@ -100,25 +100,24 @@ def job_phases(job: Job) -> JobPhases:
     spans = {node.node: node.samples_us for node in job.facts}
     # More than one snapshot: the samples of one span no more than this.
     sampled = [node for node, span in spans.items() if span and span[1] - span[0] > TOLERANCE_US]
-    percents = apportion([max(b - a, 1) for _, a, b in stretches], 100.0, 1)
     return JobPhases(
         basis=basis,
-        phases=tuple(
-            Phase(
-                key=key,
-                label=named(_MIDDLE[basis] if key == "loop" else key).title,
-                start_us=a,
-                end_us=b,
-                percent=percent,
-            )
-            for (key, a, b), percent in zip(stretches, percents, strict=True)
-        ),
+        phases=phases_of([(key, _MIDDLE[basis] if key == "loop" else key, a, b) for key, a, b in stretches]),
         gaps=found,
         first_work_us=work.gpu_us[0] if work and work.gpu_us else None,
         last_work_us=work.gpu_us[1] if work and work.gpu_us else None,
         missing=missing(found, (start_us, end_us)),
         interrupted=interrupted(found, sampled, (start_us, end_us)),
         profiled=_profiled(job),
+    )
+
+
+def phases_of(stretches: Sequence[tuple[str, str, int, int]]) -> tuple[Phase, ...]:
+    """Of the key of each, its part of ``TIME_PARTS``, start, and end."""
+    percents = apportion([max(end - start, 1) for *_, start, end in stretches], 100.0, 1)
+    return tuple(
+        Phase(key=key, label=named(part).title, start_us=start, end_us=end, percent=percent)
+        for (key, part, start, end), percent in zip(stretches, percents, strict=True)
     )
 
 
