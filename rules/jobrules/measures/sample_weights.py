@@ -46,8 +46,16 @@ def pauses(time_us: IntArray) -> BoolArray:
         neighbors = np.where(outside, np.nan, distance[np.clip(nearby, 0, len(distance) - 1)])
         # The distance of two samples alone has no neighbors: then a slow sampler's minute counts.
         neighbors[outside.all(axis=1), 0] = PAUSE_US
-        paused[long] = distance[long] > PAUSE_INTERVALS * np.nanmedian(neighbors, axis=1)
+        paused[long] = distance[long] > PAUSE_INTERVALS * _medians(neighbors)
     return paused
+
+
+def _medians(rows: FloatArray) -> FloatArray:
+    """(n,) that of each row, without NaN: a hundred times as fast as ``np.nanmedian``, which nodes ask by the thousand."""
+    ascending = np.sort(rows, axis=1)  # NaN comes last
+    count = np.count_nonzero(~np.isnan(rows), axis=1)
+    row = np.arange(len(rows))
+    return np.asarray((ascending[row, (count - 1) // 2] + ascending[row, count // 2]) / 2)
 
 
 class SampleWeights(Struct, frozen=True, kw_only=True, eq=False):
