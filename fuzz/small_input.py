@@ -1,6 +1,8 @@
 """What small input of odd shapes costs, against an honest one: ``python -m fuzz.small_input --help``.
 
-Prints processor time per megabyte of each shape, as a multiple of that of an honest input of its kind.
+Prints processor time per megabyte of each shape, as a multiple of that of an honest input of its kind. What costs by the
+GPU, the machine, or the row is compared with an honest log of as many GPUs or machines as are kept, or of as short rows;
+these logs are in the table themselves, as multiples of the usual one.
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ class Shape(NamedTuple):
 
     begin: str
     piece: Callable[[int], str]
+    #: The honest shape of its kind that it is compared with.
+    peer: str = "honest"
 
 
 def _event(i: int, name: str, category: str = "cpu_op", **other: Any) -> dict[str, Any]:
@@ -126,8 +130,20 @@ def _box(i: int) -> str:
 
 
 _ROWS = _NAMES + "".join(map(_row, range(200)))
+_GPUS, _MACHINES = "honest, 512 GPUs", "honest, 1,024 machines"
+_ELAPSED, _SHORT = "honest, times since a start", "honest, short rows"
 _LOGS: dict[str, Shape] = {
     "honest": Shape(_NAMES, _row),
+    _GPUS: Shape(_BY_UUID, lambda i: f"{_at(i // 512)}, GPU-{i % 512}, {i * 37 % 101} %, 5 MiB, 7.00 W\n"),
+    _MACHINES: Shape(
+        f"hostname, {_NAMES}",
+        lambda i: f"h{i % 1024}, {_at(i // 1024)}, 0, {i * 37 % 101} %, 5 MiB, 7.00 W\n",
+    ),
+    _ELAPSED: Shape(
+        _NAMES.replace("timestamp", "elapsed_s"),
+        lambda i: f"{i // 8}, {i % 8}, {i * 37 % 101} %, 5 MiB, 7.00 W\n",
+    ),
+    _SHORT: Shape("elapsed_s,index,utilization.gpu\n", lambda i: f"{i // 8},{i % 8},{i * 37 % 101}\n"),
     "one character": Shape(_ROWS, lambda _: "a\n"),
     "one character, some rows": Shape(_NAMES, lambda i: _some_rows(i, "x\n")),
     "commas": Shape(_ROWS, lambda _: ",\n"),
@@ -136,6 +152,7 @@ _LOGS: dict[str, Shape] = {
     "blank lines": Shape(_ROWS, lambda _: "\n"),
     "blank lines, some rows": Shape(_NAMES, lambda i: _some_rows(i, "\n")),
     "few short fields": Shape(_ROWS, lambda _: "1, 2\n"),
+    "few short fields, each another": Shape(_ROWS, lambda i: f"{i}, {i % 7}\n"),
     "wrong number of fields": Shape(_NAMES, lambda i: _row(i).rstrip() + ", 1" * (i % 100 and i % 3) + "\n"),
     "messages": Shape(_ROWS, lambda i: f"loss {i / 7:.4f} step {i}\n"),
     "messages with commas": Shape(_ROWS, lambda i: f"Epoch {i // 99}, loss: {i / 7:.4f}, lr: {i % 13}\n"),
@@ -147,16 +164,18 @@ _LOGS: dict[str, Shape] = {
         "", lambda i: f"timestamp, index, utilization.gpu [%], x{i}\n{_at(i)}, 0, 3 %, 4\n"
     ),
     "many indexes": Shape(_NAMES, lambda i: f"{_at(i)}, {i % 1000}, 3 %, 5 MiB, 7.00 W\n"),
-    "many names": Shape(_NAMES, lambda i: f"{_at(i)}, gpu-name-{i}, 3 %, 5 MiB, 7.00 W\n"),
-    "many UUIDs": Shape(_BY_UUID, lambda i: f"{_at(i)}, GPU-{i}, 3 %, 5 MiB, 7.00 W\n"),
-    "many hosts": Shape(f"hostname, {_NAMES}", lambda i: f"h{i % 4000}, {_at(i)}, 0, 3 %, 5 MiB, 7.00 W\n"),
+    "many names": Shape(_NAMES, lambda i: f"{_at(i)}, gpu-name-{i}, 3 %, 5 MiB, 7.00 W\n", _GPUS),
+    "many UUIDs": Shape(_BY_UUID, lambda i: f"{_at(i)}, GPU-{i}, 3 %, 5 MiB, 7.00 W\n", _GPUS),
+    "many hosts": Shape(
+        f"hostname, {_NAMES}", lambda i: f"h{i % 4000}, {_at(i)}, 0, 3 %, 5 MiB, 7.00 W\n", _MACHINES
+    ),
     "hosts and UUIDs": Shape(
         f"hostname, {_BY_UUID}",
         lambda i: f"h{i % 4}, {_at(i)}, GPU-{i % 8}, {i % 99} %, 5 MiB, 7.00 W\n",
     ),
     "bad values": Shape(_NAMES, lambda i: f"{_at(i)}, {i % 8}, x{i} %, y{i} MiB, z{i} W\n"),
-    "bad times": Shape(_NAMES, lambda i: f"20{i}, {i % 8}, 3 %, 5 MiB, 7.00 W\n"),
-    "short rows": Shape("elapsed_s,index,utilization.gpu\n", lambda i: f"{i % 9999},{i % 8},3\n"),
+    "bad times": Shape(_NAMES, lambda i: f"20{i}, {i % 8}, 3 %, 5 MiB, 7.00 W\n", _ELAPSED),
+    "short rows": Shape("elapsed_s,index,utilization.gpu\n", lambda i: f"{i % 9999},{i % 8},3\n", _SHORT),
     "boxes": Shape("", _box),
     "lines of a box": Shape(
         _box(0), lambda i: f"| N/A   45C    P0   {i}W /  400W | 5MiB / 9MiB | 3% Default |\n"
@@ -241,11 +260,11 @@ def _seconds(kind: str, content: str, scratch: Path) -> float:
 
 
 def multiples(names: Iterable[str], scratch: Path, scale: float = 1) -> Iterable[tuple[str, float, float]]:
-    """Name of each shape, seconds per megabyte beyond what every report costs, and their multiple of an honest input's."""
+    """Name of each shape, seconds per megabyte beyond what every report costs, and their multiple of its peer's."""
     for name in names:
         kind = name.partition(":")[0]
         size = KINDS[kind].megabytes * 1e6 * scale
-        honest, own = text(f"{kind}: honest", size), text(name, size)
+        honest, own = text(f"{kind}: {SHAPES[name].peer}", size), text(name, size)
         few = text(f"{kind}: honest", size, _FEW)
         # Side by side, since what else runs on the machine changes; the first one also pays for what is imported.
         times = [
@@ -269,7 +288,7 @@ def main() -> None:
         names = [name for name in SHAPES if options.only in name]
         for name, own, times in multiples(names, Path(folder), options.scale):
             print(f"{name:38} {own:7.3f} s/MB {times:6.2f} x", flush=True)
-            above |= times > LIMIT
+            above |= times > LIMIT and ": honest" not in name
     sys.exit(above)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: The least of a few times still holds some of what else ran on the machine, and so does an honest input's.
 SLACK = 1.5
-#: Shapes that cost three to thirteen times as much before.
+#: Shapes that cost three times as much before, or up to forty times.
 SHAPES = (
     "trace: a thread per blocking call",
     "trace: a device per kernel",
@@ -21,6 +21,14 @@ SHAPES = (
     "log: bad values",
     "log: varied headers with rows",
     "log: hosts and UUIDs",
+    "log: one character",
+    "log: quotes",
+    "log: few short fields, each another",
+    "log: messages",
+    "log: lines of a box",
+    "log: binary after rows",
+    "log: many prefixes",
+    "log: hosts in front",
 )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 #: Columns by name, as many values in each.
 Table: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -44,38 +44,59 @@ class Positions(dict[Any, int]):
         return position
 
 
+class GrowingColumn:
+    """Values that come block by block, in memory of their own size, which the system has back once they are taken."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._dtype = np.dtype(dtype)
+        self._parts: list[mmap] = []
+
+    def __len__(self) -> int:
+        return sum(part.tell() for part in self._parts) // self._dtype.itemsize
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        """Add some. All have the width of the widest."""
+        if values.dtype.itemsize > self._dtype.itemsize:
+            before, self._dtype = self.take(), values.dtype
+            self.add(before)
+        data = values.astype(self._dtype, copy=False).tobytes()
+        while data:
+            if not self._parts or self._parts[-1].tell() == _PART:
+                self._parts.append(mmap(-1, _PART))
+            written = self._parts[-1].write(data[: _PART - self._parts[-1].tell()])
+            data = data[written:]
+
+    def fill(self, count: int) -> None:
+        """Add NaN up to so many values."""
+        self.add(np.full(count - len(self), np.nan, self._dtype))
+
+    def take(self) -> npt.NDArray[Any]:
+        """(n,) all values, of which none are left here."""
+        whole = np.empty(len(self), self._dtype)
+        rest = whole.view(np.uint8)
+        for part in self._parts:
+            with part:
+                size = part.tell()
+                rest[:size] = np.frombuffer(part, np.uint8, size)
+                rest = rest[size:]
+        self._parts.clear()
+        return whole
+
+
 class GrowingTable:
-    """A table that grows block by block, in memory of its own size, which the system has back once it is used."""
+    """A table that grows block by block."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, tuple[list[mmap], np.dtype[Any]]] = {}
+        self._columns: dict[str, GrowingColumn] = {}
 
     def add(self, table: Mapping[str, npt.NDArray[Any]]) -> None:
         """Add rows."""
         for key, column in table.items():
-            parts, _ = self._columns.setdefault(key, ([], column.dtype))
-            data = column.tobytes()
-            while data:
-                if not parts or parts[-1].tell() == _PART:
-                    parts.append(mmap(-1, _PART))
-                written = parts[-1].write(data[: _PART - parts[-1].tell()])
-                data = data[written:]
+            self._columns.setdefault(key, GrowingColumn(column.dtype)).add(column)
 
     def take(self) -> Table:
         """All rows, of which none are left here."""
-        return {key: _joined(*self._columns.pop(key)) for key in list(self._columns)}
-
-
-def _joined(parts: Sequence[mmap], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The values of a column, which are freed where they stood."""
-    whole = np.empty(sum(part.tell() for part in parts) // dtype.itemsize, dtype)
-    rest = whole.view(np.uint8)
-    for part in parts:
-        with part:
-            size = part.tell()
-            rest[:size] = np.frombuffer(part, np.uint8, size)
-            rest = rest[size:]
-    return whole
+        return {key: self._columns.pop(key).take() for key in list(self._columns)}
 
 
 def short_name(name: str, longest: int) -> str:

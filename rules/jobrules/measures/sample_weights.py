@@ -51,7 +51,7 @@ def pauses(time_us: IntArray) -> BoolArray:
 
 
 def _medians(rows: FloatArray) -> FloatArray:
-    """(n,) that of each row, without NaN: a hundred times as fast as ``np.nanmedian``, which nodes ask by the thousand."""
+    """(n,) that of each row, without NaN: as ``np.nanmedian``, which takes milliseconds for a row of a node."""
     ascending = np.sort(rows, axis=1)  # NaN comes last
     count = np.count_nonzero(~np.isnan(rows), axis=1)
     row = np.arange(len(rows))

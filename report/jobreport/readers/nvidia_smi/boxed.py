@@ -9,7 +9,8 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from jobreport.readers.nvidia_smi.records import (
+from jobreport.readers.nvidia_smi.table import Skipped
+from jobreport.readers.nvidia_smi.unheaded import (
     CTIME_LENGTH,
     Row,
     as_tables,
@@ -17,7 +18,6 @@ from jobreport.readers.nvidia_smi.records import (
     lines_of,
     part_of_row,
 )
-from jobreport.readers.nvidia_smi.table import Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobreport.readers.nvidia_smi.columns import FACTORS
 from jobreport.readers.nvidia_smi.table import shapes_of
+from jobreport.readers.nvidia_smi.units import BEHIND_NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,12 +53,6 @@ _THOUSANDS = re.compile(r"[ '\u00a0\u202f]|,(?=[0-9]{3}(?![0-9]))")
 _EITHER = re.compile(r"[-+]?[0-9]+,[0-9]{3}")
 _WHOLE = ("B", "MHz")
 _MASK = re.compile(r"0x[0-9a-fA-F]{1,16}")
-#: Behind a number, short forms are units too.
-_FACTORS = FACTORS | {
-    "B": FACTORS["B"]
-    | {short: FACTORS["B"][f"{short[0]}ib"] for short in ("k", "ki", "m", "mi", "g", "gi", "mbytes")},
-    "°C": FACTORS["°C"] | {"deg": 1.0, "degrees": 1.0},
-}
 
 #: Anything smaller is nothing in any unit, and anything larger is impossible; a product or a ratio with it might be past
 #: the largest number there is.
@@ -76,16 +70,16 @@ def is_no_value(text: str) -> bool:
     return text.strip().strip("[]").strip().lower() in _NO_VALUE
 
 
-def numbers_of(texts: Texts, column: Column, unit: str) -> tuple[FloatArray, IntArray]:
-    """The number in each distinct text of a column of a metric, and what it is: its place in ``KINDS``.
+def numbers_of(texts: Texts, column: Column, unit: str) -> tuple[FloatArray, IntArray, IntArray | slice]:
+    """The different cells of a column of a metric, or all: numbers, what each is, and where each row is among them.
 
-    It is in the unit of the metric if it has a unit.
+    What it is: the place in ``KINDS``. A number is in the unit of the metric if it has a unit.
     """
-    cells = texts.distinct
+    if not column.bits and (alike := texts.plain()) and (plain := _in_unit(*alike, column, unit)):
+        return plain[0], np.full(len(plain[0]), KINDS.index(plain[1])), slice(None)
+    cells = [cell if len(cell) <= _MAX_CELL else "?" for cell in texts.distinct]
     if plain := _plain_numbers(cells, column, unit):
-        values, kind = plain
-        return values, np.full(len(values), KINDS.index(kind))
-    cells = [cell if len(cell) <= _MAX_CELL else "?" for cell in cells]
+        return plain[0], np.full(len(cells), KINDS.index(plain[1])), texts.code
     # No digit makes a number of what is none with another; in a mask a zero is a sign.
     shapes = cells if column.bits else shapes_of(cells)
     lost = {shape: _lost(shape, column, unit) for shape in {*shapes}}
@@ -95,11 +89,11 @@ def numbers_of(texts: Texts, column: Column, unit: str) -> tuple[FloatArray, Int
     cells = [cells[place] for place in numbers]
     if plain := _plain_numbers(cells, column, unit):
         values[numbers], kinds[numbers] = plain[0], KINDS.index(plain[1])
-        return values, kinds
+        return values, kinds, texts.code
     for place, cell in zip(numbers.tolist(), cells, strict=True):
         values[place], kind = _value(cell, column, unit)
         kinds[place] = KINDS.index(kind)
-    return values, kinds
+    return values, kinds, texts.code
 
 
 def _lost(shape: str, column: Column, unit: str) -> int:
@@ -118,12 +112,17 @@ def _plain_numbers(texts: Sequence[str], column: Column, unit: str) -> tuple[Flo
     if match is None:
         return None
     word = match[1]
-    factor = _FACTORS[unit].get(word.strip().lower()) if word else column.factor
-    if word and factor is None:
-        return None
     values = np.array([*map(float, (lines.replace(word, "") if word else lines).split("\n"))])
     values[values < _SMALLEST] = 0.0
     values[values > _LARGEST] = math.inf
+    return _in_unit(values, word, column, unit)
+
+
+def _in_unit(values: FloatArray, word: str, column: Column, unit: str) -> tuple[FloatArray, str] | None:
+    """Numbers with this word behind them, and whether their unit is known; ``None`` if it is none of the metric."""
+    factor = BEHIND_NUMBERS[unit].get(word.strip().lower()) if word else column.factor
+    if word and factor is None:
+        return None
     return (values, _BARE) if factor is None else (values * factor, _KNOWN)
 
 
@@ -134,7 +133,7 @@ def _value(text: str, column: Column, unit: str) -> tuple[float, str]:
         return math.nan, NOT_AVAILABLE
     if column.bits:
         return _reason(plain.lower(), column.bits)
-    match, factors = _NUMBER.fullmatch(plain), _FACTORS[unit]
+    match, factors = _NUMBER.fullmatch(plain), BEHIND_NUMBERS[unit]
     if match is None or (match[2] and match[2].lower() not in factors):
         return math.nan, IMPLAUSIBLE
     if _EITHER.fullmatch(match[1]) and unit not in _WHOLE:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobreport.readers.nvidia_smi.units import FACTORS, MIB, UNREAD
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 #: What a column says of its row other than a metric; a mask is that of all reasons for a low clock.
 TIME, EPOCH, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS, MASK = (
@@ -28,8 +29,6 @@ TIME, EPOCH, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS, MASK = (
     "process",
     "mask",
 )
-
-MIB, GIB = float(1 << 20), float(1 << 30)
 
 
 class Column(Struct, frozen=True, kw_only=True):
@@ -78,32 +77,6 @@ _USAGE = {"usage", "load", "busy"}
 _UTILIZATION_WORDS = {"util", "utilization", "utilisation"} | _USAGE
 #: Engines of a GPU with a utilization of their own, other than its compute cores.
 _OTHER_ENGINES = {"enc", "encoder", "dec", "decoder", "jpg", "jpeg", "ofa"}
-#: By the unit of a metric: units that it may be written in, lower case, and what a number in them is multiplied with.
-FACTORS = {
-    "B": {
-        **dict.fromkeys(("b", "bytes"), 1.0),
-        **dict.fromkeys(("kib", "kb"), 1024.0),
-        **dict.fromkeys(("mib", "mb"), MIB),  # what wraps the tool writes MB for its MiB
-        **dict.fromkeys(("gib", "gb"), GIB),
-    },
-    "W": {**dict.fromkeys(("w", "watt", "watts"), 1.0), "mw": 1e-3, "kw": 1e3},
-    "MHz": {"mhz": 1.0, "ghz": 1e3},
-    "°C": dict.fromkeys(("c", "°c", "°", "degc", "celsius"), 1.0),
-    "%": {
-        **dict.fromkeys(("%", "pct", "percent", "percentage"), 1.0),
-        **dict.fromkeys(("fraction", "ratio"), 100.0),
-    },
-    "": {},
-}
-#: Words for units that are not read.
-_UNREAD = {"fahrenheit", "degf"}
-#: Seconds in a unit of times since a start.
-_SECONDS = {
-    **dict.fromkeys(("us", "usec"), 1e-6),
-    **dict.fromkeys(("ms", "msec", "milliseconds"), 1e-3),
-    **dict.fromkeys(("min", "mins", "minutes"), 60.0),
-    **dict.fromkeys(("h", "hr", "hours"), 3600.0),
-}
 _SAYS = {
     **dict.fromkeys(("timestamp", "datetime", "time", "ts", "unix time", "unix timestamp"), TIME),
     **dict.fromkeys(
@@ -260,7 +233,7 @@ def column(name: str) -> Column | None:
     if meaning := _plain_meaning({*words}, is_percent="%" in name):
         return _measured(meaning, name, words, units)
     if says := _SAYS.get(plain) or _time_word(words):
-        seconds = next((_SECONDS[word] for word in (*words, *units) if word in _SECONDS), 1.0)
+        seconds = _factor("s", (*words, *units)) or 1.0
         return Column(says=says, factor=seconds)
     if "module" in words or (_OTHERS | _STATISTICS) & {*words}:  # of more than the GPU, or of something else
         return None
@@ -291,19 +264,23 @@ def _time_word(words: Sequence[str]) -> str:
 
 
 def _measured(meaning: _Meaning, name: str, words: Sequence[str], units: Sequence[str]) -> Column | None:
-    unit = meaning.metric.unit
     if _other_unit(name, meaning.metric, units):
         return None
     number = _GPU_IN_NAME.search(name)
     return Column(
         metric=meaning.metric,
-        factor=next((FACTORS[unit][one] for one in (*units, *words) if one in FACTORS[unit]), None),
+        factor=_factor(meaning.metric.unit, (*units, *words)),
         own=_is_own(name),
         is_share_possible=meaning is _MEMORY,
         bits=meaning.bits,
         rank=sum(rank for word, rank in meaning.ranks if word in words),
         gpu=int(number[1]) if number else None,
     )
+
+
+def _factor(base: str, words: Iterable[str]) -> float | None:
+    """That of the first word for a unit; ``None`` without one."""
+    return next((FACTORS[base][word] for word in words if word in FACTORS[base]), None)
 
 
 def _fits(meaning: _Meaning, words: set[str], units: Sequence[str]) -> bool:
@@ -322,5 +299,5 @@ def _other_unit(name: str, metric: Metric, units: Sequence[str]) -> bool:
         return True
     # A single letter without brackets may number columns, as in "util_b".
     named = {*units, *(word for word in there if len(word) > 1), *("%" * ("%" in name))}
-    others = (FACTORS[unit] for unit in FACTORS if unit != metric.unit)
-    return bool(_UNREAD & named) or any(named & other.keys() for other in others)
+    others = (words for base, words in FACTORS.items() if base not in (metric.unit, "s"))
+    return bool(UNREAD & named) or any(named & other.keys() for other in others)

@@ -12,10 +12,10 @@ from jobreport.readers.names import as_name
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.cells import is_no_value
 from jobreport.readers.nvidia_smi.rows import GPU
-from jobreport.readers.nvidia_smi.table import Texts, numbered
+from jobreport.readers.nvidia_smi.table import Texts, numbered, shapes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,10 +58,9 @@ class GpuNames:
         first, code = np.zeros(1, np.int64), np.zeros(len(lines), np.int64)
         if texts:
             first, code = numbered([one.code.view(np.uint64) for one in texts.values()])
-        kinds = [
-            tuple(_name(word, texts[word][row]) if word in texts else "" for word in _NAME_OF)
-            for row in first.tolist()
-        ]
+        nothing = [""] * len(first)
+        names_of = {word: _names(word, some.distinct, some.code[first]) for word, some in texts.items()}
+        kinds = [*zip(*(names_of.get(word, nothing) for word in _NAME_OF), strict=True)]
         # The first row of each kind: of several places the last one that is written stays.
         begins = np.zeros(len(kinds), np.int64)
         begins[code[::-1]] = np.arange(len(code))[::-1]
@@ -111,5 +110,12 @@ _NAME_OF: dict[str, Callable[[str], str]] = {
 }
 
 
-def _name(word: str, text: str) -> str:
-    return "" if is_no_value(text) else _NAME_OF[word](text)
+def _names(word: str, texts: Sequence[str], code: IntArray) -> list[str]:
+    """The names in some cells of a column; ``code`` are the positions of their texts."""
+    # A log may have a name for each row, and no digit makes a value of what is none.
+    plain = [text.strip() for text in texts]
+    shapes = shapes_of(plain)
+    missing = {shape for shape in {*shapes} if is_no_value(shape)}
+    make = _NAME_OF[word]
+    names = ["" if shape in missing else make(text) for text, shape in zip(plain, shapes, strict=True)]
+    return [names[place] for place in code.tolist()]

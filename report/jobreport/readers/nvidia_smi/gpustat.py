@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from jobreport.readers.nvidia_smi.records import Row, as_tables, iso_time, last_time, lines_of, part_of_row
+from jobreport.readers.nvidia_smi.unheaded import Row, as_tables, iso_time, last_time, lines_of, part_of_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

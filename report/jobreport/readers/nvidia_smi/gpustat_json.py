@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from jobreport.readers.nvidia_smi.records import Row, as_tables, damaged_document, documents_of, iso_time
 from jobreport.readers.nvidia_smi.table import Skipped
+from jobreport.readers.nvidia_smi.unheaded import Row, as_tables, damaged_document, documents_of, iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import defaultdict
 from functools import partial
 from itertools import chain, compress, repeat
 from operator import itemgetter
@@ -16,18 +17,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.columns import MEASURED, columns, is_header
 from jobreport.readers.nvidia_smi.prefixes import PREFIXES, Written, by_writer
-from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts, columns_of, shapes_of
+from jobreport.readers.nvidia_smi.table import Skipped, SkippedLines, Table, Texts, columns_of, shapes_of
 from jobreport.readers.nvidia_smi.times import are_dates
+from jobreport.readers.nvidia_smi.units import OF_TOOL
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
     from jobreport.readers.nvidia_smi.table import Block
     from jobrules.model import IntArray
@@ -42,6 +43,8 @@ _SEPARATORS = ",;\t"
 _SEPARATOR = re.compile(f"[{_SEPARATORS}]")
 #: What is in all lines that name columns.
 _SEVERAL = re.compile(f"[{_SEPARATORS}#]|[^ ]  ")
+#: What no name has.
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 #: What stands between the cells of a row of which blanks separate the columns.
 _CELL_END = "\n"
 #: ``column -t`` puts at least two blanks between columns.
@@ -50,10 +53,12 @@ _DIGITS = "0123456789"
 #: What is in all lines that name a measure.
 _MEASURED = re.compile("|".join(sorted(MEASURED)), re.IGNORECASE)
 #: A cell of a row: a number, which may have a unit, or a date.
-_NUMBER = re.compile(r"[-+]?[0-9.][-+0-9.:/TZ ]*(?:%|MiB|MHz|W)?")
+_NUMBER = re.compile(rf"[-+]?[0-9.][-+0-9.:/TZ ]*(?:{OF_TOOL})?")
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
 #: The time as nothing but nvidia-smi writes it, or a number with one of its units.
-_OF_TOOL = re.compile(r"\d{4}/\d{2}/\d{2} \d{2}:\d{2}:\d{2}\.\d{3}|\d+(?:\.\d+)? (?:%|MiB|MHz|W)")
+_OF_TOOL = re.compile(
+    rf"\d{{4}}/\d{{2}}/\d{{2}} \d{{2}}:\d{{2}}:\d{{2}}\.\d{{3}}|\d+(?:\.\d+)? (?:{OF_TOOL})"
+)
 #: The shape of a part of all times of a day.
 _CLOCK = "1:11"
 #: What a script draws around a date, and a line that is nothing else or has it at both ends.
@@ -192,10 +197,8 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
 
     The rows of one writer under one header are a table for each block.
     """
-    skipped = _SkippedLines()
-    writers: dict[str, _Writer] = {}
-    headers = _Headers()
-    prefix, names_writers = None, False
+    skipped = SkippedLines()
+    writers = _Writers(names, skipped)
     for block in blocks:
         lines, numbers = block.lines, np.arange(block.line, block.line + len(block.lines))
         if block.cut:
@@ -203,28 +206,17 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
                 skipped.add("nvidia_smi.cut_line", lines[-1], int(numbers[-1]))
             lines, numbers = lines[:-1], numbers[:-1]
         if block.line == 1:
-            prefix = _prefix_of(lines[:_SHOWN], names)
+            writers.prefix = _prefix_of(lines[:_SHOWN], names)
         if "" in lines:  # nothing but line ends may be all of a large file
             numbers = numbers[np.fromiter(map(bool, lines), np.bool_, len(lines))]
             lines = [*filter(None, lines)]
         if len(lines) > _MANY_LINES:
             lines, numbers = _without_words(lines, numbers, skipped)
-        parts = {"": Written(lines=lines, numbers=numbers)}
-        if prefix:
-            parts, others = by_writer(lines, numbers, prefix)
-            for place in others:
-                if lines[place].strip():
-                    skipped.add(_OTHER, lines[place], int(numbers[place]))
-            # The number of the only task names no machine.
-            names_writers |= "host" in prefix.groupindex or len(parts) > 1
-        for writer, written in parts.items():
-            if writer not in writers:
-                writers[writer] = _Writer(writer if names_writers else "", names, headers, skipped)
-            yield from writers[writer].read(written)
+        yield from writers.read(lines, numbers)
     yield from skipped.found.values()
 
 
-def _without_words(lines: list[str], numbers: IntArray, skipped: _SkippedLines) -> tuple[list[str], IntArray]:
+def _without_words(lines: list[str], numbers: IntArray, skipped: SkippedLines) -> tuple[list[str], IntArray]:
     """The lines without those of a single word, which are neither rows nor names nor dates: there may be millions."""
     words = {line for line in {*lines} if _WORD.fullmatch(line)}
     if left := {line for line in words if not (line.startswith(_MARK) or _BANNER.fullmatch(line))}:
@@ -233,46 +225,82 @@ def _without_words(lines: list[str], numbers: IntArray, skipped: _SkippedLines) 
     return [*compress(lines, is_other.tolist())], numbers[is_other]
 
 
-class _SkippedLines:
-    """Lines that are left out, by the code of the remark on them."""
+class _Writers:
+    """Those of a log, by what stands in front of their lines."""
 
-    def __init__(self) -> None:
-        self.found: dict[str, Skipped] = {}
+    def __init__(self, names: Sequence[str], skipped: SkippedLines) -> None:
+        """``names`` are those of columns in front of any header."""
+        self.prefix: re.Pattern[str] | None = None
+        self._first = _Header(names=tuple(names), separator=",")
+        self._headers, self._skipped = _Headers(), skipped
+        self._writers: dict[str, _Writer] = {}
+        #: Whether the prefix names machines or several tasks: the number of the only one names no machine.
+        self._are_named = False
 
-    def add(self, code: str, text: str, line: int, count: int = 1) -> None:
-        """Count lines, the first of which has this text."""
-        first = Skipped(code=code, count=0, line=line, text=text)
-        before = self.found.get(code, first)
-        known = min(before, first, key=lambda skipped: skipped.line)
-        self.found[code] = replace(known, count=before.count + count)
+    def read(self, lines: list[str], numbers: IntArray) -> Iterator[Table]:
+        """The rows of some lines with these numbers."""
+        if self.prefix is None:
+            written = Written(lines=lines, numbers=numbers)
+            yield from self._writer("").read(written, self._headers.among(lines))
+            return
+        texts, times, names = by_writer(lines, self.prefix)
+        self._are_named |= "host" in self.prefix.groupindex or len({*names} - {None}) > 1
+        known = self._headers.among(texts)
+        # There may be a writer for each line; one without any header has no rows.
+        headed = {name for name, text in zip(names, texts, strict=True) if self._first.names or text in known}
+        headed |= self._writers.keys()
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        headless: list[int] = []
+        for place, name in enumerate(names):
+            if name is None:
+                if lines[place].strip():
+                    self._skipped.add(_OTHER, lines[place], int(numbers[place]))
+            elif name in headed:
+                places[name].append(place)
+            else:
+                headless.append(place)
+        written = Written(lines=[texts[place] for place in headless], numbers=numbers[headless])
+        for place, date in _Writer("", self._first, self._skipped).dates_among(written).items():
+            self._writer(names[headless[place]] or "").date = date
+        for name, some in places.items():
+            written = Written(
+                lines=[texts[place] for place in some],
+                numbers=numbers[some],
+                times=[times[place] for place in some] if "time" in self.prefix.groupindex else [],
+            )
+            yield from self._writer(name).read(written, known)
 
-    def add_all(self, code: str, which: Set[str], texts: Sequence[str], numbers: IntArray) -> None:
-        """Count those of some texts, of the lines of these numbers, that are ``which``, at least one."""
-        is_skipped = np.fromiter(map(which.__contains__, texts), np.bool_, len(texts))
-        first = int(np.argmax(is_skipped))
-        self.add(code, texts[first], int(numbers[first]), int(is_skipped.sum()))
+    def _writer(self, name: str) -> _Writer:
+        if name not in self._writers:
+            self._writers[name] = _Writer(name if self._are_named else "", self._first, self._skipped)
+        return self._writers[name]
 
 
 class _Writer:
     """The part of a log that one process wrote, while it is read."""
 
-    def __init__(self, host: str, names: Sequence[str], headers: _Headers, skipped: _SkippedLines) -> None:
-        self._host, self._headers = host, headers
-        #: In front of any header that of the given names, in line 0.
-        self._header = _Header(names=tuple(names), separator=",")
-        self._header_line = 0
+    def __init__(self, host: str, first: _Header, skipped: SkippedLines) -> None:
+        """``first`` is the header in front of any, in line 0."""
+        self._host = host
+        self._header, self._header_line = first, 0
         self._any_row = False
         #: The last date between the rows.
-        self._date = ""
+        self.date = ""
         self._skipped = skipped
 
-    def read(self, written: Written) -> Iterator[Table]:
-        """The rows of some lines, those under equal headers as a table."""
-        found = [self._under(header, line, places, written) for header, line, places in self._parts(written)]
+    def dates_among(self, written: Written) -> dict[int, str]:
+        """The dates among lines without any header, by their places; the others are left out."""
+        return self._under(self._header, 0, np.arange(len(written.lines)), written).dates
+
+    def read(self, written: Written, known: Mapping[str, _Header]) -> Iterator[Table]:
+        """The rows of some lines, those under equal headers as a table; ``known`` are all headers among them."""
+        found = [
+            self._under(header, line, places, written) for header, line, places in self._parts(written, known)
+        ]
         # A date is that of all rows behind it, under whatever headers.
         date_at = dict(sorted(date for one in found for date in one.dates.items()))
-        dates = [self._date, *date_at.values()]
-        self._date = dates[-1]
+        dates = [self.date, *date_at.values()]
+        self.date = dates[-1]
         for one in (one for one in found if one.rows):
             if written.times:
                 times = Texts.of([written.times[place] for place in one.places.tolist()])
@@ -282,10 +310,11 @@ class _Writer:
             numbers = written.numbers[one.places]
             yield one.header.table(one.rows, lines=numbers, line=one.line, times=times, host=self._host)
 
-    def _parts(self, written: Written) -> Iterator[tuple[_Header, int, IntArray]]:
+    def _parts(
+        self, written: Written, known: Mapping[str, _Header]
+    ) -> Iterator[tuple[_Header, int, IntArray]]:
         """Each header, the number of its line, and the places of all lines under it."""
         lines = written.lines
-        known = self._headers.among(lines)
         places = [place for place, line in enumerate(lines) if line in known] if known else []
         headers = [self._header, *(known[lines[place]] for place in places)]
         number_of: dict[_Header, int] = {}
@@ -428,8 +457,13 @@ class _Headers:
 
 
 def _may_name(shape: str) -> bool:
-    """Whether texts of a shape may be names of columns, by what all of these have."""
-    return bool(shape.lstrip()[:1] not in _DIGITS and _SEVERAL.search(shape) and _MEASURED.search(shape))
+    """Whether texts of a shape may be names of columns, by what all of these have, and what none has."""
+    return bool(
+        shape.lstrip()[:1] not in _DIGITS
+        and not _CONTROL.search(shape)
+        and _SEVERAL.search(shape)
+        and _MEASURED.search(shape)
+    )
 
 
 def _header(line: str) -> _Header | None:

@@ -40,7 +40,7 @@ _DIGITS = re.compile(r"[0-9]+")
 _GPU_BEHIND = re.compile(r"[^A-Za-z0-9]+(?:gpu|cuda)[_-]?[0-9]{1,2}$", re.IGNORECASE)
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class SeenGPU(Struct, frozen=True, kw_only=True):
     """A GPU as a log names it, and when it was seen."""
 
     gpu: GPU
@@ -48,7 +48,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     last_us: int
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class SeenLog(Struct, frozen=True, kw_only=True):
     """What is known of a log before any value is looked at."""
 
     #: Place of the log among all.
@@ -58,7 +58,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     host: str
     writer: int
     #: In the order of their first rows.
-    gpus: tuple[Seen, ...]
+    gpus: tuple[SeenGPU, ...]
     measures: frozenset[Metric]
     rows: int
 
@@ -77,18 +77,18 @@ class Machine(Struct, frozen=True, kw_only=True):
     """Logs of one machine."""
 
     name: str
-    logs: list[Entry]
+    logs: list[SeenLog]
     #: The name of each GPU, by how logs name it; none for one that no log joins to the numbers of the others.
     gpus: dict[GPU, str]
 
 
 #: Logs of one machine, before it has a name.
-_Unit: TypeAlias = "list[Entry]"
+_Unit: TypeAlias = "list[SeenLog]"
 
 
 def machines_of(logs: Sequence[Log], tally: Tally) -> list[Machine]:
     """The machines that logs are of, each with a name of its own."""
-    table = [_entry(number, log) for number, log in enumerate(logs)]
+    table = [_seen(number, log) for number, log in enumerate(logs)]
     units = [[table[number] for number in some] for some in connected(_in_common(logs))]
     found = {host: unit for unit in units if (host := _host(unit))}
     nameless = [unit for unit in units if not _host(unit)]
@@ -102,14 +102,14 @@ def machines_of(logs: Sequence[Log], tally: Tally) -> list[Machine]:
     return [Machine(name=name, logs=logs, gpus=_names_of_gpus(logs, tally)) for name, logs in found.items()]
 
 
-def _entry(number: int, log: Log) -> Entry:
-    return Entry(
+def _seen(number: int, log: Log) -> SeenLog:
+    return SeenLog(
         number=number,
         file=log.file,
         host=log.host,
         writer=log.writer,
         gpus=tuple(
-            Seen(gpu=rows.gpu, first_us=int(rows.time_us.min()), last_us=int(rows.time_us.max()))
+            SeenGPU(gpu=rows.gpu, first_us=int(rows.time_us.min()), last_us=int(rows.time_us.max()))
             for rows in sorted(log.gpus, key=lambda rows: rows.line)
         ),
         measures=frozenset(metric for rows in log.gpus for metric in rows.values),
@@ -137,6 +137,8 @@ def _in_common(logs: Sequence[Log]) -> list[list[Hashable]]:
 
 def _copies(logs: Sequence[tuple[int, Log]]) -> Iterator[tuple[int, int]]:
     """The numbers of two logs, one of which is a copy of the other, or of its beginning or end."""
+    if len(logs) < 2:
+        return
     # A copy has the first change of a value too; parts of one log may be without any where they overlap.
     begins: defaultdict[Hashable, list[tuple[int, Log]]] = defaultdict(list)
     times: defaultdict[Hashable, set[int]] = defaultdict(set)
@@ -149,7 +151,7 @@ def _copies(logs: Sequence[tuple[int, Log]]) -> Iterator[tuple[int, int]]:
     of_series = {series: np.array([*some]) for series, some in times.items()}
     for number, log in logs:
         others = [*begins[stem_of(log.file)]]
-        for series, time_us, value in _changes(log) if len(logs) > 1 else ():
+        for series, time_us, value in _changes(log):
             there = np.isin(time_us, of_series.get(series, ()))
             for one in zip(time_us[there].tolist(), value[there].tolist(), strict=True):
                 others += begins.get((one[0], series, one[1]), ())
@@ -191,12 +193,12 @@ def _is_copy(one: Log, other: Log) -> bool:
 
 
 def _host(unit: _Unit) -> str:
-    return next((entry.host for entry in unit if entry.host), "")
+    return next((log.host for log in unit if log.host), "")
 
 
 def _is_of_writer(unit: _Unit) -> bool:
     """Whether nothing but its turn in files names a machine."""
-    return all(entry.writer for entry in unit)
+    return all(log.writer for log in unit)
 
 
 def _unused(name: str, path: str, taken: Set[str]) -> str:
@@ -233,7 +235,7 @@ def _separated(
     for unit in units:
         named[name_of(unit[0].file.name)].append(unit)
     for name, mine in named.items():
-        words = {_path_words(entry.file.name) for unit in mine for entry in unit}
+        words = {_path_words(log.file.name) for unit in mine for log in unit}
         # Tools on one machine: whose names differ in more than a number, and whose columns differ.
         kinds = (_letters, _measures) if len(words) == 1 else (_any,)
         at_once = any(_same_gpu_at_once(mine, kind) for kind in kinds)
@@ -242,33 +244,33 @@ def _separated(
             continue
         if len(finer) < 2:  # not the folders, which are there to separate
             tally.note("nvidia_smi.machines", count=sum(map(len, mine)), file=mine[0][0].file.name)
-        yield name if finer else "", [entry for unit in mine for entry in unit]
+        yield name if finer else "", [log for unit in mine for log in unit]
 
 
-def _any(_: Entry) -> Hashable:
+def _any(_: SeenLog) -> Hashable:
     return None
 
 
-def _letters(entry: Entry) -> Hashable:
-    return _DIGITS.sub("", entry.file.name)
+def _letters(log: SeenLog) -> Hashable:
+    return _DIGITS.sub("", log.file.name)
 
 
-def _measures(entry: Entry) -> Hashable:
-    return entry.measures
+def _measures(log: SeenLog) -> Hashable:
+    return log.measures
 
 
-def _same_gpu_at_once(units: Sequence[_Unit], kind_of: Callable[[Entry], Hashable]) -> bool:
+def _same_gpu_at_once(units: Sequence[_Unit], kind_of: Callable[[SeenLog], Hashable]) -> bool:
     """Whether two units have the same measure of one GPU at the same time, in logs of one kind."""
     spans: defaultdict[Hashable, list[tuple[int, int]]] = defaultdict(list)
     for unit in units:
         mine: dict[Hashable, tuple[int, int]] = {}
-        for entry in unit:
-            several = len(entry.gpus) > 1
-            for seen in entry.gpus:
+        for log in unit:
+            several = len(log.gpus) > 1
+            for seen in log.gpus:
                 # Several GPUs with nothing but UUIDs may be those of another log, or not.
                 gpu = seen.gpu.name or seen.gpu.bus or ("" if several else seen.gpu.uuid)
-                for measure in entry.measures:
-                    series: Hashable = (gpu, measure, kind_of(entry))
+                for measure in log.measures:
+                    series: Hashable = (gpu, measure, kind_of(log))
                     first_us, last_us = mine.get(series, (seen.first_us, seen.last_us))
                     mine[series] = min(first_us, seen.first_us), max(last_us, seen.last_us)
         for series, span in mine.items():
@@ -281,7 +283,7 @@ def _two_gpus_of_one_number(units: Sequence[_Unit]) -> bool:
     uuids: dict[str, int] = {}
     buses: dict[str, str] = {}
     for number, unit in enumerate(units):
-        for seen in (seen for entry in unit for seen in entry.gpus if seen.gpu.name):
+        for seen in (seen for log in unit for seen in log.gpus if seen.gpu.name):
             gpu = seen.gpu
             # Units with a UUID in common are one.
             if gpu.uuid and uuids.setdefault(gpu.name, number) != number:
@@ -296,16 +298,16 @@ def _two_gpus_of_one_number(units: Sequence[_Unit]) -> bool:
 
 def _names_of_gpus(logs: _Unit, tally: Tally) -> dict[GPU, str]:
     """The name of each GPU: its number in any log, else, if none has one of its own, that of its first row's turn."""
-    in_order = sorted(logs, key=lambda entry: (entry.first_us, entry.file))
-    gpus = list(dict.fromkeys(seen.gpu for entry in in_order for seen in entry.gpus))
+    in_order = sorted(logs, key=lambda log: (log.first_us, log.file))
+    gpus = list(dict.fromkeys(seen.gpu for log in in_order for seen in log.gpus))
     identifiers = [_identifiers(gpu) for gpu in gpus]
     found = {gpu: gpu.name for gpu in gpus if gpu.name}
     if _is_number_of_two_at_once(logs):
         found, identifiers = {}, [one[-1:] for one in identifiers]
     has_numbers = bool(found)
     if not has_numbers and len(gpus) > 1:
-        for entry in logs:
-            tally.note("nvidia_smi.numbered", file=entry.file.name)
+        for log in logs:
+            tally.note("nvidia_smi.numbered", file=log.file.name)
     for number, same in enumerate(connected(identifiers)):
         new = "" if has_numbers or not identifiers[same[0]] else f"gpu{number}"
         name = next((found[gpus[i]] for i in same if gpus[i] in found), new)
@@ -317,8 +319,8 @@ def _is_number_of_two_at_once(logs: _Unit) -> bool:
     """Whether GPUs with different UUIDs have one number at the same time: they are of machines with one name."""
     spans = sorted(
         (seen.gpu.name, seen.first_us, seen.last_us, seen.gpu.uuid)
-        for entry in logs
-        for seen in entry.gpus
+        for log in logs
+        for seen in log.gpus
         if seen.gpu.name and seen.gpu.uuid
     )
     return any(

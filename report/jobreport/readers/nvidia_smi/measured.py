@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, KINDS, NOT_AVAILABLE, numbers_of
-from jobreport.readers.nvidia_smi.columns import GIB, MIB
+from jobreport.readers.nvidia_smi.units import ASSUMED, MIB
 from jobrules.model import FloatArray, Metric
 
 if TYPE_CHECKING:
@@ -35,16 +35,6 @@ _HIGHEST = {
 }
 #: The highest value of any GPU is at least this.
 _LEAST_HIGHEST = {Metric.GPU_MEMORY_TOTAL: 256 * MIB, Metric.GPU_CLOCK: 50.0}
-#: By the unit of a metric: the units that numbers without one may be in, and what these are multiplied with. The first
-#: one in which they are possible is assumed.
-_SCALES = {
-    "B": {"MiB": MIB, "bytes": 1.0, "GiB": GIB},
-    "W": {"W": 1.0, "mW": 1e-3},
-    "°C": {"°C": 1.0, "m°C": 1e-3},
-    "MHz": {"MHz": 1.0, "kHz": 1e-3, "GHz": 1e3},
-    "%": {"%": 1.0},
-    "": {"": 1.0},
-}
 #: Impossible values are damage up to this share, or a single one of so many; more of them are in another unit.
 _DAMAGED_SHARE, _ROWS_WITH_DAMAGE = 0.01, 10
 #: The driver gives use and memory in whole numbers. With decimals in this share of them, they are something else.
@@ -86,12 +76,12 @@ class Measured:
         self._count = self._others = self._decimals = self._above_1 = self._above_100 = 0
         self._highest = 0.0
         #: How many are impossible, by the unit that they may be in.
-        self._impossible = dict.fromkeys(_SCALES[metric.unit], 0)
+        self._impossible = dict.fromkeys(ASSUMED[metric.unit], 0)
 
     @property
     def _scales(self) -> dict[str, float]:
         """The units that the numbers may be in."""
-        scales = _SCALES[self.metric.unit]
+        scales = ASSUMED[self.metric.unit]
         return scales if self.is_bare else {unit: factor for unit, factor in scales.items() if factor == 1}
 
     def read(self, texts: Texts, lines: IntArray) -> FloatArray:
@@ -99,23 +89,25 @@ class Measured:
 
         In half of the usual width where that holds them: nearly all are whole.
         """
-        values, kinds = numbers_of(texts, self.column, self.metric.unit)
+        values, kinds, at = numbers_of(texts, self.column, self.metric.unit)
         bare, known = (int(np.count_nonzero(kinds == kind)) for kind in (_BARE, _KNOWN))
         if self.is_bare is None and bare + known:
             self.is_bare = bare > known
-        cells = np.bincount(texts.code, minlength=len(kinds))
+        cells = (
+            np.ones(len(kinds), np.int64) if isinstance(at, slice) else np.bincount(at, minlength=len(kinds))
+        )
         # A number with a unit where the others have none, or without, is damaged.
         is_other = kinds == (_KNOWN if self.is_bare else _BARE)
         self._others += int(cells[is_other].sum())
         kinds[is_other] = KINDS.index(IMPLAUSIBLE)
         for code in (NOT_AVAILABLE, IMPLAUSIBLE):
             if (lost := kinds == KINDS.index(code)).any():
-                row = int(np.argmax(lost[texts.code]))
+                row = int(np.argmax(lost[at]))
                 self.lose(code, int(cells[lost].sum()), int(lines[row]), texts[row])
         there = kinds <= _KNOWN
         values[~there] = np.nan
         narrow: NDArray[Any] = values.astype(np.float32)
-        of_rows = (narrow if np.array_equal(narrow, values, equal_nan=True) else values)[texts.code]
+        of_rows = (narrow if np.array_equal(narrow, values, equal_nan=True) else values)[at]
         numbers, rows = values[there], cells[there]
         if not len(numbers):
             return of_rows
@@ -133,7 +125,7 @@ class Measured:
         usual, *_ = self._scales
         if self._impossible[usual] and not self.first_impossible[0]:
             impossible = self.outside(values * self._scales[usual])
-            row = int(np.argmax(impossible[texts.code]))
+            row = int(np.argmax(impossible[at]))
             self.first_impossible = int(lines[row]), texts[row]
         return of_rows
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -53,8 +52,6 @@ class Written(Struct, frozen=True, kw_only=True, eq=False):
     numbers: IntArray
     #: When each was written; empty if nothing in front of it says so.
     times: list[str] = field(default_factory=list)
-    #: The machine or the task of the writer; empty if nothing names it.
-    host: str = ""
 
 
 def prefix_of(lines: Sequence[str]) -> re.Pattern[str] | None:
@@ -68,30 +65,16 @@ def without_prefix(block: Block, prefix: re.Pattern[str]) -> Block:
     return replace(block, lines=[prefix.sub("", line, count=1) for line in block.lines])
 
 
-def by_writer(
-    lines: Sequence[str], numbers: IntArray, prefix: re.Pattern[str]
-) -> tuple[dict[str, Written], list[int]]:
-    """The lines of each writer without what stands in front of them, and the places of lines without a writer."""
-    places: defaultdict[str, list[int]] = defaultdict(list)
-    texts: list[str] = []
-    times: list[str] = []
-    others: list[int] = []
-    for place, line in enumerate(lines):
+def by_writer(lines: Sequence[str], prefix: re.Pattern[str]) -> tuple[list[str], list[str], list[str | None]]:
+    """Of each line the text behind what stands in front, the time in that, and who wrote it; ``None`` for nobody."""
+    texts, times, writers = [], [], list[str | None]()
+    for line in lines:
         match = prefix.match(line)
         said = match.groupdict() if match else {}
         texts.append(line[match.end() :] if match else line)
         times.append(said.get("time") or "")
-        (places[_writer(said)] if match else others).append(place)
-    found = {
-        name: Written(
-            lines=[texts[i] for i in some],
-            numbers=numbers[some],
-            times=[times[i] for i in some] if "time" in prefix.groupindex else [],
-            host=name,
-        )
-        for name, some in places.items()
-    }
-    return found, others
+        writers.append(_writer(said) if match else None)
+    return texts, times, writers
 
 
 def writer_of(line: str, prefix: re.Pattern[str]) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jobreport.readers.nvidia_smi.records import Row, part_of_row
+from jobreport.readers.nvidia_smi.unheaded import Row, part_of_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jobreport.readers.nvidia_smi.query_keys import GpuKeys, key_of
-from jobreport.readers.nvidia_smi.records import as_tables, last_time, lines_of
+from jobreport.readers.nvidia_smi.unheaded import as_tables, last_time, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from jobreport.readers.nvidia_smi.records import Row
     from jobreport.readers.nvidia_smi.table import Block, Skipped
+    from jobreport.readers.nvidia_smi.unheaded import Row
 
 _TITLE, _TIME, _GPU = "==============NVSMI LOG==============", "Timestamp ", "GPU "
 _BUS = re.compile(r"[0-9A-Fa-f]{4,8}(?::[0-9A-Fa-f]{2}){2}\.[0-9A-Fa-f]")

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from jobreport.readers.nvidia_smi.query_keys import MAX_KEYS, GpuKeys, key_of
-from jobreport.readers.nvidia_smi.records import as_tables, damaged_document, documents_of, last_time
 from jobreport.readers.nvidia_smi.table import Skipped
+from jobreport.readers.nvidia_smi.unheaded import as_tables, damaged_document, documents_of, last_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from xml.etree.ElementTree import Element
 
-    from jobreport.readers.nvidia_smi.records import Row
     from jobreport.readers.nvidia_smi.table import Block
+    from jobreport.readers.nvidia_smi.unheaded import Row
 
 _BEGIN, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 

@@ -194,14 +194,14 @@ def _panels(logs: list[Log], tally: Tally) -> tuple[tuple[Panel, ...], int, tupl
         panels += made.panels
         files += [
             LogFile(
-                file=entry.file.name,
+                file=log.file.name,
                 node=as_name(machine.name),
-                gpus=len({machine.gpus[seen.gpu] for seen in entry.gpus if seen.gpu in machine.gpus}),
-                first_us=entry.first_us,
-                last_us=entry.last_us,
-                rows=entry.rows,
+                gpus=len({machine.gpus[seen.gpu] for seen in log.gpus if seen.gpu in machine.gpus}),
+                first_us=log.first_us,
+                last_us=log.last_us,
+                rows=log.rows,
             )
-            for entry in machine.logs
+            for log in machine.logs
         ]
     return tuple(panels), rows, tuple(sorted(files, key=lambda one: (natural_key(one.file), one.node)))
 
@@ -217,12 +217,12 @@ def _tolerance_us(series: Sequence[Series]) -> int:
 def _rows_by_gpu(machine: Machine, logs: dict[int, list[Rows]], tally: Tally) -> dict[str, Rows]:
     """The rows of each GPU of one machine, in the order of time, each time once; those of its logs are used up."""
     parts: list[Rows] = []
-    for entry in machine.logs:
-        for rows in logs.pop(entry.number):
+    for log in machine.logs:
+        for rows in logs.pop(log.number):
             if name := machine.gpus.get(rows.gpu):
                 parts.append(replace(rows, gpu=GPU(name=name)))
             else:
-                tally.note("nvidia_smi.not_joined", count=len(rows.time_us), file=entry.file.name)
+                tally.note("nvidia_smi.not_joined", count=len(rows.time_us), file=log.file.name)
     gpus = sorted(joined(parts), key=lambda rows: natural_key(rows.gpu.name))
     tally.note("samples.devices", count=count_of(gpus[MAX_GPUS:]), unit="rows", limit=MAX_GPUS)
     return {rows.gpu.name: _once(in_time(rows), tally) for rows in gpus[:MAX_GPUS]}

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.readers.bounds import MAX_GPUS
+from jobreport.readers.columns import GrowingColumn
 from jobreport.readers.nvidia_smi import columns as says
 from jobreport.readers.nvidia_smi.cells import IMPLAUSIBLE, is_no_value
 from jobreport.readers.nvidia_smi.columns import Column, columns, query_of, without_gpu
@@ -33,8 +34,6 @@ from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Metric
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from jobreport.readers.nvidia_smi.table import Table
 
 _GPU = re.compile(r"gpu[0-9]+")
@@ -49,9 +48,6 @@ _MASKS = {
 _ROWS_IN_TURN = 0.75
 #: Where so many of the values are the share of memory in use, all are.
 _SHARE_IN_USE = 0.9
-#: Numbers for which there is room at first, how many times as much is reserved for more, and how many more at most.
-_ROOM, _ROOM_STEP, _MAX_ROOM_STEP = 64, 32, 1 << 21
-
 #: A column and its cells.
 _Cells: TypeAlias = "tuple[Column, Texts]"
 _Note: TypeAlias = "Callable[..., None]"
@@ -158,42 +154,6 @@ def _times(said: Mapping[str, _Cells]) -> tuple[Times, Texts] | None:
     return None
 
 
-class _Growing:
-    """Numbers that come piece by piece.
-
-    Their memory is reserved in large steps, of which the system gives only what is used: many lists that grow in small
-    steps leave holes that take as much again.
-    """
-
-    def __init__(self, dtype: type) -> None:
-        self.count = 0
-        self._room: NDArray[Any] = np.empty(_ROOM, dtype)
-
-    def add(self, more: NDArray[Any]) -> None:
-        """Add some."""
-        end = self.count + len(more)
-        if end > len(self._room):
-            size = min(_ROOM_STEP * len(self._room), len(self._room) + _MAX_ROOM_STEP)
-            self._room = self._moved(np.empty(max(size, end), self._room.dtype))
-        if self._room.dtype == np.float32 and more.dtype == np.float64:
-            self._room = self._moved(np.empty(len(self._room)))
-        self._room[self.count : end] = more
-        self.count = end
-
-    def fill(self, count: int) -> None:
-        """Add numbers that are not there, up to a count."""
-        if count > self.count:
-            self.add(np.full(count - self.count, np.nan, np.float32))
-
-    def _moved(self, room: NDArray[Any]) -> NDArray[Any]:
-        room[: self.count] = self.all()
-        return room
-
-    def all(self) -> NDArray[Any]:
-        """(n,) all of them."""
-        return self._room[: self.count]
-
-
 class _LongTable:
     """The rows of the tables of a file that have the same columns, and times of one kind or none.
 
@@ -225,8 +185,9 @@ class _LongTable:
                 self._add_column(
                     place, *(Measured(name, some, some.metric) for some in either if some and some.metric)
                 )
-        self._time_us, self._place = _Growing(np.int64), _Growing(np.int16)
-        self._numbers = [_Growing(np.float32) for _ in self._measured]
+        self._count = 0
+        self._time_us, self._place = GrowingColumn(np.int64), GrowingColumn(np.int16)
+        self._numbers = [GrowingColumn(np.float32) for _ in self._measured]
 
     def _add_column(self, place: int, *either: Measured) -> None:
         if either:
@@ -266,10 +227,11 @@ class _LongTable:
         for column, more in zip(self._numbers, numbers, strict=True):
             # A column of which a driver has nothing takes no memory.
             if not np.isnan(more).all():
-                column.fill(self._place.count)
+                column.fill(self._count)
                 column.add(more[rows])
         self._time_us.add(time_us[rows])
         self._place.add(place[rows])
+        self._count += len(time_us[rows])
 
     def _with_idle(self, table: Table, said: Mapping[str, _Cells]) -> list[Texts]:
         """The columns, with 0 for a dash: no process ran, or one that did nothing."""
@@ -281,18 +243,22 @@ class _LongTable:
 
     def by_gpu(self) -> Iterator[Rows]:
         """The rows of each GPU that have a value; this uses them up."""
-        count = self._place.count
-        for column in self._numbers:
-            column.fill(count)
-        used, index = self._used_columns()
+        numbers: dict[int, FloatArray] = {}
+        for i, column in enumerate(self._numbers):
+            if self._measured[i].has_number or i == self._use:
+                column.fill(self._count)
+                numbers[i] = column.take()
+        place, time_us = self._place.take(), self._time_us.take()
+        used, index = self._used_columns(place, time_us, numbers)
         if self.kind is None:
             self._note("nvidia_smi.assumed_second")
-        gpus, place = self._gpus_and_places(index)
-        time_us = self._time_us.all() if self.kind else _turn_of(place) * SECOND_US
-        values = self._values(used)
+        gpus, place = self._gpus_and_places(place, None if index is None else numbers[index])
+        if self.kind is None:
+            time_us = _turn_of(place) * SECOND_US
+        values = self._values(used, numbers)
         # From here on the only ones, so that grouping takes the memory of one more column.
-        self._numbers.clear()
-        none = _has_none([*values.values()], count)
+        numbers.clear()
+        none = _has_none([*values.values()], self._count)
         self._note_no_value(used, int(np.count_nonzero(none)))
         self._settle_activity(values, used)
         self._note_lost([self._measured[i] for i in used])
@@ -312,14 +278,16 @@ class _LongTable:
             some = {metric: one[begin:end] for metric, one in values.items()}
             yield replace(gpus[gpu], time_us=time_us[begin:end], values=some)
 
-    def _used_columns(self) -> tuple[list[int], int | None]:
+    def _used_columns(
+        self, place: IntArray, time_us: IntArray, numbers: Mapping[int, FloatArray]
+    ) -> tuple[list[int], int | None]:
         """The columns that are read, and that of the numbers of GPUs among them, if the rows name no index."""
         chosen = [next((i for i in some if self._measured[i].has_number), some[0]) for some in self._either]
         use, index = self._use, None
         if use is not None and use in chosen:
             if says.INDEX in self._gpus.words:
                 chosen.remove(use)
-            elif self._is_index(use):
+            elif self._measured[use].is_bare and _are_in_turn(place, time_us, numbers[use]):
                 chosen.remove(use)
                 index = use
             else:
@@ -327,41 +295,21 @@ class _LongTable:
                 self._note("nvidia_smi.use_in_gpu", count=one.has_number, name=one.name)
         return self._used(chosen), index
 
-    def _gpus_and_places(self, index: int | None) -> tuple[list[Rows], IntArray]:
-        """Each GPU, still without rows, and (n,) which one each row is of; ``index`` has the numbers of GPUs."""
+    def _gpus_and_places(self, place: IntArray, numbers: FloatArray | None) -> tuple[list[Rows], IntArray]:
+        """Each GPU, still without rows, and (n,) which one each row is of; ``numbers`` may have those of GPUs."""
         nothing = np.empty(0, np.int64)
         gpus = [
             Rows(gpu=gpu, host=host, line=line, time_us=nothing, values={})
             for (host, gpu), line in zip(self._gpus.names, self._gpus.lines, strict=True)
         ]
-        place = self._place.all()
-        if index is None:
+        if numbers is None:
             return gpus, place
-        numbers = self._numbers[index].all()
         distinct = np.unique(numbers[~np.isnan(numbers)])
         names = [*(f"gpu{int(number)}" for number in distinct), ""]
         # NaN comes behind all numbers.
         return [
             replace(one, gpu=replace(one.gpu, name=name)) for one in gpus for name in names
         ], place.astype(np.int64) * len(names) + np.searchsorted(distinct, numbers)
-
-    def _is_index(self, column: int) -> bool:
-        """Whether the numbers of a column are those of GPUs: the next one in the next row, the first after the last."""
-        if not self._measured[column].is_bare:
-            return False
-        in_turn = count = 0
-        place, time_us = self._place.all(), self._time_us.all()
-        order = np.lexsort((time_us, place))
-        numbers_of = np.split(self._numbers[column].all()[order], np.flatnonzero(np.diff(place[order])) + 1)
-        for numbers in numbers_of:
-            distinct, turn = np.unique(numbers[~np.isnan(numbers)], return_inverse=True)
-            if not len(distinct):
-                continue
-            if len(distinct) > MAX_NUMBERS or (distinct % 1).any() or distinct[-1] >= MAX_NUMBERS:
-                return False
-            count += len(turn) - 1
-            in_turn += int(np.count_nonzero(np.diff(turn) % len(distinct) == 1 % len(distinct)))
-        return in_turn >= _ROWS_IN_TURN * count
 
     def _used(self, chosen: Sequence[int]) -> list[int]:
         """Of the columns of each metric the best that has a number, and all that are reasons."""
@@ -382,7 +330,7 @@ class _LongTable:
             used += [i for i in all_ if i == best or columns[i].bits]
         return used
 
-    def _values(self, used: Sequence[int]) -> dict[Metric, FloatArray]:
+    def _values(self, used: Sequence[int], numbers: Mapping[int, FloatArray]) -> dict[Metric, FloatArray]:
         """(n,) of each metric, NaN where there is no value."""
         found: dict[Metric, FloatArray] = {}
         is_by_software = True
@@ -391,7 +339,7 @@ class _LongTable:
             factor = measured.unit.factor
             if factor is None or not measured.has_number:
                 continue
-            values = self._numbers[i].all()
+            values = numbers[i]
             if math.frexp(factor)[0] != 0.5:  # no power of two: the product may have more digits
                 values = values.astype(np.float64)
             np.multiply(values, factor, out=values)
@@ -468,6 +416,21 @@ class _LongTable:
         place = {"line": line, "text": text} if line else {}
         unit = one.unit
         self._note(unit.code, name=one.name, measure=one.metric.quantity.noun, scale=unit.scale, **place)
+
+
+def _are_in_turn(place: IntArray, time_us: IntArray, numbers: FloatArray) -> bool:
+    """Whether numbers are those of GPUs: the next one in the next row, the first after the last."""
+    in_turn = count = 0
+    order = np.lexsort((time_us, place))
+    for mine in np.split(numbers[order], np.flatnonzero(np.diff(place[order])) + 1):
+        distinct, turn = np.unique(mine[~np.isnan(mine)], return_inverse=True)
+        if not len(distinct):
+            continue
+        if len(distinct) > MAX_NUMBERS or (distinct % 1).any() or distinct[-1] >= MAX_NUMBERS:
+            return False
+        count += len(turn) - 1
+        in_turn += int(np.count_nonzero(np.diff(turn) % len(distinct) == 1 % len(distinct)))
+    return in_turn >= _ROWS_IN_TURN * count
 
 
 def _has_none(columns: Sequence[FloatArray], count: int) -> BoolArray:

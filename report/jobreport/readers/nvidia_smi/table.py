@@ -7,6 +7,7 @@ for all. Nothing holds the text of a file.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from functools import cached_property
 from itertools import count
@@ -16,11 +17,11 @@ import numpy as np
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from numpy.typing import NDArray
 
-    from jobrules.model import IntArray
+    from jobrules.model import FloatArray, IntArray
 
 
 #: Characters of a usual date.
@@ -29,6 +30,10 @@ DATE_LENGTHS = range(19, 27)
 _WORD = 8
 _FIRST = np.array([(1 << 8 * characters) - 1 for characters in range(_WORD + 1)], np.uint64)
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+#: A word of zeros as text, and the first of each four bytes.
+_ZEROS, _PAIRS = np.uint64(0x3030303030303030), np.uint64(0x000000FF000000FF)
+#: A number without sign, and its unit.
+_PLAIN = re.compile(r"( *)[0-9]+(?:\.([0-9]+))?((?: [a-zA-Z%]+)?)")
 #: Of cells with places of their own in a table of twice as many, each try settles most.
 _TRIES = 32
 _DIGITS_ALIKE = str.maketrans("0123456789", "1" * 10)
@@ -52,12 +57,17 @@ class Texts:
     """The cells of a column; most texts come many times."""
 
     def __init__(
-        self, numbered: Callable[[], tuple[list[str], IntArray]], even: NDArray[np.bytes_] | None = None
+        self,
+        numbered: Callable[[], tuple[list[str], IntArray]],
+        even: NDArray[np.bytes_] | None = None,
+        plain: Callable[[], tuple[FloatArray, str] | None] = lambda: None,
     ) -> None:
         """``numbered`` gives each text once, and (n,) the position of each cell's text among them."""
         self._numbered = numbered
         #: (n,) the cells if all are as long as some date is.
         self.even = even
+        #: If all are numbers with the same unit: (n,) these, and the unit with the blank in front.
+        self.plain = plain
 
     @cached_property
     def _both(self) -> tuple[list[str], IntArray]:
@@ -93,8 +103,16 @@ class Texts:
 
 def shapes_of(texts: Sequence[str]) -> list[str]:
     """Each text with 1 for every digit: what the shape decides is decided once for millions of texts."""
-    shapes = "\0".join(texts).translate(_DIGITS_ALIKE).split("\0")
-    return shapes if len(shapes) == len(texts) else [text.translate(_DIGITS_ALIKE) for text in texts]
+    shapes = _shape_of("\0".join(texts)).split("\0")
+    return shapes if len(shapes) == len(texts) else [*map(_shape_of, texts)]
+
+
+def _shape_of(text: str) -> str:
+    if text.isascii():
+        return text.translate(_DIGITS_ALIKE)
+    for digit in "023456789":  # many times as fast as to translate such a text
+        text = text.replace(digit, "1")
+    return text
 
 
 def columns_of(rows: Sequence[str], cell_end: str, count: int) -> list[Texts]:
@@ -132,7 +150,52 @@ def _texts(text: str, data: NDArray[np.uint8], starts: IntArray, ends: IntArray)
     while shortest == longest and width >= DATE_LENGTHS.start and (data[ends - width] == ord(" ")).all():
         width -= 1
     is_even = shortest == longest and width in DATE_LENGTHS
-    return Texts(distinct, cells("S", ends - width, width) if is_even else None)
+    return Texts(
+        distinct,
+        cells("S", ends - width, width) if is_even else None,
+        lambda: _plain_numbers(text[starts[0] : ends[0]], data, starts, ends),
+    )
+
+
+def _plain_numbers(
+    first: str, data: NDArray[np.uint8], starts: IntArray, ends: IntArray
+) -> tuple[FloatArray, str] | None:
+    """The numbers between these places, and their unit, if all are short and written like the ``first``."""
+    match = _PLAIN.fullmatch(first)
+    if match is None:
+        return None
+    blanks, decimals, unit = len(match[1]), len(match[2] or ""), match[3]
+    begins, size = starts + blanks, ends - starts - blanks - len(unit)
+    if (
+        size.min() < (decimals + 2 if decimals else 1)
+        or max(size.max(), len(unit)) > _WORD
+        or any((data[starts + place] != ord(" ")).any() for place in range(blanks))
+    ):
+        return None
+    behind = _words_at(data, ends - len(unit)) & _FIRST[len(unit)]
+    if (behind != int.from_bytes(unit.encode(), "little")).any():
+        return None
+    # The last digit in the highest byte, zeros in front of the first one.
+    words = _words_at(data, begins)
+    bits = 8 * size.astype(np.uint64)
+    words = (words << (64 - bits)) | (_ZEROS >> bits)
+    if decimals:
+        whole = _FIRST[_WORD - 1 - decimals]
+        point = words & _FIRST[_WORD - decimals] & ~whole
+        if (point != ord(".") << 8 * (_WORD - 1 - decimals)).any():
+            return None
+        words = (words & ~_FIRST[_WORD - decimals]) | ((words & whole) << np.uint64(8)) | np.uint64(ord("0"))
+    digits = words ^ _ZEROS
+    if (((digits + 0x7676767676767676) | digits) & 0x8080808080808080).any():
+        return None
+    pairs = 10 * digits + (digits >> 8)
+    fours = (pairs & _PAIRS) * (100 + (1_000_000 << 32)) + ((pairs >> 16) & _PAIRS) * (1 + (10_000 << 32))
+    return (fours >> 32) / 10.0**decimals, unit
+
+
+def _words_at(data: NDArray[np.uint8], places: IntArray) -> NDArray[np.uint64]:
+    """(n,) the words that begin at these places, their first characters in the lowest bytes."""
+    return np.ndarray((len(data) - _WORD + 1,), f"V{_WORD}", buffer=data, strides=(1,))[places].view("<u8")
 
 
 def numbered(words: Sequence[NDArray[np.uint64]] | NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
@@ -198,6 +261,26 @@ class Skipped(Struct, frozen=True, kw_only=True):
     #: Number of the first, from 1, and its text.
     line: int
     text: str
+
+
+class SkippedLines:
+    """Lines that are left out, by the code of the remark on them."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Skipped] = {}
+
+    def add(self, code: str, text: str, line: int, count: int = 1) -> None:
+        """Count lines, the first of which has this text."""
+        if before := self.found.get(code):
+            count += before.count
+            line, text = min((before.line, before.text), (line, text))
+        self.found[code] = Skipped(code=code, count=count, line=line, text=text)
+
+    def add_all(self, code: str, which: Set[str], texts: Sequence[str], numbers: IntArray) -> None:
+        """Count those of some texts, of the lines of these numbers, that are ``which``, at least one."""
+        is_skipped = np.fromiter(map(which.__contains__, texts), np.bool_, len(texts))
+        first = int(np.argmax(is_skipped))
+        self.add(code, texts[first], int(numbers[first]), int(is_skipped.sum()))
 
 
 class Form(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -12,7 +11,8 @@ import numpy as np
 from msgspec import Struct
 
 from jobreport.errors import UsageError
-from jobreport.readers.nvidia_smi.table import DATE_LENGTHS, shapes_of
+from jobreport.readers.bounds import EARLIEST_S, EARLIEST_US, LATEST_S, LATEST_US
+from jobreport.readers.nvidia_smi.table import DATE_LENGTHS, Texts, shapes_of
 from jobrules.model import SECOND_US, IntArray
 from jobrules.text import escape_name
 
@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from jobreport.readers.nvidia_smi.table import Texts
     from jobrules.model import BoolArray
 
-#: 1990 and 2100: what lies outside is no date of a job.
-_EARLIEST_S, _LATEST_S = 631_152_000, 4_102_444_800
 #: No job runs longer than this, in seconds since its start.
 _MAX_ELAPSED_S = 10 * 365 * 86400
 #: Seconds, milli-, micro- and nanoseconds since the epoch.
@@ -111,11 +108,11 @@ def _each_time(
 ) -> tuple[IntArray, IntArray]:
     """(n,) microseconds of each text, and the place of its kind in ``_KINDS``; one behind them where it is no time."""
     us, kinds = np.full(len(texts), -1), np.full(len(texts), len(_KINDS))
-    of_shape: defaultdict[str, list[int]] = defaultdict(list)
-    for place, shape in enumerate(shapes_of(texts)):
-        of_shape[shape.strip()].append(place)
-    for shape, places in of_shape.items():
-        some = [texts[place].strip() for place in places]
+    plain = [text.strip() for text in texts]
+    shapes = Texts.of(shapes_of(plain))
+    of_shape = np.split(np.argsort(shapes.code, kind="stable"), np.cumsum(np.bincount(shapes.code)))
+    for shape, places in zip(shapes.distinct, of_shape, strict=False):
+        some = [plain[place] for place in places.tolist()]
         if _is_number(shape):
             us[places], kinds[places] = _numbers(some, elapsed=elapsed, factor=factor)
         elif form := next((form for form in _FORMS if form[0].fullmatch(shape)), None):
@@ -133,13 +130,13 @@ def _is_number(text: str) -> bool:
 
 def _numbers(texts: Sequence[str], *, elapsed: bool, factor: float) -> tuple[IntArray, IntArray]:
     """As ``_each_time``, for numbers: since the epoch, or a start."""
-    values = np.array([float(text.replace(",", ".")) for text in texts])
+    values = np.array([*map(float, "\n".join(texts).replace(",", ".").split("\n"))])
     us, kinds = np.full(len(texts), -1), np.full(len(texts), len(_KINDS))
     seconds = values * factor
     since_start = (seconds >= 0) & (seconds <= _MAX_ELAPSED_S)
     us[since_start], kinds[since_start] = np.rint(seconds[since_start] * SECOND_US), _KINDS.index(RELATIVE)
     for unit in () if elapsed else _EPOCH_UNITS:
-        dates = (values >= _EARLIEST_S * unit) & (values <= _LATEST_S * unit)
+        dates = (values >= EARLIEST_S * unit) & (values <= LATEST_S * unit)
         us[dates], kinds[dates] = np.rint(values[dates] * SECOND_US / unit), _KINDS.index(ZONED)
     return us, kinds
 
@@ -184,7 +181,7 @@ def _usual_dates(cells: NDArray[np.bytes_]) -> IntArray | None:
         time_us = with_dashes.view(cells.dtype)[:, 0].astype("datetime64[us]").astype(np.int64)
     except ValueError:
         return None
-    is_possible = (time_us >= _EARLIEST_S * SECOND_US) & (time_us <= _LATEST_S * SECOND_US)
+    is_possible = (time_us >= EARLIEST_US) & (time_us <= LATEST_US)
     return time_us if is_possible.all() else None
 
 
@@ -312,7 +309,7 @@ def _day_us(year: int, month: int, day: int) -> int | None:
 
 def _zoned(day_us: int | None, clock_us: int, zone: str | None) -> _Time | None:
     """The time of a day in a zone; ``None`` outside of the years that a job may be of."""
-    if day_us is None or not _EARLIEST_S * SECOND_US <= day_us + clock_us <= _LATEST_S * SECOND_US:
+    if day_us is None or not EARLIEST_US <= day_us + clock_us <= LATEST_US:
         return None
     if zone is None:
         return _Time(day_us + clock_us, LOCAL)

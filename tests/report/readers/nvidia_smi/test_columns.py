@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from jobreport.readers.nvidia_smi.columns import MIB, column, columns
+from jobreport.readers.nvidia_smi.columns import column, columns
+from jobreport.readers.nvidia_smi.units import MIB
 from jobreport.readers.registry import read_job
 from jobrules.model import Metric
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-import time
 import tracemalloc
 import zipfile
-from collections.abc import Iterable
-from itertools import count, cycle
 from pathlib import Path
 
 import pytest
@@ -124,43 +121,3 @@ def test_a_hole_in_a_file_is_passed_over(tmp_path: Path) -> None:
 
     assert len(text) < MIB
     assert text.replace(b"\0", b"") == ROW + b"\n" + ROW
-
-
-def cpu_s(folder: Path, lines: Iterable[str]) -> float:
-    """CPU time that a log with 2 MB of lines takes; of two tries the shorter one."""
-    text = ""
-    for line in lines:
-        text += line
-        if len(text) > 2e6:
-            break
-    (folder / "gpu.csv").write_text(ROWS + text)
-
-    def once() -> float:
-        begin = time.process_time()
-        read_job(folder)
-        return time.process_time() - begin
-
-    return min(once(), once())
-
-
-#: Lines that are no rows, and rows that another form of log has.
-SHAPES = {
-    "a character": cycle(["a\n"]),
-    "a quote": cycle(['"\n']),
-    "a few characters": cycle(f"{i}\n" for i in range(99)),
-    "blanks": cycle(["  \n"]),
-    "fewer fields": cycle(["1, 2\n"]),
-    "fewer fields, each another": (f"{i}, {i % 7}\n" for i in count()),
-    "messages": (f"step {i}: loss {i / 7:.4f}\n" for i in count()),
-}
-ROWS = "timestamp, index, utilization.gpu [%], power.draw [W]\n2026/01/03 15:00:00.000, 0, 50 %, 60 W\n"
-
-
-@pytest.mark.parametrize("shape", slow_but("fewer fields, each another", SHAPES))
-def test_small_lines_take_little_more_time_than_rows(tmp_path: Path, shape: str) -> None:
-    rows = (
-        f"2026/01/04 {i // 3600 % 24:02}:{i // 60 % 60:02}:{i % 60:02}.417, 0, {i % 101} %, {i % 999} W\n"
-        for i in range(86400)
-    )
-
-    assert cpu_s(tmp_path, SHAPES[shape]) < 6 * cpu_s(tmp_path, rows)

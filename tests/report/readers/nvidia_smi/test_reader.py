@@ -289,15 +289,6 @@ def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
     assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time"]
 
 
-def test_processes_without_times_are_refused_with_the_option_that_writes_them(tmp_path: Path) -> None:
-    (tmp_path / "pmon.log").write_text(
-        "# gpu pid type sm mem enc dec command\n" + "0 42 C 7 1 - - python\n" * 9
-    )
-
-    with pytest.raises(NothingReadableError, match=r"9.rows skipped: no time .*pmon -o DT"):
-        read_job(tmp_path)
-
-
 def test_rows_of_a_gpu_at_the_same_time_are_one(tmp_path: Path) -> None:
     use = [f"20260103 15:00:{i:02} 0 {i} 10" for i in range(20)]
     power = [f"20260103 15:00:{i:02} 0 {300 + i} 60" for i in range(20)]

@@ -84,6 +84,27 @@ def test_cells_of_many_rows(rows: list[str], tries: int) -> None:
     assert all(len({*column.distinct}) == len(column.distinct) for column in found)
 
 
+@given(
+    decimals=st.integers(0, 3),
+    unit=st.sampled_from(["", " %", " MiB"]),
+    whole=st.lists(st.integers(0, 99_999_999), min_size=99, max_size=99),
+    odd=CELLS,
+)
+def test_numbers_that_are_written_alike_are_those_of_their_texts(
+    decimals: int, unit: str, whole: list[int], odd: str
+) -> None:
+    alike = [f"{number / 10**decimals:.{decimals}f}" for number in whole]
+
+    for texts in (alike, [*alike[1:], odd]):
+        found, _ = columns_of([f" {one}{unit},x" for one in texts], ",", 2)
+        plain = found.plain()
+
+        if plain:
+            assert (plain[0].tolist(), plain[1]) == ([*map(float, texts)], unit)
+        elif texts is alike:
+            assert max(map(len, texts)) > 8
+
+
 def test_one_long_cell_does_not_make_all_others_as_long() -> None:
     rows = [*["1,2"] * 2000, "1," + "2" * 200_000]
     tracemalloc.start()

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobreport.readers.bounds import MAX_GPUS
-from jobreport.readers.nvidia_smi.table import Skipped, Table, Texts
+from jobreport.readers.nvidia_smi.table import Skipped, SkippedLines, Table, Texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -115,11 +115,12 @@ def as_tables(
 
 def _tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
     """The rows as tables, and what is left out: rows without a time, and all rows if they are of one moment."""
+    skipped = SkippedLines()
     batch: list[Row] = []
     several = same_second = False
     for row in _once_a_moment(rows):
         if isinstance(row, Skipped):
-            yield row
+            skipped.add(row.code, row.text, row.line)
             continue
         several = several or bool(batch and row.moment != batch[-1].moment)
         batch.append(row)
@@ -144,6 +145,7 @@ def _tables_of(rows: Iterable[Row | Skipped]) -> Iterator[Table | Skipped]:
         )
     if same_second or any(map(ne, times, (row.time for row in batch))):
         yield Skipped(code="nvidia_smi.same_second", count=1, line=0, text="")
+    yield from skipped.found.values()
 
 
 def _once_a_moment(rows: Iterable[Row | Skipped]) -> Iterator[Row | Skipped]:

@@ -15,7 +15,7 @@ import pytest
 from jobreport.errors import NothingReadableError
 from jobreport.readers.base import SourceFile
 from jobreport.readers.nvidia_smi import boxed as boxes
-from jobreport.readers.nvidia_smi import records
+from jobreport.readers.nvidia_smi import unheaded
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.nvidia_smi.table import Block
 from jobreport.readers.registry import read_job
@@ -199,7 +199,7 @@ def test_boxes_of_two_machines_in_one_second_keep_it() -> None:
 def test_seconds_stay_whole_where_very_many_rows_are_several_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "_ROWS", 9)
+    monkeypatch.setattr(unheaded, "_ROWS", 9)
     samples = [replace(some, START + timedelta(seconds=i // 4)) for i, some in enumerate(moments(28, 2))]
     even = [replace(some, START + timedelta(seconds=i / 4)) for i, some in enumerate(moments(28, 2))]
 
