@@ -160,6 +160,7 @@ def told(root: Path) -> dict[str, bytes]:
 
 @settings(max_examples=12)
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
+@pytest.mark.slow
 def test_layout_makes_no_number_different(
     tmp_path_factory: pytest.TempPathFactory, seed: int, layout: int
 ) -> None:

@@ -170,6 +170,7 @@ def test_other_json_is_no_such_trace(tmp_path: Path, text: bytes) -> None:
     assert not Kineto().matches_content(SourceFile(name="a.json", place=str(path)))
 
 
+@pytest.mark.slow
 def test_a_report_is_made_of_a_single_file(tmp_path: Path) -> None:
     path = job(tmp_path, a=of_rank(0)) / "a.pt.trace.json"
 

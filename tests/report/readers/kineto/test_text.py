@@ -363,6 +363,7 @@ def test_every_event_is_used_or_counted(tmp_path: Path) -> None:
     ],
     ids=["arrays", "objects", "string", "no ends", "empty", "closed", "keys", "commas", "ends"],
 )
+@pytest.mark.slow
 def test_hostile_text_costs_little(tmp_path: Path, text: bytes) -> None:
     found = read_text(tmp_path, trace=text)
 
@@ -431,6 +432,7 @@ def test_long_names_take_no_more_memory_than_is_kept_of_them(tmp_path: Path) -> 
     ],
     ids=lambda value: str(next(iter(value.values())))[:20],
 )
+@pytest.mark.slow
 def test_many_kinds_of_events_make_no_large_report(tmp_path: Path, different: dict[str, Any]) -> None:
     trace = Recording(0)
     trace.kernel("ncclDevKernel_AllReduce", 1000, 1001)

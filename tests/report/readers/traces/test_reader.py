@@ -808,6 +808,7 @@ def test_every_layout_of_the_same_rows_gives_the_same_events(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.slow
 def test_a_file_of_many_blocks_is_read_with_a_part_of_it_in_memory(
     tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
