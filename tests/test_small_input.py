@@ -26,7 +26,6 @@ SHAPES = (
     "log: few short fields, each another",
     "log: messages",
     "log: lines of a box",
-    "log: binary after rows",
     "log: many prefixes",
     "log: hosts in front",
 )
