@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -17,7 +18,6 @@ import click
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
 from jobreport.files import FILES
-from jobreport.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,6 +274,7 @@ def command(
         from jobreport import pipeline, plugins, settings  # noqa: PLC0415 - nor for --version
         from jobreport.cost import given  # noqa: PLC0415 - nor for --version
         from jobreport.cost.prices import Pricing  # noqa: PLC0415
+        from jobreport.options import Options  # noqa: PLC0415
         from jobreport.output import summary  # noqa: PLC0415
 
         facts = given.facts(assignments)
@@ -380,6 +381,8 @@ def main() -> None:
 def run(command: click.Command, name: str) -> None:
     """Run a command; errors become a sentence and an exit status, never a traceback without ``--strict``."""
     signal.signal(signal.SIGTERM, _interrupt)
+    # Nearly all that is made lives to the end: looking for garbage would take a twentieth of the time.
+    gc.disable()
     try:
         status = command.main(prog_name=name, standalone_mode=False)
     except JobReportError as error:

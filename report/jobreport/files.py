@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import NamedTuple
 
 FILES = {"html": "report.html", "ipynb": "report.ipynb", "json": "report.json", "md": "summary.md"}
 
 
-class Product(Struct, frozen=True, kw_only=True):
+class Product(NamedTuple):
     """What a command writes into a folder; the data file is always written, and page and notebook are made from it."""
 
     #: The command.

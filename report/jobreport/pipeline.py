@@ -67,7 +67,9 @@ def make_report(
     """
     # The readers are not needed for --help.
     from jobreport.readers.registry import job_name  # noqa: PLC0415
-    from jobreport.redaction.pseudonyms import JOB, redacted  # noqa: PLC0415 - as the readers
+
+    if options and options.redact:
+        from jobreport.redaction import pseudonyms  # noqa: PLC0415 - few reports need it
 
     options, progress = options or Options(), progress or Progress()
     settings = options.settings or load()
@@ -76,7 +78,7 @@ def make_report(
         stack.enter_context(showing(progress))
         engine = engine or stack.enter_context(LocalEngine(1))
         source = stack.enter_context(archive.unpacked(job_dir))
-        name = JOB if options.redact else source.name or job_name(source.directory)
+        name = pseudonyms.JOB if options.redact else source.name or job_name(source.directory)
         folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         names = {FILES[one] for one in ("json", *options.formats)}
         names |= publish.rule_files(rule.name for rule in settings.rules)
@@ -86,7 +88,7 @@ def make_report(
         remarks = (*reading.quality.remarks, *source.remarks, *settings.failed)
         reading = replace(reading, quality=replace(reading.quality, remarks=remarks))
         if options.redact:
-            reading, quality, settings = redacted(reading, reading.quality, settings)
+            reading, quality, settings = pseudonyms.redacted(reading, reading.quality, settings)
             reading = replace(reading, quality=quality)
         shown = archive.printable(job_dir.name) if source.name and not options.redact else name
         report, files = report_of(reading, settings, shown, strict=options.strict)

@@ -6,7 +6,6 @@ import errno
 import os
 import re
 import stat
-import tomllib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ def read_toml(text: str) -> dict[str, Any]:
     """The tables of a TOML text. Raises ``ValueError`` for other text."""
     if any(part.count(".") >= _MAX_PARTS for part in _BETWEEN_KEYS.split(text)):
         raise ValueError(f"a key has more than {_MAX_PARTS} parts")
+    import tomllib  # noqa: PLC0415 - most commands name no such file
+
     try:
         return tomllib.loads(text)
     except RecursionError as error:

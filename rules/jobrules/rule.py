@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.model import SECOND_US, Finding, Reason, ReasonKind, RuleResult, Severity, Status
+from jobrules.model.order import median
 from jobrules.model.result import THIS_JOB
 from jobrules.text import NBSP, escape_name
 
@@ -47,7 +48,7 @@ def in_samples(amount: Amount, time_us: IntArray) -> int:
     """The number of samples that an amount comes to, given the times of a series."""
     if isinstance(amount, int):
         return amount
-    return samples_in(amount, int(np.median(np.diff(time_us))) if len(time_us) > 1 else 0)
+    return samples_in(amount, int(median(np.diff(time_us))) if len(time_us) > 1 else 0)
 
 
 def samples_in(time: timedelta, interval_us: int) -> int:

@@ -10,7 +10,6 @@ import gc
 import importlib.util
 import json
 import os
-import secrets
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -128,7 +127,7 @@ def _root(package: str) -> str:
 
 def _connection(folder: Path) -> KernelConnectionInfo:
     """Sockets in a folder that only this user can enter, not ports that anyone on the machine can reach."""
-    key = secrets.token_hex()
+    key = os.urandom(32).hex()
     if os.name == "posix" and len(str(folder)) < MAX_SOCKET_FOLDER:
         addresses = {
             "transport": "ipc",

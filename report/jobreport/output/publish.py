@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -185,7 +184,7 @@ def publish(folder: Path, files: Mapping[str, bytes], *, force: bool, product: P
         """Order of removal; the reverse is the order in which files appear."""
         return {product.files["html"]: 0, product.files["json"]: 2}.get(name, 1)
 
-    parts = {name: folder / f"{name}.{secrets.token_hex(4)}{_PART}" for name in files}
+    parts = {name: folder / f"{name}.{os.urandom(4).hex()}{_PART}" for name in files}
     unchanged = f" The earlier {product.noun} is unchanged." if older else ""
     try:
         for name, part in parts.items():

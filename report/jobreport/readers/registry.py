@@ -15,13 +15,11 @@ from jobreport.options import Options
 from jobreport.progress import Progress
 from jobreport.readers.combining import nodes_of, sources_of
 from jobreport.readers.debugger_results import rule_results
-from jobreport.readers.debugger_results.loop import loop_facts
 from jobreport.readers.grouping import groups_of, note_failure, read_groups
 from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.kineto.reader import Kineto
 from jobreport.readers.listing import is_end_marker, is_recorder_note, job_name, listing
 from jobreport.readers.machines import assign_logs
-from jobreport.readers.nvidia_smi.headed import column_names
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.nvidia_smi.times import zone_of
 from jobreport.readers.profiler_config.reader import ProfilerConfig
@@ -35,7 +33,6 @@ from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import RECORD, Quality, Remark
 from jobreport.tables.engine import LocalEngine
 from jobreport.tables.parts import JobInParts, Kept
-from jobrules.captures.across import joined
 from jobrules.model import JobInMemory, natural_sorted
 from jobrules.text import count, escape_name
 
@@ -48,6 +45,7 @@ if TYPE_CHECKING:
     from jobreport.readers.grouping import Piece
     from jobreport.remarks import SourceQuality
     from jobreport.tables.engine import Engine
+    from jobrules.model import LoopFacts
 
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
@@ -115,7 +113,7 @@ def read_directory(
     engine, progress, options = engine or LocalEngine(1), progress or Progress(), options or Options()
     name, tally = name or job_name(directory), Tally()
     zone = zone_of(options.timezone or "UTC")
-    columns = column_names(options.columns) if options.columns is not None else ()
+    columns = _columns(options.columns) if options.columns is not None else ()
     found = listing(directory, tally, leave)
     files = _matched(found, NvidiaSmi(zone, columns, options.date_order or "", found))
     for file, kind in files.recognized:
@@ -134,7 +132,7 @@ def read_directory(
     job = _job_of(pieces, name, engine, tally)
     if job.kept or job.captures:
         sources += [_used_in_addition(results)] if results else []
-        job = replace_fields(job, loop_facts=loop_facts(results) if results else None)
+        job = replace_fields(job, loop_facts=_loop_facts(results) if results else None)
     elif results and results.documents:
         sources.append(results.quality)
     else:
@@ -152,10 +150,14 @@ def read_directory(
 def _job_of(pieces: Sequence[Piece], name: str, engine: Engine, tally: Tally) -> JobInParts:
     """The job that all pieces are of; captures that are copies of others are counted."""
     nodes = nodes_of(pieces, engine, tally)
-    captures, across_ranks = joined(
-        [capture for piece in pieces for capture in piece.found.captures],
-        [one for piece in pieces for one in piece.found.communication],
-    )
+    captures = tuple(capture for piece in pieces for capture in piece.found.captures)
+    across_ranks = None
+    if captures:
+        from jobrules.captures.across import joined  # noqa: PLC0415 - most jobs have no traces of PyTorch
+
+        captures, across_ranks = joined(
+            captures, [one for piece in pieces for one in piece.found.communication]
+        )
     for capture in captures:
         tally.note("kineto.copy", count=bool(capture.copy_of), file=capture.file, name=capture.copy_of)
     finished = [piece.found.finished for piece in pieces if piece.found.finished is not None]
@@ -169,6 +171,18 @@ def _job_of(pieces: Sequence[Piece], name: str, engine: Engine, tally: Tally) ->
         recorded=tuple(line for piece in pieces for line in piece.found.recorded),
         finished=any(finished) if finished else None,
     )
+
+
+def _columns(names: str) -> tuple[str, ...]:
+    from jobreport.readers.nvidia_smi.headed import column_names  # noqa: PLC0415 - as above
+
+    return column_names(names)
+
+
+def _loop_facts(results: RuleResults) -> LoopFacts:
+    from jobreport.readers.debugger_results.loop import loop_facts  # noqa: PLC0415 - as above
+
+    return loop_facts(results)
 
 
 class _Files(Struct, kw_only=True):

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
-from jobreport.tables.engine import report_done, run
+from jobreport.tables.engine import run
+from jobreport.tables.processes import report_done
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:

@@ -10,27 +10,21 @@ import contextlib
 import mmap
 import os
 import pickle
-import signal
-import tempfile
-import threading
-import time
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from jobreport import progress
 from jobreport.errors import JobReportError
-from jobreport.scratch import Scratch
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
     from typing import Self
+
+    from jobreport.tables.processes import Processes
 
 #: A table that an engine keeps, by the engine's own name for it.
 Handle = Any
@@ -59,8 +53,6 @@ _WORTH_PROCESSES = 150 << 20
 _MEMORY, _FIRST_PROCESS, _PROCESS = 1000 << 20, 170 << 20, 130 << 20
 #: Arrays in a file begin at multiples of it.
 _ALIGNMENT = 64
-#: Seconds between two checks that the process that started this one still runs.
-_PARENT_CHECK_S = 1.0
 
 
 class Engine(Protocol):
@@ -97,10 +89,10 @@ class LocalEngine:
 
     def __init__(self, processes: int | None = None, in_memory: int = _IN_MEMORY) -> None:
         """Without ``processes``, the first tasks decide how many."""
-        self._processes = processes
+        self._count = processes
         self._in_memory = in_memory
-        self._executor: Executor | None = None
-        self._store: _Disk | _Memory
+        self._processes: Processes | None = None
+        self._store: _Disk | _Memory | None = None
         self._open = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -118,8 +110,8 @@ class LocalEngine:
         done: Callable[[int], None],
     ) -> list[tuple[list[Handle], Any]]:
         """As ``Engine.keep``."""
-        if self._executor is None:
-            self._start(self._processes or _process_count([task.memory for task in tasks]))
+        if self._store is None:
+            self._start(self._count or _process_count([task.memory for task in tasks]))
         return self._results([(_keep, function, task, self._store) for task in tasks], done)
 
     def ask(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
@@ -134,30 +126,29 @@ class LocalEngine:
         if processes > 1:
             # Some machines have no semaphores, which processes need.
             with contextlib.suppress(OSError, ImportError):
-                self._executor = self._open.enter_context(_Processes(processes))
+                from jobreport.tables.processes import Processes  # noqa: PLC0415 - most jobs are read in this one
+
+                self._processes = self._open.enter_context(Processes(processes))
                 self._store = self._disk()
                 return
-        self._executor, self._store = _Serial(), _Memory(self._in_memory, self._disk)
+        self._store = _Memory(self._in_memory, self._disk)
 
     def _disk(self) -> _Disk:
-        folder = self._open.enter_context(Scratch())
-        return _Disk(Path(folder))
+        from jobreport.scratch import Scratch  # noqa: PLC0415 - as above
+
+        return _Disk(Path(self._open.enter_context(Scratch())))
 
     def _results(
         self, calls: Sequence[tuple[Any, ...]], done: Callable[[int], None] | None = None
     ) -> list[Any]:
-        executor, running = self._executor or _Serial(), []
-        try:
-            for number, call in enumerate(calls):
-                future = executor.submit(*call)
-                if done:
-                    future.add_done_callback(partial(report_done, done, number))
-                running.append(future)
-            return [future.result() for future in running]
-        except BrokenProcessPool as error:
-            raise JobReportError(
-                "A process was killed, perhaps for lack of memory. No report was written."
-            ) from error
+        if self._processes:
+            return self._processes.results(calls, done)
+        found = []
+        for number, (function, *args) in enumerate(calls):
+            found.append(function(*args))
+            if done:
+                done(number)
+        return found
 
 
 def _process_count(needs: Sequence[float]) -> int:
@@ -167,47 +158,6 @@ def _process_count(needs: Sequence[float]) -> int:
     # While the largest task runs, others can that are as large together.
     useful = round(sum(needs) / max(needs))
     return max(1, min(os.cpu_count() or 1, fitting, useful))
-
-
-class _Serial(Executor):
-    """Runs each call as it is submitted."""
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(function(*args, **kwargs))
-        return future
-
-
-class _Processes(ProcessPoolExecutor):
-    """Processes that end with the one that started them, and at once if it fails."""
-
-    def __init__(self, processes: int) -> None:
-        super().__init__(processes, initializer=partial(_begin, os.getpid()))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            # Their results are no longer wanted, and may take minutes. No public way before Python 3.14.
-            for process in list((getattr(self, "_processes", None) or {}).values()):
-                process.kill()
-        self.shutdown(cancel_futures=True)
-
-
-def _begin(parent: int) -> None:
-    # A copy of the process that started this one would go on printing its progress.
-    progress.silence()
-    # Ctrl-C goes to all processes: this one ends without a word, the first one prints the message.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """End this process if the one that started it was killed: nothing else does."""
-    while os.getppid() == parent:
-        time.sleep(_PARENT_CHECK_S)
-    os._exit(1)
 
 
 def _keep(function: Callable[..., Made], task: Task, store: _Disk | _Memory) -> tuple[list[Handle], Any]:
@@ -225,11 +175,6 @@ def run(function: Callable[..., Any], handles: Sequence[Handle], args: tuple[Any
 
 def _opened(handles: Sequence[Handle]) -> list[Any]:
     return [one.mapped() if isinstance(one, _OnDisk) else one for one in handles]
-
-
-def report_done(done: Callable[[int], None], number: int, _: Any) -> None:
-    """Call ``done(number)`` for a future that is done."""
-    done(number)
 
 
 class _Memory:
@@ -259,6 +204,8 @@ class _Disk(Struct, frozen=True):
         return self.write(_Packed.of(table))
 
     def write(self, packed: _Packed) -> _OnDisk:
+        import tempfile  # noqa: PLC0415 - as above
+
         places = []
         try:
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:

@@ -64,6 +64,8 @@ class JobInParts(Job):
 
     def each(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
         """Results of the function for each node's part; functions of these packages run where the parts lie."""
+        if self._here:
+            return [function(part, *args, **kwargs) for part in self._here]
         if not all(map(_is_ours, (function, *args, *kwargs.values()))):
             return [function(part, *args, **kwargs) for part in self._fetched()]
         calls = [
@@ -74,6 +76,12 @@ class JobInParts(Job):
             for one in self.kept
         ]
         return self.engine.ask(_run, calls)
+
+    @cached_property
+    def _here(self) -> tuple[Job, ...]:
+        """The parts, with what they keep of what was computed, if all tables lie in this process; otherwise none."""
+        tables = (table for one in self.kept for table in one.handles)
+        return self.parts if all(isinstance(table, JobInMemory) for table in tables) else ()
 
     def _fetched(self) -> Iterator[Job]:
         for one in self.kept:

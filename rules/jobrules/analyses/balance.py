@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from jobrules.measures.histograms import distance, normalized
 from jobrules.model import Metric
 from jobrules.model.names import DeviceName, NodeName, OwnText
+from jobrules.model.order import median
 from jobrules.rule import in_samples
 from jobrules.rules.load_balancing import BINS, MIN_IN_LOOP, binned
 
@@ -109,7 +110,7 @@ def _drawn(nodes: list[NodeLoad]) -> set[tuple[str, str]]:
     """GPUs whose histogram is kept: all of few, otherwise those farthest from the others of their node."""
     gpus = [(node.node, gpu) for node in nodes for gpu in node.gpus]
     if len(gpus) > MAX_GPUS:
-        usual = float(np.median([gpu.mean or 0.0 for _, gpu in gpus]))
+        usual = median([gpu.mean or 0.0 for _, gpu in gpus])
         gpus.sort(key=lambda one: (-(one[1].mean_distance or 0.0), -abs((one[1].mean or 0.0) - usual)))
         gpus = gpus[:MAX_DRAWN]
     return {(node, gpu.device) for node, gpu in gpus}

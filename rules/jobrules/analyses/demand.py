@@ -13,6 +13,7 @@ from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work import Work
 from jobrules.measures.work_span import worked
 from jobrules.model import SECOND_US, Amount, Count, FloatArray, IntArray, Job, Metric, Percent
+from jobrules.model.order import quantiles
 
 #: As AWS Compute Optimizer's default: rare peaks do not decide.
 PERCENTILE = 99.5
@@ -88,7 +89,7 @@ def _peak(nodes: list[FloatArray]) -> float | None:
         return None
     total = np.sum(nodes, axis=0)
     known = total[~np.isnan(total)]
-    return float(np.percentile(known, PERCENTILE)) if len(known) else None
+    return float(quantiles(known, (PERCENTILE / 100,))[0]) if len(known) else None
 
 
 def _of_node(part: Job, clocks: Clocks, work: Work, grid_us: IntArray, cores: int) -> Iterator[_Node]:

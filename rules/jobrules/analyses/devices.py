@@ -8,9 +8,10 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns, Places
-from jobrules.measures.quartiles import quantiles, shares
+from jobrules.measures.quartiles import shares
 from jobrules.model import Metric
 from jobrules.model.names import DeviceName, NodeName, OwnText
+from jobrules.model.order import quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,7 +126,7 @@ def _of_panel(panel: Panel, columns: Columns, limit: float) -> tuple[DeviceRows,
 
 
 def _core(node: str, device: str, values: FloatArray, limit: float) -> CoreUse:
-    p50, p95, p99 = quantiles(values, (0.5, 0.95, 0.99))
+    p50, p95, p99 = quantiles(values, (0.5, 0.95, 0.99)).tolist()
     return CoreUse(
         node=node,
         device=device,

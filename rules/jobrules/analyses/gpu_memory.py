@@ -8,10 +8,11 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns, Places, known, reduce
-from jobrules.measures.quartiles import ALIKE_POINTS, quantiles
+from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.measures.work_span import work_span_us
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
 from jobrules.model.names import DeviceName, NodeName, OwnText
+from jobrules.model.order import median, quantiles
 from jobrules.rule import written
 from jobrules.rules.gpu_memory_increase import compare
 
@@ -212,9 +213,9 @@ def _gpu(
     loop_us: tuple[int, int],
     trend: Trend | None,
 ) -> GPUMemory:
-    p50, p95 = quantiles(values, (0.5, 0.95))
+    p50, p95 = quantiles(values, (0.5, 0.95)).tolist()
     first, last = np.searchsorted(time_us, loop_us)
-    loop_p5, loop_p95 = quantiles(values[first:last] if last > first else values, (0.05, 0.95))
+    loop_p5, loop_p95 = quantiles(values[first:last] if last > first else values, (0.05, 0.95)).tolist()
     most = int(found.rise.argmax()) if found else 0
     rise = float(found.rise[most]) / found.unit if found else None
     return GPUMemory(
@@ -252,7 +253,7 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
     level = _bundles(means[columns])
     early, late = np.triu_indices(len(level), 1)
     change = level[late] - level[early]
-    slope = float(np.median(change / (hours[late] - hours[early])))
+    slope = median(change / (hours[late] - hours[early]))
     agreement = float(np.sign(change).mean())
     thirds = [float(part.mean()) for part in np.array_split(level, 3)]
     lasting = thirds[2] - thirds[1] >= _LASTING * (thirds[1] - thirds[0])
@@ -267,8 +268,8 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
 
 def _bundles(values: FloatArray | IntArray) -> FloatArray:
     """Means of 200 neighboring parts of nearly equal length, the longer ones first; or the few values."""
-    parts = np.array_split(values, min(len(values), MAX_TREND_COLUMNS))
-    return np.array([part.mean() for part in parts])
+    lengths = np.array([len(part) for part in np.array_split(values, min(len(values), MAX_TREND_COLUMNS))])
+    return np.asarray(np.add.reduceat(values, np.cumsum(lengths) - lengths) / lengths)
 
 
 def _alike(gpus: Sequence[GPUMemory]) -> bool:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.quartiles import quantiles, quartiles, shares
+from jobrules.measures.quartiles import quartiles, shares
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel
 from jobrules.model.names import NodeName, OwnText, ShownName
+from jobrules.model.order import quantiles
 
 
 class Box(Struct, frozen=True, kw_only=True):
@@ -48,7 +49,7 @@ ALL_CORES = "CPU"
 
 def box(panel: Panel, device: str, basis: str, values: FloatArray) -> Box:
     """The distribution of ``values``, samples of one device of a panel; at least one."""
-    p5, p99 = quantiles(values, (0.05, 0.99))
+    p5, p99 = quantiles(values, (0.05, 0.99)).tolist()
     return Box(
         node=panel.node,
         device=device,

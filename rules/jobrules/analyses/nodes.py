@@ -21,6 +21,7 @@ from jobrules.measures.stopped import STOPPED_SHARE, STOPPED_US
 from jobrules.measures.work_span import worked
 from jobrules.model import FloatArray, IntArray, Job, Metric, Panel, Severity
 from jobrules.model.names import NodeName, OwnText
+from jobrules.model.order import median
 from jobrules.text import NBSP, clock, count, duration
 from jobrules.verdict.phases import JobPhases
 
@@ -163,7 +164,7 @@ def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparis
         return NodeComparison(drawn=job.nodes, start_up=start_up, use=_use(metric, nodes, in_time))
     means = {m: {node.node: node.means[m] for node in nodes if m in node.means} for m in MIN_POINTS}
     uses = means[metric]
-    middle = float(np.median(list(uses.values()))) if uses else None
+    middle = median(list(uses.values())) if uses else None
     differences = (*_gpus_at_zero(job, nodes), *_uses(means), *_unmeasured(job, in_time), *_others(job))
     ranks = _ranked(job.nodes, differences, uses, middle)
     lines = {node.node: node.line for node in nodes}
@@ -258,7 +259,7 @@ def _work_us(in_time: JobPhases) -> tuple[int, int] | None:
 
 def _limit(values: Sequence[float], least: float) -> float:
     """Points from the median beyond which one of the values is odd."""
-    mad = float(np.median(np.abs(np.asarray(values) - np.median(values))))
+    mad = median(np.abs(np.asarray(values) - median(values)))
     return max(least, DEVIATIONS * MAD_SIGMA * mad)
 
 
@@ -272,7 +273,7 @@ def _uses(means: Mapping[Metric, Mapping[str, float]]) -> Iterator[_Difference]:
         values = list(means[metric].values())
         if len(values) <= MAX_DRAWN:
             continue
-        limit, middle = _limit(values, least), float(np.median(values))
+        limit, middle = _limit(values, least), median(values)
         for node, mean in means[metric].items():
             off = mean - middle
             if abs(off) > limit:
@@ -289,8 +290,8 @@ def _gpus_at_zero(job: Job, nodes: Sequence[_Node]) -> Iterator[_Difference]:
     worked = np.concatenate([times[times >= 0] for times in last]) if last else ()
     if not len(worked):
         return
-    usual = float(np.median([(times < 0).sum() for times in last]))
-    end_us = float(np.median(worked))
+    usual = median([(times < 0).sum() for times in last])
+    end_us = median(worked)
     start_us, stop_us = job.span_us
     least_us = max(STOPPED_US, STOPPED_SHARE * (stop_us - start_us))
     for node, times in zip(nodes, last, strict=True):
@@ -318,7 +319,7 @@ def _unmeasured(job: Job, in_time: JobPhases) -> Iterator[_Difference]:
     lost = dict.fromkeys(_sampled(job), 0)
     for gap in in_time.gaps:
         lost[gap.node] += gap.end_us - gap.start_us
-    usual = float(np.median(list(lost.values()))) if lost else 0.0
+    usual = median(list(lost.values())) if lost else 0.0
     for node, us in lost.items():
         if us - usual > PAUSE_US:
             yield node, (Severity.INFO, f"no samples for {duration(us)}")
@@ -396,7 +397,7 @@ def _falls(panel: Panel, span: tuple[int, int] | None) -> tuple[int, int]:
         return 0, 0
     inside = slice(*np.searchsorted(panel.time_us, span))
     time_us, values = panel.time_us[inside], panel.mean[inside]
-    if len(values) < 2 or float(np.median(values)) < HIGH:
+    if len(values) < 2 or median(values) < HIGH:
         return 0, 0
     edges = np.flatnonzero(np.diff((values < FALL).astype(np.int8), prepend=0, append=0))
     first, stop = edges[::2], np.minimum(edges[1::2], len(values) - 1)
@@ -404,7 +405,7 @@ def _falls(panel: Panel, span: tuple[int, int] | None) -> tuple[int, int]:
     lengths = lengths[lengths >= FALL_US]
     if not 0 < len(lengths) <= MAX_FALLS or lengths.sum() > MAX_FALLEN * (time_us[-1] - time_us[0]):
         return 0, 0
-    return len(lengths), int(np.median(lengths))
+    return len(lengths), int(median(lengths))
 
 
 _BEFORE = (Metric.CPU_UTILIZATION, Metric.IO_WAIT, Metric.NETWORK_RECEIVE)

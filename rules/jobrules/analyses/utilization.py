@@ -10,6 +10,7 @@ from msgspec import Struct
 from jobrules.measures.node_totals import ALGORITHM, RDMA, summed
 from jobrules.model import Count, FloatArray, Job, Metric
 from jobrules.model.names import NodeName, OwnText
+from jobrules.model.order import quantiles
 
 
 class UsageRow(Struct, frozen=True, kw_only=True):
@@ -31,7 +32,7 @@ class UsageRow(Struct, frozen=True, kw_only=True):
 
 
 def _row(node: str, label: str, unit: str, values: FloatArray) -> UsageRow:
-    p50, p90, p95, p99 = (float(q) for q in np.quantile(values, (0.5, 0.9, 0.95, 0.99)))
+    p50, p90, p95, p99 = quantiles(values, (0.5, 0.9, 0.95, 0.99)).tolist()
     return UsageRow(
         node=node,
         label=label,

@@ -11,6 +11,7 @@ from msgspec import Struct
 from jobrules.measures.intervals import union
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import Metric, Panel, Reason
+from jobrules.model.order import distinct
 from jobrules.rule import in_samples, reason_few_samples
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class Checks(Struct, frozen=True, kw_only=True, eq=False):
         windows = [
             seen.judged(node.patience) for node, seen in zip(nodes, by_window, strict=True) if node.evaluated
         ]
-        at = np.unique(np.concatenate(windows)) if windows else np.empty(0, np.int64)
+        at = distinct(np.concatenate(windows)) if windows else np.empty(0, np.int64)
         seen = np.stack([one.by(at) for one in by_window])
         hits = np.stack([grid.seen(node.hit_us).by(at) for node in nodes])
         patience = np.array([[node.patience] for node in nodes])

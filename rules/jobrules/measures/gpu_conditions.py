@@ -21,6 +21,7 @@ from jobrules.model import (
     Where,
     natural_sorted,
 )
+from jobrules.model.order import median
 from jobrules.rule import reason_few_samples
 from jobrules.text import count, escape_name
 
@@ -70,7 +71,7 @@ class GPU(OfGPU, frozen=True, kw_only=True, eq=False):
         sampled_us, values = self.series(metric)
         if not len(sampled_us):
             return np.full(len(time_us), np.nan)
-        interval_us = float(np.median(np.diff(sampled_us))) if len(sampled_us) > 1 else 0.0
+        interval_us = median(np.diff(sampled_us)) if len(sampled_us) > 1 else 0.0
         last = np.searchsorted(sampled_us, time_us + TOLERANCE_US, side="right") - 1
         recent = time_us - sampled_us[last] <= IN_FORCE_INTERVALS * interval_us
         return np.where((last >= 0) & recent, values[last], np.nan)
@@ -78,7 +79,7 @@ class GPU(OfGPU, frozen=True, kw_only=True, eq=False):
     def sampled(self, metric: Metric, time_us: IntArray) -> BoolArray:
         """(n,) True if the metric was sampled within half a sampling interval of each time."""
         sampled_us, _ = self.series(metric)
-        near_us = max(TOLERANCE_US, int(np.median(np.diff(time_us))) // 2 if len(time_us) > 1 else 0)
+        near_us = max(TOLERANCE_US, int(median(np.diff(time_us))) // 2 if len(time_us) > 1 else 0)
         since = np.searchsorted(sampled_us, time_us - near_us)
         return np.asarray(np.searchsorted(sampled_us, time_us + near_us, side="right") > since)
 

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
+from jobrules.model.order import distinct, quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,7 @@ class Windows(Struct, frozen=True, kw_only=True):
         """Where the ascending times of a series lie."""
         if len(time_us) < self.count:
             # With a wrong clock, samples may span decades: empty windows take no memory.
-            windows = np.unique((time_us - self.start_us) // self.width_us)
+            windows = distinct((time_us - self.start_us) // self.width_us)
         else:
             windows = np.arange(self.count, dtype=np.int64)
         ends = np.searchsorted(time_us, self.start_us + self.width_us * (windows + 1)).astype(np.int64)
@@ -93,9 +94,9 @@ def trailing_quantiles(values: FloatArray, ends: IntArray, window: int, probs: S
     stretches = np.lib.stride_tricks.sliding_window_view(values, window) if len(full) else values
     portion = max(1, _CELLS // window)
     for chunk in (full[i : i + portion] for i in range(0, len(full), portion)):
-        result[chunk] = np.quantile(stretches[ends[chunk] - window], probs, axis=1).T
+        result[chunk] = quantiles(stretches[ends[chunk] - window], probs)
     for i in np.flatnonzero(ends < window):
-        result[i] = np.quantile(values[: ends[i]], probs)
+        result[i] = quantiles(values[: ends[i]], probs)
     return result
 
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from jobrules.model import FloatArray
+from jobrules.model.order import quantiles
 from jobrules.text import apportion
 
 #: Devices and nodes whose means differ by less count as similar, in points.
 ALIKE_POINTS = 5.0
-
-
-def quantiles(values: FloatArray, probs: Sequence[float]) -> list[float]:
-    """Quantiles of at least one value, linear between two of them."""
-    found: list[float] = np.quantile(values, probs).tolist()
-    return found
 
 
 def quartiles(values: FloatArray) -> dict[str, float]:
@@ -24,7 +17,7 @@ def quartiles(values: FloatArray) -> dict[str, float]:
 
     Whiskers: ``upper = min(p75 + 1.5 iqr, max)``, ``lower = max(p25 - 1.5 iqr, min)``.
     """
-    p25, p50, p75, p95 = quantiles(values, (0.25, 0.5, 0.75, 0.95))
+    p25, p50, p75, p95 = quantiles(values, (0.25, 0.5, 0.75, 0.95)).tolist()
     reach = 1.5 * (p75 - p25)
     return {
         "p25": p25,

@@ -14,6 +14,7 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job
 from jobrules.model.names import NodeName
+from jobrules.model.order import median
 
 
 class Gap(Struct, frozen=True, kw_only=True):
@@ -85,7 +86,7 @@ def sample_weights(time_us: IntArray, start_us: int, end_us: int) -> SampleWeigh
     and after the last one, one sampling interval belongs to that sample.
     """
     distance, paused = np.diff(time_us), pauses(time_us)
-    interval = 0.0 if paused.all() else float(np.median(distance[~paused]))
+    interval = 0.0 if paused.all() else median(distance[~paused])
     weight = np.zeros(len(time_us))
     weight[:-1] = np.where(paused, np.minimum(interval, distance), distance)
     # Sensors are read in turn: the last record of the job may be another sensor's, milliseconds later.
@@ -121,7 +122,7 @@ def _gaps(part: Job, clocks: Clocks) -> list[Gap]:
     (node,) = part.nodes
     start_us, end_us = clocks.span_us(node)
     distance = np.diff(time_us)
-    limit = max(PAUSE_US, PAUSE_INTERVALS * float(np.median(distance)) if len(distance) else 0)
+    limit = max(PAUSE_US, PAUSE_INTERVALS * median(distance) if len(distance) else 0)
     spans = [(int(time_us[i]), int(time_us[i + 1])) for i in np.flatnonzero(pauses(time_us))]
     if time_us[0] - start_us > limit:
         spans.insert(0, (start_us, int(time_us[0])))

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from jobrules.model.metric import Metric
 from jobrules.model.names import DeviceName, Name, NodeName
+from jobrules.model.order import median
 from jobrules.model.types import BoolArray, FloatArray, IntArray
 
 #: What the columns of some metrics are, which are no devices.
@@ -104,4 +105,4 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached_property
     def interval_us(self) -> int:
         """Sampling interval: median distance of two snapshots; 0 with fewer than two."""
-        return int(np.median(np.diff(self.time_us))) if len(self.time_us) > 1 else 0
+        return int(median(np.diff(self.time_us))) if len(self.time_us) > 1 else 0

@@ -19,6 +19,7 @@ from jobrules.measures.work import Work
 from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import HowMuch, Metric, Reason, ReasonKind
 from jobrules.model.claims import Cause, Precedence, moments
+from jobrules.model.order import quantiles
 from jobrules.rule import Amount, Role, Rule, in_samples, not_recorded, percent, reason_few_samples, samples
 from jobrules.text import count, number, some_of
 
@@ -171,7 +172,7 @@ class BatchSize(Rule):
             window = in_samples(self.window, time_us)
             gpu_seen = grid.seen(time_us)
             at_gpu = gpu_seen.judged(window)
-            both = np.intersect1d(at, at_gpu)
+            both = np.intersect1d(at, at_gpu, assume_unique=True)
             low = cpu_low[np.searchsorted(at, both)] & trailing_below(
                 values, gpu_seen.by(both), window, 0.95, self.gpu_threshold_p95
             )
@@ -252,7 +253,7 @@ def _p95(part: Job, work: Work) -> Iterator[float]:
             values = panel.values[inside, column]
             values = values[~np.isnan(values)]
             if len(values):
-                yield float(np.quantile(values, 0.95))
+                yield float(quantiles(values, (0.95,))[0])
 
 
 def _small(

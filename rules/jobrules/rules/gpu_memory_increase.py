@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from jobrules.measures.minutes import Windows
-from jobrules.measures.quartiles import quantiles, quartiles
+from jobrules.measures.quartiles import quartiles
 from jobrules.model import (
     DeviceStatus,
     Finding,
@@ -23,6 +23,7 @@ from jobrules.model import (
     When,
     Where,
 )
+from jobrules.model.order import distinct, quantiles
 from jobrules.rule import Amount, Role, Rule, in_samples, number, reason_few_samples, samples
 from jobrules.text import clock, count, duration, escape_name, without_check
 from jobrules.text import percent as in_percent
@@ -143,7 +144,7 @@ class GPUMemoryIncrease(Rule):
         history = values[: over[-1]]
         return replace(
             result,
-            violating_windows=len(np.unique(np.searchsorted(seen.ends, over))),
+            violating_windows=len(distinct(np.searchsorted(seen.ends, over))),
             violating=len(over),
             peak=float(values[over[0] - 1 :].max()),
             events=len(found.events),

@@ -27,6 +27,7 @@ from jobrules.model import (
     ReasonKind,
     Where,
 )
+from jobrules.model.order import median, quantiles
 from jobrules.rule import Role, Rule, minutes, not_recorded, number, percent, reason_short, severity_of
 from jobrules.text import capitalized, clock, count, duration, escape_name, share, some_of, without_check
 
@@ -270,7 +271,7 @@ def _busiest(panel: Panel) -> tuple[FloatArray, BoolArray, float]:
     values, interval_us = panel.values, float(panel.interval_us)
     if len(panel.devices) > 1 and np.isnan(values).any():
         series = [panel.series(column)[0] for column in range(len(panel.devices))]
-        interval_us = max((float(np.median(np.diff(one))) for one in series if len(one) > 1), default=0.0)
+        interval_us = max((median(np.diff(one)) for one in series if len(one) > 1), default=0.0)
         rows = np.arange(len(values))[:, None]
         last = np.maximum.accumulate(np.where(np.isnan(values), 0, rows), axis=0)
         old = panel.time_us[:, None] - panel.time_us[last] > max(PAUSE_US, PAUSE_INTERVALS * interval_us)
@@ -284,5 +285,5 @@ def _every(start_us: IntArray, length_us: FloatArray) -> float:
     long = start_us[length_us >= length_us.max() / 2] if len(length_us) else start_us
     if len(long) < _MIN_REGULAR:
         return 0.0
-    low, middle, high = np.quantile(np.diff(long), (0.25, 0.5, 0.75)).tolist()
+    low, middle, high = quantiles(np.diff(long), (0.25, 0.5, 0.75)).tolist()
     return middle if middle >= _MIN_DISTANCE_US and high - low <= _SPREAD * middle else 0.0

@@ -9,6 +9,7 @@ import numpy as np
 
 from jobrules.measures.node_totals import ALGORITHM, PLATFORM, summed
 from jobrules.model import Metric, Reason, ReasonKind
+from jobrules.model.order import quantiles
 from jobrules.rule import Rule
 from jobrules.text import count
 
@@ -97,7 +98,7 @@ def _figures(part: Job) -> Iterator[tuple[str, str, dict[str, Any], dict[str, An
 
 
 def _statistics(values: FloatArray) -> dict[str, Any]:
-    p50, p90, p95, p99 = np.quantile(values, (0.5, 0.9, 0.95, 0.99)).tolist()
+    p50, p90, p95, p99 = quantiles(values, (0.5, 0.9, 0.95, 0.99)).tolist()
     figures = {
         "max": values.max(),
         "p99": p99,

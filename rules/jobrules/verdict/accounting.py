@@ -25,6 +25,7 @@ from jobrules.model import (
     natural_sorted,
 )
 from jobrules.model.claims import Cause, Claim, Claimed, Samples
+from jobrules.model.order import quantiles
 
 #: Below this a GPU does not do what it could; the loss above it is usual.
 LOW_PERCENT = 70.0
@@ -213,7 +214,7 @@ def _edges(claimed: BoolArray, gpu: Samples) -> FloatArray:
     near &= unclaimed & (gpu.values >= IDLE_PERCENT) & (gpu.values < LOW_PERCENT)
     if not near.any():
         return np.zeros(len(near))
-    usual = max(IDLE_PERCENT, float(np.quantile(gpu.values[unclaimed], USUAL)))
+    usual = max(IDLE_PERCENT, float(quantiles(gpu.values[unclaimed], (USUAL,))[0]))
     return np.where(near, gpu.weight_us * np.maximum(0.0, 1 - gpu.values / usual), 0.0)
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport.readers.base import Found
-from jobreport.readers.kineto.files import is_kineto
-from jobreport.readers.kineto.table import read_trace
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
-from jobrules.captures.capture import reduced
-from jobrules.captures.collectives import Communication
-from jobrules.model.captures import Capture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.readers.base import SourceFile
+    from jobrules.captures.collectives import Communication
+    from jobrules.model.captures import Capture
 
 
 class Kineto:
@@ -34,6 +31,8 @@ class Kineto:
 
     def matches_content(self, file: SourceFile) -> bool:
         """By the keys and events at its beginning."""
+        from jobreport.readers.kineto.files import is_kineto  # noqa: PLC0415 - most jobs have no such file
+
         return is_kineto(file)
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
@@ -42,7 +41,12 @@ class Kineto:
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read and reduce each file."""
-        tally, captures, communication, rows = Tally(), list[Capture](), list[Communication](), 0
+        from jobreport.readers.kineto.table import read_trace  # noqa: PLC0415 - as above
+        from jobrules.captures.capture import reduced  # noqa: PLC0415
+
+        captures: list[Capture] = []
+        communication: list[Communication] = []
+        tally, rows = Tally(), 0
         for file in sorted(files):
             trace, used = read_trace(file, tally)
             if not used:

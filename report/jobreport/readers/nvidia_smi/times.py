@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from msgspec import Struct
@@ -246,6 +245,8 @@ def zone_of(name: str) -> tzinfo:
         if match := _OFFSET.fullmatch(name):
             offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
             return timezone(offset if match[1] == "+" else -offset)
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 - most logs are read without
+
         return ZoneInfo(name)
     except (LookupError, OSError, ValueError) as error:
         raise UsageError(
