@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from benchmarks.results import Facts, Results
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+#: CPU time over DuckDB's: at 1 h that of the first edition (commit 9925d31), which was 0.56 over 0.41 s in one run.
+SAMPLES_CPU = {1: 1.4, 4: 1.2, 12: 1.2, 24: 1.2}
 #: The job that bounds of memory and size are for.
 LARGEST = "nodes-16"
 HOW_TO_READ = """\
@@ -82,11 +84,12 @@ def goals(results: Results) -> Iterator[Goal]:
     """Every goal, in the order of the table."""
     for hours in HOURS:
         job = f"hours-{hours}"
-        yield Goal(
-            text=f"samples → `report.json`, {hours} h: CPU time over DuckDB's",
-            bound=1.5,
-            measured=results.ratio("cpu_s", (job, "json"), (job, "duckdb")),
-        )
+        for column, words, bound in (("cpu_s", "CPU time", SAMPLES_CPU[hours]), ("wall_s", "wall time", 1.6)):
+            yield Goal(
+                text=f"samples → `report.json`, {hours} h: {words} over DuckDB's",
+                bound=bound,
+                measured=results.ratio(column, (job, "json"), (job, "duckdb")),
+            )
     yield Goal(
         text=f"exponent of its CPU time over {HOURS[0]}–{HOURS[-1]} h",
         bound=1.05,
@@ -112,8 +115,14 @@ def goals(results: Results) -> Iterator[Goal]:
         measured=results.ratio("wall_s", ("minutes", "all"), ("minutes", "notebook")),
     )
     yield Goal(
+        text="all four files of the 30-minute job: wall time",
+        bound=1.5,
+        unit=" s",
+        measured=results.median("minutes", "all", "wall_s"),
+    )
+    yield Goal(
         text="`make-report --help`, wall time",
-        bound=0.3,
+        bound=0.06,
         unit=" s",
         measured=results.median("minutes", "help", "wall_s"),
     )
@@ -124,6 +133,13 @@ def goals(results: Results) -> Iterator[Goal]:
         bound=1.5,
         unit=" s",
         measured=cpu_s / log * 1e8 if log and cpu_s is not None else None,
+    )
+    peak = results.median("log", "panels", "peak_bytes")
+    yield Goal(
+        text="GPU log → panels: peak memory",
+        bound=300,
+        unit=" MB",
+        measured=None if peak is None else peak / 1e6,
     )
     peaks = [run.peak_bytes for kind in HOSTILE for run in results.of("hostile", kind)]
     yield Goal(

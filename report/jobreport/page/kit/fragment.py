@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import sys
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemBytecodeCache, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct, field
 
@@ -16,6 +20,8 @@ from jobreport.page.kit.table import swatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from jinja2.bccache import Bucket
 
 #: Classes of the output of a cell. They keep MathJax, version 3 or 2, away, which would set a name between dollar
 #: signs as a formula.
@@ -44,7 +50,7 @@ def render(template: str, **context: Any) -> str:
 
 
 def compile_templates() -> None:
-    """Compile all templates of sections, which takes as long as filling them."""
+    """Compile all templates of sections, which takes as long as filling them, or load what was compiled before."""
     environment = _environment()
     for name in environment.list_templates(filter_func=lambda name: name.startswith("sections/")):
         environment.get_template(name)
@@ -60,10 +66,30 @@ def place(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
+class _Compiled(FileSystemBytecodeCache):
+    """Compiled templates next to this module's own byte code."""
+
+    @classmethod
+    def if_possible(cls) -> _Compiled | None:
+        """None where Python writes no byte code."""
+        folder = Path(__file__).with_name("__pycache__")
+        return (
+            None
+            if sys.dont_write_bytecode or not os.access(folder, os.W_OK)
+            else cls(str(folder), "%s.jinja")
+        )
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep a template, if there is room on the disk."""
+        with contextlib.suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(assets.templates()),
+        bytecode_cache=_Compiled.if_possible(),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
