@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bokeh.core.properties import value
-from bokeh.models import ColumnDataSource, Line, Plot, Quad, Segment, Text
-from bokeh.models.annotations.geometry import Span
 from msgspec import Struct
 
 from jobreport.page.figures import chart, theme
 from jobreport.page.figures.chart import Area, Axis, Drawing, Label, Mark, Rule
+from jobreport.page.figures.models import ColumnDataSource, Line, Plot, Quad, Segment, Span, Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
-    from bokeh.models.renderers.glyph_renderer import GlyphRenderer
+
+    from jobreport.page.figures.models import Glyph, GlyphRenderer
 
     #: Left, right, bottom, and top of rectangles: arrays of one length, or numbers.
     Sides = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
@@ -56,6 +55,8 @@ STROKES: dict[str, tuple[str, Any, float]] = {
     "median": ("ink", "solid", 2.5),
     "tick95": ("ink", "solid", 1.5),
 }
+#: Dashes by their names.
+DASHES = {"solid": [], "dashed": [6], "dotted": [2, 4], "dotdash": [2, 4, 6, 4]}
 #: Class of what was not measured, which is hatched.
 UNKNOWN = "x"
 _EM_PX = 12
@@ -73,7 +74,8 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 def stroke(style: str) -> dict[str, Any]:
     """Properties of a live line that looks like a class of ``drawing.css``."""
-    token, dash, width = STROKES[style]
+    token, name, width = STROKES[style]
+    dash = DASHES[name] if isinstance(name, str) else name
     return {"line_color": theme.light()[token], "line_dash": dash, "line_width": width}
 
 
@@ -100,7 +102,7 @@ class Canvas:
         *,
         series: str = "",
         apart: bool = False,
-    ) -> GlyphRenderer[Any]:
+    ) -> GlyphRenderer:
         """Rectangles; ``columns`` are for the tooltip, and ``apart`` parts neighbors by a line of paper.
 
         Without a style, nothing is drawn, but the live plot answers to the pointer.
@@ -131,7 +133,7 @@ class Canvas:
         columns: Mapping[str, Any] | None = None,
         *,
         series: str = "",
-    ) -> GlyphRenderer[Any]:
+    ) -> GlyphRenderer:
         """A line through points, broken at NaN; ``columns`` are for the tooltip."""
         self._marks.append(chart.line(style, self.x, self.y, places, values, series=series))
         data = {"x": self.x.live(places), "y": np.asarray(values, np.float32), **(columns or {})}
@@ -139,7 +141,7 @@ class Canvas:
 
     def outline(
         self, style: str, edges: npt.ArrayLike, values: npt.ArrayLike, *, series: str = ""
-    ) -> GlyphRenderer[Any]:
+    ) -> GlyphRenderer:
         """The outline of a histogram from its n + 1 edges and n values."""
         heights = np.concatenate(([0], np.repeat(np.asarray(values, np.float64), 2), [0]))
         return self.line(style, np.repeat(np.asarray(edges, np.float64), 2), heights, series=series)
@@ -186,8 +188,8 @@ class Canvas:
             text_align=_ALIGN[anchor],
             text_baseline="middle",
             text_color=theme.light()[color],
-            text_font=value(theme.font()),
-            text_font_size=value(theme.FONT_SIZE),
+            text_font=theme.font(),
+            text_font_size=theme.FONT_SIZE,
         )
         self._add({"x": self.x.live(xs), "y": list(ys), "text": list(texts)}, glyph, series)
 
@@ -233,6 +235,6 @@ class Canvas:
             if b > a and d > c
         ]
 
-    def _add(self, data: Mapping[str, Any], glyph: Any, series: str) -> GlyphRenderer[Any]:
+    def _add(self, data: Mapping[str, Any], glyph: Glyph, series: str) -> GlyphRenderer:
         named = {"name": series} if series else {}
         return self.live.add_glyph(ColumnDataSource(dict(data)), glyph, **named)

@@ -12,8 +12,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from bokeh.models import (
+from msgspec import Struct, field
+
+from jobreport.formats import NBSP, dated
+from jobreport.page.figures import theme
+from jobreport.page.figures.models import (
     AdaptiveTicker,
+    AreaVisuals,
+    BoxAnnotation,
+    BoxInteractionHandles,
     BoxZoomTool,
     CompositeTicker,
     DatetimeTickFormatter,
@@ -22,6 +29,7 @@ from bokeh.models import (
     Grid,
     HoverTool,
     LinearAxis,
+    Map,
     MonthsTicker,
     NoOverlap,
     PanTool,
@@ -30,18 +38,14 @@ from bokeh.models import (
     Range1d,
     ResetTool,
 )
-from bokeh.models.annotations.geometry import BoxAnnotation
-from msgspec import Struct, field
-
-from jobreport.formats import NBSP, dated
-from jobreport.page.figures import theme
 from jobreport.page.figures.scales import Tick, ceiling, time_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
-    from bokeh.models.renderers.renderer import DataRenderer
+
+    from jobreport.page.figures.models import GlyphRenderer
 
 US_PER_MS = 1000
 _DAY_US = 86_400_000_000
@@ -315,9 +319,9 @@ def _grid(y: Axis) -> Grid:
 def _axis(axis: Axis, **more: Any) -> LinearAxis:
     places = _places(axis)
     made = LinearAxis(**theme.axis_look(ticker=FixedTicker(ticks=places), **more))
-    made.major_label_overrides = {
-        place: _plain_text(tick.label) for place, tick in zip(places, axis.ticks, strict=True)
-    }
+    made.major_label_overrides = Map(
+        {place: _plain_text(tick.label) for place, tick in zip(places, axis.ticks, strict=True)}
+    )
     if axis.names:
         made.major_tick_line_color = None
     return made
@@ -395,20 +399,34 @@ def time_formatter(x: Axis) -> DatetimeTickFormatter:
 def _zoom() -> BoxZoomTool:
     """Drag along the time; what was chosen is tinted."""
     colors = theme.light()
-    tool = BoxZoomTool(dimensions="width")
-    tool.overlay.update(fill_color=colors["used3"], fill_alpha=0.4)
-    tool.overlay.update(line_color=colors["used"], line_width=1, line_dash=[])
-    return tool
+    sides = ("left", "right", "top", "bottom")
+    overlay = BoxAnnotation(
+        syncable=False,
+        level="overlay",
+        visible=False,
+        **dict.fromkeys(sides, math.nan),
+        **{f"{side}_units": "canvas" for side in sides},
+        fill_color=colors["used3"],
+        fill_alpha=0.4,
+        line_color=colors["used"],
+        line_alpha=1.0,
+        line_width=1,
+        line_dash=[],
+        handles=BoxInteractionHandles(all=AreaVisuals(fill_color="white", hover_fill_color="lightgray")),
+    )
+    return BoxZoomTool(dimensions="width", overlay=overlay)
 
 
 def hover(
     rows: Iterable[tuple[str, str]],
-    renderers: Sequence[DataRenderer],
+    renderers: Sequence[GlyphRenderer],
     *,
     mode: Literal["mouse", "vline", "hline"] = "mouse",
     **more: Any,
 ) -> HoverTool:
     """Values next to the pointer: pairs of a name and a field such as ``@mean{0.0}``; see ``theme.tooltip``."""
+    if "formatters" in more:
+        more["formatters"] = Map(more["formatters"])
     return HoverTool(tooltips=theme.tooltip(rows), renderers=list(renderers), mode=mode, **more)
 
 

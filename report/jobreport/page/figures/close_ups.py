@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bokeh.models import Range1d
 from msgspec import Struct
 
 from jobreport.formats import escape_name
@@ -15,6 +14,7 @@ from jobreport.page.figures import over_columns
 from jobreport.page.figures.canvas import Canvas, Figure
 from jobreport.page.figures.chart import US_PER_MS, downward, over_time, quantity, upward
 from jobreport.page.figures.framework import RANKED_PX
+from jobreport.page.figures.models import Range1d
 from jobreport.page.figures.names import fitted, width_px
 from jobreport.page.figures.stacked import HALF
 from jobrules.model.time_parts import named

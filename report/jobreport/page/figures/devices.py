@@ -8,7 +8,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from bokeh.models import ColumnDataSource, Image, LinearColorMapper, Range1d
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,6 +15,7 @@ from jobreport.formats import NBSP, count, escape_name
 from jobreport.page.figures import over_columns, theme
 from jobreport.page.figures.canvas import UNKNOWN, Canvas
 from jobreport.page.figures.chart import Axis, over_time, quantity, upward
+from jobreport.page.figures.models import ColumnDataSource, Image, LinearColorMapper, Range1d
 from jobreport.page.figures.scales import Tick
 from jobrules.analyses.devices import FULL as FULL_BYTE
 from jobrules.analyses.devices import NOT_MEASURED

@@ -5,130 +5,120 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 from collections import Counter, defaultdict
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-import bokeh
 import numpy as np
-from bokeh.core.property.wrappers import PropertyValueContainer
-from bokeh.core.serialization import Serializer
-from bokeh.document.config import DocumentConfig
-from bokeh.model import Model
+
+from jobreport.page.figures.models import DocumentConfig, Glyph, GlyphRenderer, Map, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from bokeh.models.ui.ui_element import UIElement
+    import numpy.typing as npt
 
-#: Parts that BokehJS makes itself where a model names none.
-DEFAULTS = frozenset(
-    {
-        *("AllIndices", "AllLabels", "BasicTickFormatter", "CDSView"),
-        *("LinearScale", "Selection", "Title", "UnionRenderers"),
-    }
-)
+#: Any would do that is always the same.
+_GZIP_LEVEL, _GZIP_TIME = 6, 1
 
 
-def document_json(section: str, figures: Mapping[str, UIElement]) -> str:
+def document_json(section: str, figures: Mapping[str, Model]) -> str:
     """One Bokeh document for the figures of a section, keyed by the id of the element each is drawn in.
 
     The text stands in a ``<script type="application/json">``: ``<``, ``>`` and ``&`` are escaped, so
     that no name from data can end that element. ``common`` holds, for each kind of model, the
     attributes that the script puts into every model of the kind that lacks them. Models, fields and values
-    are written short: see ``_short``.
+    are written short; ``complete`` in ``templates/script/figures.js`` reads them: ``{"$": name, "id": …, "a": attributes}``
+    is a model, ``{"f": …}`` a field, ``{"v": …}`` a value, ``{"m": …}`` the entries of a map,
+    ``{"b": bytes, "s": shape, "d": dtype}`` an array of numbers.
     """
-    models = [DocumentConfig(notifications=None), *figures.values()]
-    config, *roots = _Writer(deferred=False).encode(models)
-    document = {"version": bokeh.__version__, "title": section, "config": config, "roots": roots}
-    document = _Ids(section, roots).rename(_listed(document))
+    writer = _Writer(section, [*figures.values()])
+    document = {
+        "version": version("bokeh"),
+        "title": section,
+        "config": writer.written(DocumentConfig(notifications=None)),
+        "roots": [writer.written(figure) for figure in figures.values()],
+    }
     roots = {root["id"]: element for root, element in zip(document["roots"], figures, strict=True)}
-    common = _common(document)
-    text = _written({"roots": roots, "common": _short(common), "doc": _short(document)})
+    text = _text({"roots": roots, "common": _common(document), "doc": document})
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-class _Writer(Serializer):
-    """Write the properties of a model that were set, and the parts of it that BokehJS would not make itself.
+class _Writer:
+    """Writes models, each once; its id is a number in the order of the document.
 
-    A ``Document`` writes the same, but takes longer: it looks through all models twice, and at every default.
+    Those that stand on the page need ids that no other document has.
     """
 
-    def _encode(self, obj: Any) -> Any:
-        if not isinstance(obj, Model):
-            return super()._encode(obj)
-        self.add_ref(obj, obj.ref)
-        given, added = obj._property_values, obj._unstable_default_values
-        kinds: Any = obj.properties(_with_props=True)  # a dict, in a fixed order; by its type a set
-        attributes = {
-            name: self.encode(obj.lookup(name).get_value(obj))
-            for name, kind in kinds.items()
-            if kind.serialized and (name in given or (name in added and not _is_default(added[name])))
-        }
-        model = {"type": "object", "name": obj.__qualified_model__, "id": obj.id}
-        return model | ({"attributes": attributes} if attributes else {})
+    def __init__(self, section: str, roots: list[Model]) -> None:
+        self._names = {id(root): f"{section}-{i}" for i, root in enumerate(roots)}
+        self._written: set[int] = set()
+
+    def written(self, value: Any) -> Any:  # noqa: PLR0911 - one return a kind
+        """A value of a property."""
+        if isinstance(value, Model):
+            return self._model(value)
+        if isinstance(value, np.ndarray):
+            return _array(value)
+        if isinstance(value, Map):
+            return {"m": [[self.written(key), self.written(item)] for key, item in value.items()]}
+        if isinstance(value, dict):
+            return {key: self.written(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.written(item) for item in value]
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, float) and math.isnan(value):
+            return {"type": "number", "value": "nan"}
+        return value
+
+    def _model(self, model: Model) -> dict[str, Any]:
+        name = self._names.setdefault(id(model), f"{len(self._names):x}")
+        if id(model) in self._written:
+            return {"id": name}
+        self._written.add(id(model))
+        found: dict[str, Any] = {"$": type(model).__name__, "id": name}
+        properties = vars(model)
+        if isinstance(model, GlyphRenderer):
+            given = {key: self.written(item) for key, item in properties.items() if key != "glyph"}
+            given["glyph"] = self._glyph(model.glyph, model.data_source.data)
+        else:
+            given = {key: self.written(item) for key, item in properties.items()}
+        return found | ({"a": given} if given else {})
+
+    def _glyph(self, glyph: Glyph, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """A property that may have a column is the name of one, or a value."""
+        given = {}
+        for key, item in vars(glyph).items():
+            value = self.written(item)
+            may_have = glyph.columns is None or key in glyph.columns
+            is_column = isinstance(item, str) and item in columns
+            given[key] = ({"f": value} if is_column else {"v": value}) if may_have else value
+        name = self._names.setdefault(id(glyph), f"{len(self._names):x}")
+        return {"$": type(glyph).__name__, "id": name, "a": given}
 
 
-def _is_default(value: Any) -> bool:
-    """Whether a part that Bokeh added is an empty container, or a model that BokehJS makes itself."""
-    if isinstance(value, Model):
-        return type(value).__name__ in DEFAULTS and not value._property_values
-    return isinstance(value, PropertyValueContainer)
-
-
-def _written(value: Any) -> str:
+def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _short(value: Any) -> Any:  # noqa: PLR0911 - one return a kind
-    """The same JSON in few words; ``complete`` in ``templates/script/figures.js`` reads them.
-
-    ``{"$": name, "id": …, "a": attributes}`` is a model, ``{"f": …}`` a field, ``{"v": …}`` a value,
-    ``{"m": …}`` the entries of a map, ``{"b": bytes, "s": shape, "d": dtype}`` an array of numbers.
-    """
-    if isinstance(value, list):
-        return [_short(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    match value:
-        case {"type": "object", "name": name, "id": id_}:
-            attributes = value.get("attributes")
-            return {"$": name, "id": id_, **({"a": _short(attributes)} if attributes else {})}
-        case {"type": "field", "field": field} if len(value) == 2:
-            return {"f": field}
-        case {"type": "value", "value": plain} if len(value) == 2:
-            return {"v": _short(plain)}
-        case {"type": "map", "entries": entries}:
-            return {"m": _short(entries)}
-        case {"type": "ndarray", "array": {"data": data}, "order": "little"}:
-            return {"b": data, "s": value["shape"], "d": value["dtype"]}
-    return {key: _short(item) for key, item in value.items()}
-
-
-def _models(value: Any) -> Iterator[dict[str, Any]]:
-    """Every model in a piece of JSON, the outer ones first."""
-    if isinstance(value, dict):
-        if value.get("type") == "object":
-            yield value
-        for item in value.values():
-            yield from _models(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _models(item)
-
-
-def _listed(value: Any) -> Any:
-    """The same JSON with arrays of finite numbers as lists, if that is shorter."""
-    if isinstance(value, list | tuple):  # the entries of a map are tuples
-        return [_listed(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if value.get("type") == "ndarray" and len(value["shape"]) == 1 and value["dtype"] != "object":
-        numbers = np.frombuffer(gzip.decompress(base64.b64decode(value["array"]["data"])), value["dtype"])
-        if np.isfinite(numbers).all():
-            listed = [_shortest(number) for number in numbers]
-            if len(_written(listed)) <= len(_written(value)):
-                return listed
-    return {key: _listed(item) for key, item in value.items()}
+def _array(array: npt.NDArray[Any]) -> Any:
+    """Numbers as bytes, or as a list if that is shorter."""
+    if array.dtype == np.int64:
+        # BokehJS knows no longer ones.
+        if np.abs(array).max(initial=0) > np.iinfo(np.int32).max:
+            return array.tolist()
+        array = array.astype(np.int32)
+    data = base64.b64encode(
+        gzip.compress(array.tobytes(), _GZIP_LEVEL, mtime=_GZIP_TIME)
+    ).decode()
+    packed = {"b": data, "s": [*array.shape], "d": array.dtype.name}
+    if array.ndim == 1 and np.isfinite(array).all():
+        listed = [_shortest(number) for number in array]
+        if len(_text(listed)) <= len(_text(packed)):
+            return listed
+    return packed
 
 
 def _shortest(number: np.generic) -> float | int:
@@ -137,40 +127,35 @@ def _shortest(number: np.generic) -> float | int:
     return int(value) if value.is_integer() else value
 
 
+def _models(value: Any) -> Iterator[dict[str, Any]]:
+    """Every model in a piece of JSON, the outer ones first."""
+    if isinstance(value, dict):
+        if "$" in value:
+            yield value
+        for item in value.values():
+            yield from _models(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _models(item)
+
+
 def _common(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Take out of the models what most of their kind share; an attribute that one of them lacks stays."""
     kinds: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for model in _models(document):
-        kinds[model["name"]].append(model.setdefault("attributes", {}))
+        kinds[model["$"]].append(model)
     common: dict[str, dict[str, Any]] = {}
     for name, models in sorted(kinds.items()):
-        for key in sorted(set.intersection(*(set(one) for one in models))) if len(models) > 1 else ():
-            texts = [json.dumps(one[key], sort_keys=True) for one in models]
+        attributes = [model.get("a", {}) for model in models]
+        for key in sorted(set.intersection(*map(set, attributes))) if len(models) > 1 else ():
+            texts = [json.dumps(one[key], sort_keys=True) for one in attributes]
             text, times = Counter(texts).most_common(1)[0]
             if times > 1 and '"id"' not in text:
                 common.setdefault(name, {})[key] = json.loads(text)
-                for one, its in zip(models, texts, strict=True):
+                for one, its in zip(attributes, texts, strict=True):
                     if its == text:
                         del one[key]
+        for model in models:
+            if not model.get("a", True):
+                del model["a"]
     return common
-
-
-class _Ids:
-    """Numbers for models in the order of the document, in place of Bokeh's running ones.
-
-    Those that stand on the page need ids that no other document has.
-    """
-
-    def __init__(self, section: str, roots: list[dict[str, Any]]) -> None:
-        self._names = {root["id"]: f"{section}-{i}" for i, root in enumerate(roots)}
-
-    def rename(self, value: Any) -> Any:
-        """The same JSON with every id of a model replaced; an id stands in an object or a reference to it."""
-        if isinstance(value, list):
-            return [self.rename(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if "id" in value and (value.get("type") == "object" or len(value) == 1):
-            name = self._names.setdefault(value["id"], f"{len(self._names):x}")
-            value = {**value, "id": name}
-        return {key: self.rename(item) for key, item in value.items()}

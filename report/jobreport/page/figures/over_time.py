@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bokeh.models import ColumnDataSource, Line, Range1d, VBar
 
 from jobreport.page.figures import chart, over_columns, theme
 from jobreport.page.figures.canvas import FILLS, Canvas, stroke
+from jobreport.page.figures.models import ColumnDataSource, Line, Range1d, VBar
 from jobrules.analyses.time_lines import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
-    from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
     from jobreport.page.figures.chart import Axis, Shape
+    from jobreport.page.figures.models import Glyph, GlyphRenderer
     from jobreport.page.figures.over_columns import Floats
     from jobrules.verdict.phases import JobPhases
 
@@ -109,7 +109,7 @@ class TimeCanvas(Canvas):
         whole = outwards(values)
         return self._time.column(whole.astype(np.float32 if np.isnan(whole).any() else np.uint8))
 
-    def _on_time(self, glyph: Any, series: str) -> GlyphRenderer[Any]:
+    def _on_time(self, glyph: Glyph, series: str) -> GlyphRenderer:
         return self.live.add_glyph(self._time.source, glyph, **({"name": series} if series else {}))
 
 

@@ -15,8 +15,7 @@ from jobrules.text import escape_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bokeh.models import Plot
-
+    from jobreport.page.figures.models import Plot
     from jobreport.page.kit.blocks import Block, Drawing, Figure
 
 #: What a page is made from.

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import VBar
-from bokeh.models.annotations.geometry import Span
-from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport import assets
 from jobreport.page.figures import theme
 from jobreport.page.figures.canvas import FILLS, STROKES, Canvas
 from jobreport.page.figures.chart import Axis, Label, Rule, Shape, over_time, upward
+from jobreport.page.figures.models import GlyphRenderer, Span, VBar
 from jobreport.page.figures.over_time import SharedTime, TimeCanvas, bundled
 from jobrules.analyses.time_lines import Columns
 

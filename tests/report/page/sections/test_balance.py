@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import HoverTool, Line, Quad
-from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport.document import Origin, Report
 from jobreport.page import sections
 from jobreport.page.figures import theme
 from jobreport.page.figures.balance import Curve, Histograms, frame, histograms
+from jobreport.page.figures.canvas import DASHES
 from jobreport.page.figures.embed import document_json
+from jobreport.page.figures.models import GlyphRenderer, HoverTool, Line, Quad
 from jobrules.analyses.balance import Balance
 from jobrules.model import JobInMemory, Status
 from jobrules.rules.load_balancing import LoadBalancing
@@ -135,7 +135,7 @@ def test_drawing_and_live_plot_have_the_same_outlines() -> None:
     for line, shape, curve, (token, dash) in zip(lines, drawn, shown.curves, theme.SERIES, strict=False):
         heights = line.data_source.data["y"]
         assert line.glyph.line_color == theme.light()[token]
-        assert line.glyph.line_dash == Line(line_dash=dash).line_dash
+        assert line.glyph.line_dash == DASHES[dash]
         assert heights[1:-1:2] == pytest.approx(curve.values)
         xs, ys = points(shape.path)
         assert xs == pytest.approx(10 * line.data_source.data["x"], abs=0.06)
@@ -148,7 +148,7 @@ def test_a_bin_tells_the_share_of_every_gpu() -> None:
 
     plot: Any = histograms(shown, frame([shown])).live
 
-    (hover,) = [tool for tool in plot.tools if isinstance(tool, HoverTool)]
+    (hover,) = [tool for tool in plot.toolbar.tools if isinstance(tool, HoverTool)]
     (bins,) = renderers(plot, Quad)
     assert hover.renderers == [bins]
     assert bins.data_source.data["left"].tolist() == list(range(0, 100, 2))

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bokeh.models import Quad
 
 from jobreport.document import Origin, Parameter, Report, RuleCard
 from jobreport.page import sections
 from jobreport.page.figures.batch_size import group, thresholds
 from jobreport.page.figures.box_plot import labels, slots
+from jobreport.page.figures.models import Quad
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.model import Metric, Status
 from tests.copies import replace

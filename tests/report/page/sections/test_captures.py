@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import Plot, Quad
-from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport import pipeline
 from jobreport.document import Report, from_json, to_json
 from jobreport.options import Options
 from jobreport.page import sections
 from jobreport.page.figures.captures import profiled_steps as drawings
+from jobreport.page.figures.models import GlyphRenderer, Plot, Quad
 from jobreport.page.sections.captures.kernel_names import short_name
 from jobreport.page.sections.captures.kernels import kernel_sums, operator_sums
 from jobreport.page.sections.captures.parts import captures_of, devices_of, odd_first

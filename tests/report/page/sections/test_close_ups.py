@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import Plot, Quad
-from bokeh.models.glyph import Glyph
-from bokeh.models.renderers.glyph_renderer import GlyphRenderer
 
 from jobreport.document import Origin, Report
 from jobreport.page import sections
 from jobreport.page.figures.close_ups import KINDS, SERIES, lane_names, panels
+from jobreport.page.figures.models import Glyph, GlyphRenderer, Plot, Quad
 from jobreport.page.figures.names import width_px
 from jobrules.analyses.close_ups import BottleneckCount, CloseUp, CloseUpLane, WorstMinute
 from jobrules.analyses.close_ups import close_ups as all_close_ups

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import Image, Line, LinearColorMapper
 
 from jobreport import document
 from jobreport.document import Origin, Report
@@ -16,6 +15,7 @@ from jobreport.page import sections
 from jobreport.page.figures import devices as figure
 from jobreport.page.figures import theme
 from jobreport.page.figures.devices import HeatMap, cells, heat_map, lines_figure, map_figure, shared_range
+from jobreport.page.figures.models import Image, Line, LinearColorMapper
 from jobrules.analyses.devices import FULL, DeviceGrid
 from jobrules.model import Metric
 from tests.copies import replace

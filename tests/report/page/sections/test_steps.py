@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bokeh.models import Line
 
 from jobreport.document import Origin, Report
 from jobreport.page import sections
 from jobreport.page.figures import step_parts as parts_figures
 from jobreport.page.figures import steps as figures
+from jobreport.page.figures.models import Line
 from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
 from jobrules.analyses.steps import DeviceSteps, StepBins, StepTimes
 from jobrules.model import Status
