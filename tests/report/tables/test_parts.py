@@ -65,7 +65,7 @@ class Measured(LocalEngine):
     """Notes the most bytes that a call of each function sends to a node, as another process would get them."""
 
     def __init__(self) -> None:
-        super().__init__(1)
+        super().__init__(1, in_memory=0)
         self.sent: dict[str, int] = {}
 
     def ask(self, function: Any, calls: Sequence[Call]) -> list[Any]:

@@ -110,9 +110,7 @@ def _array(array: npt.NDArray[Any]) -> Any:
         if np.abs(array).max(initial=0) > np.iinfo(np.int32).max:
             return array.tolist()
         array = array.astype(np.int32)
-    data = base64.b64encode(
-        gzip.compress(array.tobytes(), _GZIP_LEVEL, mtime=_GZIP_TIME)
-    ).decode()
+    data = base64.b64encode(gzip.compress(array.tobytes(), _GZIP_LEVEL, mtime=_GZIP_TIME)).decode()
     packed = {"b": data, "s": [*array.shape], "d": array.dtype.name}
     if array.ndim == 1 and np.isfinite(array).all():
         listed = [_shortest(number) for number in array]
