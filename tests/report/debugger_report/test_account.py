@@ -79,6 +79,11 @@ AMOUNTS: dict[str, tuple[Rules, dict[str, float | None]]] = {
         {"used": (900 * 20.5 + 200 * 99.5) / SAMPLES},
     ),
     "never above 98%": (FEWER | {"OverallSystemUsage": usage((0, 20, 20))}, {"used": 20.5 / 2}),
+    # By the p95 of its node, at most half of the samples.
+    "half above 98%": (
+        STEPS | {"LoadBalancing": balance(gpu0={0: 400, 20: 400}), "OverallSystemUsage": usage((0, 99, 99))},
+        {"used": (400 * 20.5 + 1000 * 99.5) / 1800},
+    ),
     # One GPU at its limit is a quarter of the mean of four.
     "one of four": (
         STEPS
