@@ -3,64 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from msgspec import Struct
 
+from jobrules.causes.data_loading import of_data_loading, waiting_in_loop
 from jobrules.measures.data_loading import ENOUGH_PERCENT, Loading
-from jobrules.measures.data_waits import LOADING_PART, SAME_PART, loads_itself, waiting, waiting_part, waits
 from jobrules.measures.histograms import growing
 from jobrules.measures.minutes import Windows
 from jobrules.measures.rows import narrow
-from jobrules.measures.work import Work
 from jobrules.model import (
     SECOND_US,
     DeviceStatus,
-    Finding,
-    HowMuch,
-    Inferred,
     Measure,
     Metric,
-    Note,
     Reason,
     ReasonKind,
     RuleResult,
-    Where,
 )
-from jobrules.model.claims import Cause, Precedence, moments
 from jobrules.rule import Role, Rule, not_recorded
 from jobrules.rule import number as parameter
-from jobrules.text import count, duration, escape_name, percent, share, took, without_check
+from jobrules.text import count, without_check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobrules.measures.data_waits import Waits
-    from jobrules.model import Events, Fact, IntArray, Job, LoopFacts
-    from jobrules.model.claims import Claimed
+    from jobrules.model import Events, IntArray, Job, LoopFacts
+    from jobrules.model.claims import Cause
 
 #: Seconds with data loading before the first check of a node.
 PATIENCE_S = 10
 _BINS = 100
 #: Keys of ``Loading.settings``.
 _SETTING = ("iterator", "num_workers", "pin_memory", "fetches")
-
-
-#: Loading that was recorded for less of the work than this is said to be.
-MOSTLY = 0.9
-#: Shares that differ by less are the same.
-SEEN_ROUNDED = 0.005
-#: Ranks differ if one waits for this many times as long as another.
-UNEVEN = 2
-MAX_RANK = 24
-#: Cores with a lower mean utilization have room for more loader processes.
-ROOM_PERCENT = 70.0
-NO_WORKERS_ADVICE = (
-    "Load data in separate processes: set ``num_workers`` above 0.",
-    "Then the next batches load while the model computes.",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,114 +113,12 @@ class Dataloader(Rule):
         )
 
     def causes(self, job: Job, result: RuleResult) -> Sequence[Cause]:
-        """Waiting for batches; evidence is fetches of the training processes, or a profile of their Python code."""
-        work = Work.of(job)
-        found = job.gathered(waits, work) if work else ()
-        if not found and job.loop_facts and job.loop_facts.waited:
-            gpus = max((len(part.gpus) for part in job.facts), default=0)
-            return (self.waiting_in_loop(job.loop_facts, _cores(job) or job.loop_facts.cores or 0, gpus),)
-        if work is None:
-            return ()
-        profiled = loads_itself(job.profiles)
-        if not any(one.relevant for one in found) and (found or profiled <= LOADING_PART):
-            return ()
-        return (
-            Cause(
-                key="data-loading",
-                precedence=Precedence.DATA_LOADING,
-                when="while training waited for data",
-                claim=partial(waiting, work),
-                finding=partial(self._waited, work, result, found, profiled),
-                of_loop=max((one.part for one in found), default=0.0),
-            ),
-        )
+        """Waiting for batches."""
+        return of_data_loading(self, job, result)
 
     def waiting_in_loop(self, facts: LoopFacts, cores: int, processes: int) -> Cause:
         """The cause in a loop of which only a few numbers are known; ``cores`` and ``processes`` are of a node."""
-        return Cause(
-            key="data-loading",
-            precedence=Precedence.DATA_LOADING,
-            when="while training waited for data",
-            claim=partial(waiting_part, facts),
-            finding=partial(self._waited_in_loop, facts, loading_advice(facts.num_workers, cores, processes)),
-            of_loop=facts.waited,
-        )
-
-    def _waited_in_loop(self, facts: LoopFacts, advice: tuple[str, ...], claimed: Claimed) -> Finding:
-        fetch_s, step_s = facts.fetch_s or 0.0, facts.step_s
-        step = f", a step {took(SECOND_US * step_s)}" if step_s else ""
-        waited = (
-            "By the times of fetches and steps, training waited for batches"
-            if facts.outside is None or facts.waited != facts.outside
-            else "Training was outside of steps"
-        )
-        evidence: list[Fact] = [
-            Where(claimed.nodes),
-            HowMuch("Recorded fetches", facts.fetches),
-            Note(f"{waited} for {share(facts.waited)} of the recorded time"),
-        ]
-        if facts.of_first_fetches:
-            first = "Only the first fetch of each training process was recorded"
-            evidence.append(Note(f"{first}, so the amount is an upper bound"))
-        if facts.note:
-            evidence.append(Note(facts.note))
-        return self.finding(
-            f"Training waits for data: a batch fetch takes {took(SECOND_US * fetch_s)}{step}",
-            *evidence,
-            *_workers(facts.num_workers),
-            Inferred(facts.source),
-            key="data-loading",
-            advice=advice,
-            devices=claimed.devices,
-        )
-
-    def _waited(
-        self,
-        work: Work,
-        result: RuleResult,
-        found: Sequence[Waits],
-        profiled: float,
-        claimed: Claimed,
-    ) -> Finding:
-        if not found:
-            return self.finding(
-                f"Training loads data itself: {share(profiled)} of a profile's function time",
-                *moments(claimed, result),
-                Inferred("a Python profile and simultaneous samples"),
-                key="data-loading",
-                section="data-loading",
-                advice=NO_WORKERS_ADVICE,
-                devices=claimed.devices,
-            )
-        most = max(found, key=lambda one: one.part)
-        uneven = _uneven(most)
-        where = f" on rank {escape_name(most.slowest, MAX_RANK)}" if uneven else ""
-        step = f", a step {took(most.step_us)}" if most.step_us else ""
-        recorded_us = sum(one.recorded.total for one in found) / len(found)
-        evidence = [*moments(claimed, result)]
-        evidence += uneven or [
-            Note(f"Training waited for a batch in {share(most.part)} of the recorded time")
-        ]
-        if most.in_steps:
-            evidence.append(Note("Steps hold their batch fetches"))
-        evidence += _workers(most.num_workers)
-        if recorded_us < MOSTLY * work.length_us:
-            evidence.append(Note(_of_part(recorded_us, work, most.part, claimed)))
-        return self.finding(
-            f"Training waits for data{where}: a batch fetch takes {took(most.fetch_us)}{step} (medians)",
-            *evidence,
-            key="data-loading",
-            section="data-loading",
-            advice=loading_advice(
-                most.num_workers,
-                most.cores,
-                most.processes,
-                cpu_percent=most.cpu_percent,
-                of_io=most.of_io,
-                has_gpus=most.has_gpus,
-            ),
-            devices=claimed.devices,
-        )
+        return waiting_in_loop(self, facts, cores, processes)
 
     def _checked(self, part: Job, grid: Windows) -> _Node | None:
         """None if no data loading was recorded."""
@@ -434,76 +308,3 @@ def _spread(times_us: IntArray) -> dict[str, float]:
         "max": int(times_us.max()) / SECOND_US,
         "outliers": int((times_us > 2 * median).sum()),
     }
-
-
-def _of_part(recorded_us: float, work: Work, waited: float, claimed: Claimed) -> str:
-    """How much was seen where loading was recorded, and with what looks the same in the rest of the work."""
-    recorded = f"Loading was recorded for {duration(recorded_us)} of {duration(work.length_us)} of work"
-    seen = waited * recorded_us / max(1, work.clocks.length_us)
-    if claimed.share <= seen + SEEN_ROUNDED:
-        return recorded
-    elsewhere = (claimed.share - seen) * work.clocks.length_us / max(1.0, work.length_us - recorded_us)
-    same = abs(elsewhere - waited) <= SAME_PART * waited
-    rest = "the rest of the loop looks the same" if same else "elsewhere by saturated cores"
-    return f"{recorded}: {share(seen)} of GPU time seen there; {rest}: {share(claimed.share)} in all"
-
-
-def _workers(num_workers: int | None) -> list[Fact]:
-    if num_workers == 0:
-        return [Note("``num_workers`` is 0: the training process loads every batch itself")]
-    return [] if num_workers is None else [HowMuch("``num_workers``", num_workers)]
-
-
-def _uneven(waits: Waits) -> list[Fact]:
-    """The ranks that waited most and least, if they differ."""
-    least = min(waits.waited_by_rank_us, key=waits.waited_by_rank_us.__getitem__)
-    least_us = waits.waited_by_rank_us[least]
-    if waits.waited_us < UNEVEN * least_us or least == waits.slowest:
-        return []
-    shares = share(waits.part), share(least_us / max(1, waits.recorded.total))
-    ranks = escape_name(waits.slowest, MAX_RANK), escape_name(least, MAX_RANK)
-    return [
-        Note(f"Rank {ranks[0]} waited for {shares[0]} of the recorded time, rank {ranks[1]} for {shares[1]}"),
-        Note("In each step, the other ranks wait for the slowest one"),
-    ]
-
-
-def _cores(job: Job) -> int:
-    """Cores of the largest node; 0 if no node has a series of each."""
-    cores = (len(p.devices) for one in job.facts for p in one.panels if p.metric is Metric.CPU_UTILIZATION)
-    return max((n for n in cores if n > 1), default=0)
-
-
-def loading_advice(
-    num_workers: int | None,
-    cores: int,
-    processes: int,
-    cpu_percent: float | None = None,
-    *,
-    of_io: bool = False,
-    has_gpus: bool = True,
-) -> tuple[str, ...]:
-    """What to do about waiting for data on nodes with so many cores, 0 if not known, and training processes.
-
-    ``cpu_percent`` is the mean utilization of the cores; ``of_io`` is whether they wait for I/O while batches are fetched.
-    """
-    each = cores // max(1, processes)
-    decoding = ", decoding on the GPU" if has_gpus else ""
-    cheaper = f"Make loading cheaper: lighter transforms, cached or packed data{decoding}."
-    if of_io and num_workers != 0:
-        return (
-            "Use faster storage, or copy the data to a local disk: cores wait for I/O while batches are fetched.",
-            "Pack samples into larger files.",
-        )
-    if cpu_percent is not None and cpu_percent >= ROOM_PERCENT:
-        used = f"the cores are already used by {percent(cpu_percent)} on average"
-        return (cheaper, f"More loader processes will not help: {used}.")
-    if num_workers == 0:
-        start = f" ({each} to start with: cores divided by training processes)" if each > 1 else ""
-        return (f"Set ``num_workers`` above 0{start}.", *NO_WORKERS_ADVICE[1:])
-    if num_workers is not None and num_workers < each:
-        return (
-            f"Raise ``num_workers`` from {num_workers} to about {each}: the node has {count(cores, 'core')}.",
-            "If fetches stay long, make transforms cheaper or cache the data.",
-        )
-    return (cheaper, "If cores are free, raise ``num_workers``.")

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from jobrules.measures.gpu_conditions import by_node
 from jobrules.measures.minutes import Windows
 from jobrules.measures.quartiles import quartiles
 from jobrules.model import (
@@ -103,9 +104,7 @@ class GPUMemoryIncrease(Rule):
             limit = without_check(len(gpus) - len(judged), "GPU")
             none = f"No jump in GPU memory activity above {self.increase:g} points"
             return self.passed(f"{none} (largest {max(0.0, largest):.1f}){limit}", **facts)
-        details: dict[str, Any] = {}
-        for gpu in rising:
-            details.setdefault(gpu.node, {})[gpu.device] = gpu.details
+        details: dict[str, Any] = by_node((gpu.node, gpu.device, gpu.details) for gpu in rising)
         details["last_timestamp"] = max(gpu.last_us for gpu in rising)
         finding = self._finding(rising)
         return self.triggered(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
+from jobrules.measures.gpu_conditions import by_node
 from jobrules.measures.minutes import Windows, trailing_below, trailing_quantiles
 from jobrules.measures.quartiles import quartiles
 from jobrules.measures.work_span import worked
@@ -67,10 +68,7 @@ class LowGPUUtilization(Rule):
         if not checks.violating:
             windows = count(checks.evaluated, "window")
             return checks.passed(self, f"GPU utilization was low or fluctuated in 0 of {windows}", **facts)
-        details: dict[str, Any] = {}
-        for gpu in gpus:
-            if gpu.details:
-                details.setdefault(gpu.node, {})[gpu.device] = gpu.details
+        details: dict[str, Any] = by_node((gpu.node, gpu.device, gpu.details) for gpu in gpus if gpu.details)
         details["last_timestamp"] = checks.last_start_us
         kinds = {
             "low": sum(gpu.low for gpu in gpus),
