@@ -142,3 +142,9 @@ def make_job(
         events=events or Events(),
         finished=True,
     )
+
+
+def sampled(interval_s: float = 1.0, *, extra: Sequence[Panel] = (), **values: Values) -> Job:
+    """``sampled(gpu_power=[300, 310])`` is a job of two samples of a metric, by its key."""
+    panels = [make_panel(Metric(key), table, interval_s=interval_s) for key, table in values.items()]
+    return make_job(extra=[*panels, *extra])

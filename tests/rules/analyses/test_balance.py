@@ -138,10 +138,6 @@ def test_figure_and_rule_agree(
         assert {f"{node.node}/{gpu.device}": gpu.enough for gpu in node.gpus} == answers
 
 
-def test_without_gpus_there_is_nothing() -> None:
-    assert balance(make_job(cpu=[50.0]), LoadBalancing()) is None
-
-
 def test_one_gpu_has_a_load_and_no_distance() -> None:
     found = balance(make_job(gpu=[50.0] * 3), LoadBalancing())
 

@@ -166,8 +166,3 @@ def test_cores_in_use_are_not_known_of_a_mean_or_of_a_part_of_the_nodes(cpu: dic
     assert found
     assert found.gpus == pytest.approx(1.0)
     assert found.cores is None
-
-
-def test_nothing_sampled_asks_for_nothing() -> None:
-    assert demand(JobInMemory(name="job")) is None
-    assert demand(make_job(steps=make_steps([(0, 1)]))) is None

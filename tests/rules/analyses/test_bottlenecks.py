@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules.analyses.bottlenecks import Bottlenecks, BottlenecksOverTime, StepSpan, bottlenecks
+from jobrules.analyses.bottlenecks import Bottlenecks, BottlenecksOverTime, bottlenecks
 from jobrules.analyses.time_lines import Columns, columns
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import SECOND_US, EventSource, Job, Metric, Panel, Steps
@@ -35,6 +35,7 @@ def found(
 
 # Against the definition.
 
+PARTS = ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
 VALUE = st.sampled_from([NAN, 0.0, 5.0, 10.0, 50.0, 90.0, 90.5, 95.0, 100.0])
 
 
@@ -167,19 +168,10 @@ def test_everything_agrees_with_the_definition(job: Job) -> None:
         assert (one.snapshots, one.low, one.no_core_sample, one.bottlenecks) == tuple(
             split[k] for k in ("D", "low", "blind", "V")
         )
-        assert {
-            k: getattr(one, k)
-            for k in ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
-        } == {
-            k: parts[k] for k in ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
-        }
+        assert [getattr(one, k) for k in PARTS] == [parts[k] for k in PARTS]
         assert one.in_loop is inside
         assert sum(one.percents) == pytest.approx(100 if one.samples else 0)
-        shares = [
-            100 * parts[k] / max(1, one.samples)
-            for k in ("busy", "partly", "idle_unsaturated", "idle_no_core_sample", "bottleneck")
-        ]
-        assert shares == pytest.approx(one.percents, abs=0.1)
+        assert [100 * parts[k] / max(1, one.samples) for k in PARTS] == pytest.approx(one.percents, abs=0.1)
     assert {one.node: {c.core: c.percent for c in one.cores} for one in told.cores}.items() <= (
         wanted["hits"].items()
     )
@@ -244,12 +236,6 @@ def test_the_limits_are_those_of_the_rule() -> None:
     told = found(job, CPUBottleneck(gpu_threshold=50.0, cpu_threshold=55.0, threshold=20.0))
 
     assert (told.gpu_below, told.core_above, told.limit, told.bottlenecks) == (50.0, 55.0, 20.0, 1)
-
-
-def test_nothing_to_look_at_is_none() -> None:
-    assert bottlenecks(make_job(gpu=[0.0]), CPUBottleneck(), GRID) is None
-    assert bottlenecks(make_job(cpu=[99.0]), CPUBottleneck(), GRID) is None
-    assert bottlenecks(make_job(), IOBottleneck(), GRID) is None
 
 
 def test_a_node_without_core_samples_is_named_and_not_counted() -> None:
@@ -329,66 +315,65 @@ def test_cores_beyond_sixteen_are_counted() -> None:
 ONE_RUN = make_job(gpu=[95.0, 95.0, 0.0, 0.0, 95.0], cpu=[99.0] * 5, interval_s=30)  # 60 to 120 s
 
 
-def at_steps(*tables: Steps) -> tuple[str, tuple[StepSpan, ...]]:
+UNNUMBERED = replace(make_steps([(50, 70)], phase="EVAL"), number=np.array([-1]))
+
+
+@pytest.mark.parametrize(
+    ("tables", "place", "spans"),
+    [
+        # Those that overlap it.
+        ([make_steps([(0, 60), (60, 90), (90, 110), (115, 140), (140, 150)])], "in", [("TRAIN", 1, 3)]),
+        ([make_steps([(80, 90)]), UNNUMBERED], "in", [("EVAL", None, None), ("TRAIN", 0, 0)]),
+        # In no step.
+        ([make_steps([(0, 10), (20, 60), (120, 130)])], "between", [("TRAIN", 1, 1), ("TRAIN", 2, 2)]),
+        ([make_steps([(120, 130), (130, 140)])], "before", [("TRAIN", 0, 0)]),
+        ([make_steps([(0, 10), (10, 60)])], "after", [("TRAIN", 1, 1)]),
+        # Steps of another node say nothing.
+        ([make_steps([(60, 120)], node="algo-9")], "", []),
+    ],
+)
+def test_a_run_has_a_place_among_steps(
+    tables: list[Steps], place: str, spans: list[tuple[str, int | None, int | None]]
+) -> None:
     (run,) = found(replace(ONE_RUN, steps=joined_steps(*tables))).runs
-    return run.place, run.steps
 
-
-def span(phase: str, first: int | None, last: int | None) -> StepSpan:
-    return StepSpan(mode=phase, first=first, last=last)
-
-
-def test_the_steps_of_a_run_are_those_that_overlap_it() -> None:
-    steps = make_steps([(0, 60), (60, 90), (90, 110), (115, 140), (140, 150)])
-
-    assert at_steps(steps) == ("in", (span("TRAIN", 1, 3),))
-
-
-def test_a_run_in_no_step_lies_between_before_or_after() -> None:
-    assert at_steps(make_steps([(0, 10), (20, 60), (120, 130)])) == (
-        "between",
-        (span("TRAIN", 1, 1), span("TRAIN", 2, 2)),
-    )
-    assert at_steps(make_steps([(120, 130), (130, 140)])) == ("before", (span("TRAIN", 0, 0),))
-    assert at_steps(make_steps([(0, 10), (10, 60)])) == ("after", (span("TRAIN", 1, 1),))
-
-
-def test_phases_and_missing_numbers_are_kept_apart() -> None:
-    evaluation = make_steps([(50, 70)], phase="EVAL")
-    unnumbered = replace(evaluation, number=np.array([-1]))
-
-    assert at_steps(make_steps([(80, 90)]), unnumbered) == (
-        "in",
-        (span("EVAL", None, None), span("TRAIN", 0, 0)),
-    )
-
-
-def test_steps_of_another_node_say_nothing() -> None:
-    assert at_steps(make_steps([(60, 120)], node="algo-9")) == ("", ())
+    assert run.place == place
+    assert [(one.mode, one.first, one.last) for one in run.steps] == spans
 
 
 # What ran.
 
 
-def ran(*rows: tuple[str, str, float, float], **more: Any) -> dict[str, tuple[float, float]]:
+TENSORS = [(f"tensor{i}", "ALLREDUCE", 10.0 * i, 10.0 * i + 5) for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "shares"),
+    [
+        # Nested, parallel and repeated events count once: 0 to 60 s and 190 to 200 s.
+        (
+            [("load", "a", 0, 50), ("load", "b", 10, 40), ("load", "a", 40, 60), ("load", "c", 190, 200)],
+            {},
+            {"load": (60.0, 10.0)},
+        ),
+        # From 80 to 120 s: 10 of 20 s during, 5 of 20 s otherwise.
+        ([("op", "a", 80, 90), ("op", "a", 115, 120)], {}, {"op": (50.0, 25.0)}),
+        ([("op", "a", 10, 90)], {}, {}),
+        # Lives of processes are no class; the last event of Horovod ends at 195 s: 50 of the 95 s after 100 s.
+        ([("DataLoaderWorker", "w", 0, 200)], {}, {}),
+        (TENSORS, {"source": EventSource.HOROVOD}, {"Horovod": (50.0, 52.6)}),
+        ([("op", "a", 0, 200)], {"node": "algo-2"}, {}),
+    ],
+)
+def test_an_event_type_counts_the_recorded_time_in_which_any_of_its_events_ran(
+    rows: list[tuple[str, str, float, float]], more: dict[str, Any], shares: dict[str, tuple[float, float]]
+) -> None:
     """Bottlenecks from 0 to 100 s, none from 100 to 200 s."""
     job = make_job(
         gpu=[0.0] * 10 + [95.0] * 10, cpu=[99.0] * 20, interval_s=10, events=make_events(rows, **more)
     )
-    return {one.name: (one.during, one.otherwise) for one in found(job).ran}
 
-
-def test_a_class_counts_the_time_in_which_any_of_its_events_ran() -> None:
-    """Nested, parallel and repeated events count once: 0 to 60 s and 190 to 200 s."""
-    rows = [("load", "a", 0, 50), ("load", "b", 10, 40), ("load", "a", 40, 60), ("load", "c", 190, 200)]
-
-    assert ran(*rows) == {"load": (60.0, 10.0)}
-
-
-def test_only_the_time_that_a_class_was_recorded_counts() -> None:
-    """From 80 to 120 s: 10 of 20 s during, 5 of 20 s otherwise."""
-    assert ran(("op", "a", 80, 90), ("op", "a", 115, 120)) == {"op": (50.0, 25.0)}
-    assert ran(("op", "a", 10, 90)) == {}
+    assert {one.name: (one.during, one.otherwise) for one in found(job).ran} == shares
 
 
 def test_a_snapshot_holds_until_the_next_one() -> None:
@@ -403,18 +388,6 @@ def test_a_snapshot_holds_until_the_next_one() -> None:
     assert (one.during, one.otherwise) == (20.0, round(100 * 7 / 30, 1))
 
 
-def test_lives_of_processes_are_no_class_and_tensors_of_horovod_are_one() -> None:
-    assert ran(("DataLoaderWorker", "w", 0, 200)) == {}
-    tensors = [(f"tensor{i}", "ALLREDUCE", 10.0 * i, 10.0 * i + 5) for i in range(20)]
-    told = ran(*tensors, source=EventSource.HOROVOD)
-    # The last event ends at 195 s, so 50 of the 95 s after 100 s.
-    assert told == {"Horovod": (50.0, 52.6)}
-
-
-def test_events_of_another_node_do_not_count() -> None:
-    assert ran(("op", "a", 0, 200), node="algo-2") == {}
-
-
 def test_the_eight_that_differ_most_are_told_in_order() -> None:
     rows = [row for i in range(10) for row in ((f"op{i}", "a", 0, 10 * (i + 1)), (f"op{i}", "a", 150, 200))]
     job = make_job(gpu=[0.0] * 10 + [95.0] * 10, cpu=[99.0] * 20, interval_s=10, events=make_events(rows))
@@ -426,6 +399,3 @@ def test_the_eight_that_differ_most_are_told_in_order() -> None:
     assert told.more_ran == 2
     # op4 does not differ; op3 and op5 do by 10 points, and the name decides.
     assert {one.name for one in told.ran} == {f"op{i}" for i in range(10)} - {"op4", "op5"}
-
-
-# Size and speed.

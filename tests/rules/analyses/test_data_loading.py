@@ -9,36 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules.analyses.data_loading import MAX_COLUMNS, MAX_LINES, DataLoading, FetchTimes, data_loading
-from jobrules.model import SECOND_US, Events, EventSource, Job, Lane, Loader, Metric
+from jobrules.model import SECOND_US, Events, EventSource, Job, Lane
 from jobrules.rules.dataloader import Dataloader
 from tests.copies import replace
-from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
-
-MULTI = "_MultiProcessingDataLoaderIter"
-#: (phase, name, start, end, process), seconds after the start.
-Row = tuple[str, str, float, float, int]
+from tests.jobs import START_US, joined_steps, make_events, make_job, make_steps
+from tests.rules.loading_jobs import MULTI, cores, events_of, fetch, loader, worker
 
 
-def fetch(start_s: float, end_s: float, pid: int = 33) -> Row:
-    return "DataLoaderIter", f"{MULTI}::GetNext", start_s, end_s, pid
-
-
-def worker(start_s: float, end_s: float, pid: int) -> Row:
-    return "DataLoaderWorker", "DataLoaderWorker", start_s, end_s, pid
-
-
-def events_of(rows: list[Row], *, node: str = "algo-1", loaders: tuple[Loader, ...] = ()) -> Events:
-    ordered = sorted(rows, key=lambda row: (row[2], row[3]))
-    table = make_events([row[:4] for row in ordered], node=node, loaders=loaders)
-    return replace(table, pid=np.array([row[4] for row in ordered], np.int64))
-
-
-def job_of(events: Events, cores: int = 8, nodes: tuple[str, ...] = ("algo-1",)) -> Job:
-    panels = [
-        make_panel(Metric.CPU_UTILIZATION, np.full((300, cores), 20.0), interval_s=1, prefix="cpu", node=node)
-        for node in nodes
-    ]
-    return make_job(events=events, extra=panels)
+def job_of(events: Events, nodes: tuple[str, ...] = ("algo-1",)) -> Job:
+    return make_job(events=events, extra=[cores(8, node=node) for node in nodes])
 
 
 def told(job: Job) -> DataLoading:
@@ -103,7 +82,7 @@ def test_times_that_spread_widely_get_bins_that_grow() -> None:
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 80), st.integers(1, 3)), min_size=1, max_size=40)
 )
 def test_times_agree_with_plain_lists(fetches: list[tuple[int, int, int]]) -> None:
-    rows = [fetch(start / 10, (start + took) / 10, pid) for start, took, pid in fetches]
+    rows = [fetch(start / 10, (start + took) / 10, pid=pid) for start, took, pid in fetches]
 
     by_key = {one.key: one for one in told(job_of(events_of(rows))).times}
 
@@ -180,11 +159,8 @@ def test_without_the_rule_the_loaders_are_told_and_not_judged() -> None:
     st.lists(st.tuples(st.integers(0, 300), st.integers(1, 90), st.integers(1, 5)), min_size=1, max_size=15)
 )
 def test_the_loaders_of_a_node_are_those_of_the_rule(lives: list[tuple[int, int, int]]) -> None:
-    setting = Loader(
-        node="algo-1", rank="33", iterator=MULTI, start_us=START_US, num_workers=2, pin_memory=False
-    )
     rows = [fetch(s, s + 0.5) for s, _, _ in lives] + [worker(s, s + took, pid) for s, took, pid in lives]
-    job = job_of(events_of(rows, loaders=(setting,)))
+    job = job_of(events_of(rows, [loader(2, pin_memory=False)]))
 
     found = told(job)
 
@@ -238,9 +214,7 @@ def test_a_node_without_enough_seconds_has_a_reason_and_no_answer() -> None:
 
 
 def test_loaders_are_told_by_what_they_were_set_up_with() -> None:
-    one = Loader(node="algo-1", rank="33", iterator=MULTI, start_us=START_US, num_workers=2, pin_memory=False)
-
-    found = told(job_of(events_of([fetch(i, i + 0.1) for i in range(20)], loaders=(one,))))
+    found = told(job_of(events_of([fetch(i, i + 0.1) for i in range(20)], [loader(2, pin_memory=False)])))
 
     (setup,) = found.setups
     assert (setup.iterator, setup.num_workers, setup.pin_memory, setup.fetches) == (MULTI, 2, False, 20)
@@ -265,25 +239,9 @@ def test_a_fetch_of_which_nothing_tells_the_loaders_has_no_line() -> None:
     assert found.nodes[0].loaders is None
 
 
-def test_no_event_of_data_loading_is_nothing() -> None:
-    assert data_loading(job_of(make_events([("Forward", "conv", 0, 1)])), Dataloader()) is None
-    assert data_loading(make_job(), Dataloader()) is None
-
-
 def test_lists_are_cut_and_say_so() -> None:
     names = tuple(f"n{i}" for i in range(70))
-    tables = [
-        events_of(
-            [fetch(0, 20)],
-            node=name,
-            loaders=(
-                Loader(
-                    node=name, rank="33", iterator=MULTI, start_us=START_US, num_workers=1, pin_memory=True
-                ),
-            ),
-        )
-        for name in names
-    ]
+    tables = [events_of([fetch(0, 20)], [loader(1, node=name, pin_memory=True)], node=name) for name in names]
 
     found = told(job_of(Events.joined(tables), nodes=names))
 

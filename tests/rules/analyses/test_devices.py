@@ -105,7 +105,7 @@ def test_columns_are_whole_numbers_of_those_of_the_time_lines() -> None:
     assert len(found.rows[0].values) == found.columns.count
 
 
-def test_metrics_come_in_one_order_and_memory_alone_is_no_use() -> None:
+def test_metrics_come_in_one_order() -> None:
     values = np.full((10, 2), 40.0)
     job = make_job(gpu=values, cpu=values, memory=values)
     grid = columns(job)
@@ -118,8 +118,6 @@ def test_metrics_come_in_one_order_and_memory_alone_is_no_use() -> None:
         "cpu_utilization",
         "gpu_memory_activity",
     ]
-    assert devices(make_job(memory=values), grid, 90) is None
-    assert devices(JobInMemory(name="job"), grid, 90) is None
 
 
 def test_devices_are_bounded_and_those_left_out_are_counted() -> None:

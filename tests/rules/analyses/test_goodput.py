@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jobrules.analyses.goodput import Goodput, goodput
-from jobrules.model import SECOND_US, Events, Job, JobInMemory, Metric, Steps
-from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
+from jobrules.model import SECOND_US, Events, Job, Metric, Steps
+from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 
 
 def numbered(steps: Steps, first: int) -> Steps:
@@ -38,7 +38,13 @@ def interrupted_job(*, fetches: bool = True, resumes_at: int = 50) -> Job:
     sampled_s = [*np.arange(0, 612.5, 0.5), *np.arange(700, 1020.5, 0.5)]
     time_us = START_US + np.round(np.array(sampled_s) * SECOND_US).astype(np.int64)
     panel = make_panel(Metric.GPU_UTILIZATION, np.full(len(time_us), 50.0), time_us=time_us)
-    return JobInMemory(name="job", panels=(panel,), steps=steps, events=make_events(rows))
+    return make_job(extra=[panel], steps=steps, events=make_events(rows))
+
+
+def job_of(samples: int, *steps: Steps, interval_s: float = 0.5) -> Job:
+    """Steps, and so many samples of a GPU."""
+    gpu = np.full(samples, 50.0) if samples else None
+    return make_job(gpu=gpu, interval_s=interval_s, steps=joined_steps(*steps))
 
 
 def parts(found: Goodput | None) -> dict[str, float]:
@@ -77,9 +83,8 @@ def test_without_fetches_waiting_is_within_productive_time() -> None:
 def test_steps_that_are_counted_anew_without_a_restart_are_kept() -> None:
     """Some sources number the steps of each epoch from 0."""
     epochs = [numbered(make_steps(in_turn(100 * i, [1.0] * 90)), 0) for i in range(3)]
-    panel = make_panel(Metric.GPU_UTILIZATION, np.full(601, 50.0))
 
-    found = parts(goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*epochs))))
+    found = parts(goodput(job_of(601, *epochs)))
 
     assert "lost-work" not in found
     assert found["productive"] == 270
@@ -87,12 +92,9 @@ def test_steps_that_are_counted_anew_without_a_restart_are_kept() -> None:
 
 def test_a_restart_whose_samples_go_on_loses_the_steps_that_run_again() -> None:
     """The sampler outlives the training process: only the step numbers show the restart."""
-    steps = joined_steps(
-        make_steps(in_turn(10, [2.0] * 30)), numbered(make_steps(in_turn(100, [2.0] * 20)), 20)
-    )
-    panel = make_panel(Metric.GPU_UTILIZATION, np.full(301, 50.0))
+    first, again = make_steps(in_turn(10, [2.0] * 30)), make_steps(in_turn(100, [2.0] * 20))
 
-    found = parts(goodput(JobInMemory(name="job", panels=(panel,), steps=steps)))
+    found = parts(goodput(job_of(301, first, numbered(again, 20))))
 
     assert found == {"lost-work": 20, "before-first-step": 40, "productive": 80, "after-last-step": 10}
 
@@ -103,9 +105,8 @@ def test_copies_at_one_time_lose_no_work(late_s: float, ranks: tuple[str, str]) 
     """Two processes on a node, each counting its steps from 0, at times under one name."""
     one = make_steps(in_turn(10, [2.0] * 200), rank=ranks[0])
     other = make_steps(in_turn(10.7 + late_s, [2.3] * 150), rank=ranks[1])
-    panel = make_panel(Metric.GPU_UTILIZATION, np.full(801, 50.0))
 
-    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(one, other)))
+    found = goodput(job_of(801, one, other))
 
     assert "lost-work" not in parts(found)
     assert parts(found)["productive"] > 0.95 * (400 if late_s < 60 else late_s + 345)
@@ -121,7 +122,7 @@ def test_a_process_that_begins_after_another_repeats_only_what_it_resumes(
     time_us = START_US + np.array([*range(110), *range(290, 400)]) * SECOND_US
     panel = make_panel(Metric.GPU_UTILIZATION, np.full(len(time_us), 50.0), time_us=time_us)
 
-    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(first, second)))
+    found = goodput(make_job(extra=[panel], steps=joined_steps(first, second)))
 
     assert found
     assert found.lost_steps == (20 if lost else 0)
@@ -141,9 +142,8 @@ def test_each_process_that_resumes_the_same_checkpoint_repeats_all_before_it(
     ]
     if between:
         steps.append(make_steps(in_turn(1420, [1.0] * 30), rank="4950"))
-    panel = make_panel(Metric.GPU_UTILIZATION, np.full(2250, 50.0), interval_s=1)
 
-    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*steps)))
+    found = goodput(job_of(2250, *steps, interval_s=1))
 
     assert found
     assert found.lost_steps == 1000 - again_at + 301
@@ -158,9 +158,8 @@ def test_whether_a_process_that_counts_from_the_beginning_repeats_another_is_not
     steps = [
         make_steps(in_turn(start, [2.0] * 50), rank=pid) for pid, start in (("34", 10), ("99", second_s))
     ]
-    panel = make_panel(Metric.GPU_UTILIZATION, np.full(400, 50.0), interval_s=1)
 
-    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*steps)))
+    found = goodput(job_of(400, *steps, interval_s=1))
 
     assert found
     assert (found.of("lost-work").amount, found.of("lost-work").measured) == (0, known)
@@ -169,9 +168,8 @@ def test_whether_a_process_that_counts_from_the_beginning_repeats_another_is_not
 def test_a_restart_of_all_ranks_is_one() -> None:
     first = [make_steps(in_turn(10 + i / 10, [2.0] * 30), rank=str(i)) for i in range(4)]
     again = [numbered(make_steps(in_turn(100 + i / 7, [2.0] * 20), rank=str(i)), 20) for i in range(4)]
-    panel = make_panel(Metric.GPU_UTILIZATION, np.full(301, 50.0))
 
-    found = goodput(JobInMemory(name="job", panels=(panel,), steps=joined_steps(*first, *again)))
+    found = goodput(job_of(301, *first, *again))
 
     assert found
     assert found.lost_steps == 10
@@ -181,11 +179,9 @@ def test_a_restart_of_all_ranks_is_one() -> None:
 
 def test_the_slowest_process_decides_how_long_a_step_takes() -> None:
     spans = in_turn(0, [2.0] * 50)
-    slow = make_steps(spans)
     fast = make_steps([(start, end - 1.5) for start, end in spans], rank="34")
-    job = JobInMemory(name="job", steps=joined_steps(slow, fast))
 
-    assert parts(goodput(job)) == {"productive": 100}
+    assert parts(goodput(job_of(0, make_steps(spans), fast))) == {"productive": 100}
 
 
 def test_evaluation_and_a_stall_are_no_productive_time() -> None:
@@ -194,16 +190,9 @@ def test_evaluation_and_a_stall_are_no_productive_time() -> None:
     training = make_steps(in_turn(0, lasts))
     evaluation = make_steps(in_turn(80, [0.5] * 20), phase="EVAL")
 
-    found = parts(goodput(JobInMemory(name="job", steps=joined_steps(training, evaluation))))
+    found = parts(goodput(job_of(0, training, evaluation)))
 
     assert found == {"evaluation": 10, "stall": 19.5, "productive": 60.5}
-
-
-def test_without_training_steps_there_is_no_goodput() -> None:
-    evaluation = make_steps(in_turn(0, [1.0] * 20), phase="EVAL")
-
-    assert goodput(JobInMemory(name="job", steps=evaluation)) is None
-    assert goodput(JobInMemory(name="job")) is None
 
 
 @pytest.mark.parametrize("node", ["algo-1", "algo-2"])
@@ -219,7 +208,7 @@ def test_the_parts_of_any_job_add_up_to_its_time(node: str, data: st.DataObject)
     sampled = data.draw(st.lists(st.integers(0, 400), min_size=1, max_size=30, unique=True))
     time_us = START_US + 5 * SECOND_US * np.array(sorted(sampled))
     panel = make_panel(Metric.GPU_UTILIZATION, np.full(len(time_us), 50.0), node=node, time_us=time_us)
-    job = JobInMemory(name="job", panels=(panel,), steps=steps, events=events)
+    job = make_job(extra=[panel], steps=steps, events=events)
 
     found = goodput(job)
 

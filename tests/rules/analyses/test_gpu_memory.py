@@ -215,12 +215,6 @@ def test_one_sample_has_quantiles_and_nothing_else() -> None:
     assert (gpu.mean, gpu.p95, gpu.rise, gpu.trend) == (37.0, 37.0, None, None)
 
 
-def test_no_memory_samples_is_nothing() -> None:
-    job = make_job(gpu=[1.0, 2.0])
-
-    assert gpu_memory(job, GPUMemoryIncrease(), columns(job)) is None
-
-
 def test_alike_gpus_are_drawn_by_the_fullest_node() -> None:
     panels = [
         make_panel(Metric.GPU_MEMORY_ACTIVITY, np.full((900, 6), 60.0 + i / 2), node=f"n{i}", interval_s=1)

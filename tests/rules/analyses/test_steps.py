@@ -176,10 +176,6 @@ def test_steps_that_do_not_differ_or_take_no_time(lasted: list[int]) -> None:
     msgspec.json.encode(times)
 
 
-def test_no_steps() -> None:
-    assert steps(make_job(gpu=[1.0, 2.0]), RULE) is None
-
-
 def test_many_workers_are_ranked_and_cut_and_the_rest_is_counted() -> None:
     tables = [steps_of([400_000 + i] * 101, worker=str(i)) for i in range(140)]
     tables[77] = steps_of([400_000] * 101 + [9_000_000] * 3, worker="77")

@@ -14,63 +14,13 @@ from jobrules.model import (
     EventSource,
     Job,
     Lane,
-    Loader,
     Metric,
-    Panel,
     Status,
 )
 from jobrules.rules.dataloader import Dataloader
 from tests.copies import replace
-from tests.jobs import START_US, make_events, make_job, make_panel
-
-MULTI, SINGLE = "_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"
-#: (phase, name, start, end, process), seconds after the start.
-Row = tuple[str, str, float, float, int]
-
-
-def fetch(start_s: float, end_s: float, kind: str = MULTI, pid: int = 33) -> Row:
-    return "DataLoaderIter", f"{kind}::GetNext", start_s, end_s, pid
-
-
-def worker(start_s: float, end_s: float, pid: int) -> Row:
-    return "DataLoaderWorker", "DataLoaderWorker", start_s, end_s, pid
-
-
-def loader(
-    num_workers: int | None,
-    *,
-    kind: str = MULTI,
-    start_s: float = 0,
-    pin_memory: bool | None = None,
-    node: str = "algo-1",
-    process: str = "33",
-) -> Loader:
-    return Loader(
-        node=node,
-        rank=process,
-        iterator=kind,
-        start_us=START_US + round(start_s * SECOND_US),
-        num_workers=num_workers,
-        pin_memory=pin_memory,
-    )
-
-
-def events_of(
-    rows: list[Row], loaders: list[Loader] | None = None, *, node: str = "algo-1", process: str = "33"
-) -> Events:
-    ordered = sorted(rows, key=lambda row: (row[2], row[3]))
-    table = make_events([row[:4] for row in ordered], node=node, rank=process, loaders=loaders or [])
-    return replace(table, pid=np.array([row[4] for row in ordered], np.int64))
-
-
-def cores(n: int, *, seconds: int = 300, node: str = "algo-1") -> Panel:
-    return make_panel(
-        Metric.CPU_UTILIZATION, np.full((seconds, n), 20.0), interval_s=1, prefix="cpu", node=node
-    )
-
-
-def job_of(events: Events, n: int = 4) -> Job:
-    return make_job(events=events, extra=[cores(n)])
+from tests.jobs import make_events, make_job
+from tests.rules.loading_jobs import MULTI, SINGLE, Row, cores, events_of, fetch, job_of, loader, worker
 
 
 def reference(job: Job, rule: Dataloader) -> tuple[list[int], int, int]:
@@ -195,61 +145,6 @@ def test_two_processes_for_eight_cores_are_too_few() -> None:
     assert (details["cores"], details["dataloaders"], details["num_workers"]) == (8, 2, 2)
     assert details["pin_memory"] is False
     assert "prefetch" not in details
-
-
-def test_too_many_and_adequate() -> None:
-    rows = [fetch(i, i + 0.1) for i in range(20)]
-
-    def check(num_workers: int) -> tuple[Status, str]:
-        result = Dataloader().check(job_of(events_of(rows, [loader(num_workers)]), 4))
-        return result.status, result.headline
-
-    assert check(9) == (Status.TRIGGERED, "9\u00a0loader processes for 4\u00a0cores: too many")
-    assert check(8) == (
-        Status.PASSED,
-        "8\u00a0loader processes for 4\u00a0cores: within 70 to 200% of the cores",
-    )
-    assert check(3) == (
-        Status.PASSED,
-        "3\u00a0loader processes for 4\u00a0cores: within 70 to 200% of the cores",
-    )
-    itself = "1\u00a0training process loads its batches itself, without a loader process"
-    assert check(0) == (Status.TRIGGERED, itself)
-    alone = Dataloader(min_threshold=20).check(
-        job_of(events_of([fetch(0, 30, SINGLE)], [loader(0, kind=SINGLE)]))
-    )
-    assert alone.headline.replace("\u00a0", " ") == (
-        "1 training process loads its batches itself, each counted as a loader: within 20 to 200% of the cores"
-    )
-
-
-def test_ten_seconds_are_too_few_and_eleven_enough() -> None:
-    def check(seconds: int) -> tuple[Status, str]:
-        rows = [fetch(i, i + 0.1) for i in range(seconds)]
-        result = Dataloader().check(job_of(events_of(rows, [loader(1)])))
-        assert result.details["dataloading_time"]["p50"] == pytest.approx(0.1)
-        return result.status, str(result.reason or "")
-
-    assert check(10) == (Status.NOT_EVALUATED, "11\u00a0s of data loading needed, 10\u00a0s recorded")
-    assert check(11) == (Status.TRIGGERED, "")
-
-
-def test_without_events_or_cores_nothing_is_judged() -> None:
-    nothing = Dataloader().check(make_job(cpu=[20.0] * 50))
-    no_cores = Dataloader().check(make_job(events=events_of([worker(0, 30, 101)]), gpu=[1.0] * 50))
-    no_number = Dataloader().check(job_of(events_of([fetch(i, i + 0.1) for i in range(20)])))
-
-    assert (nothing.status, str(nothing.reason), nothing.details) == (
-        Status.NOT_EVALUATED,
-        "loader events not recorded",
-        {},
-    )
-    assert (no_cores.status, str(no_cores.reason)) == (Status.NOT_EVALUATED, "CPU utilization not recorded")
-    assert (no_number.status, str(no_number.reason)) == (
-        Status.NOT_EVALUATED,
-        "number of loader processes not recorded",
-    )
-    assert no_cores.details["worker_lifetime"] == {"n": 1, "p50": 30.0, "max": 30.0, "outliers": 0}
 
 
 def test_fetch_times_do_not_hold_the_lives_of_workers() -> None:

@@ -128,17 +128,6 @@ def test_every_gpu_has_its_own_events_and_answer() -> None:
     assert result.datapoints_per_series == {"algo-1/gpu0": 16, "algo-1/gpu1": 16, "algo-1/gpu2": 3}
 
 
-def test_too_few_samples_are_counted_against_patience_or_two_windows() -> None:
-    patient = GPUMemoryIncrease().check(make_job(memory=[5.0] * 612))
-    wide = GPUMemoryIncrease(window=500, patience=10).check(make_job(memory=[5.0] * 612))
-
-    assert (patient.status, str(patient.reason)) == (
-        Status.NOT_EVALUATED,
-        "1,001 samples needed, 612 recorded",
-    )
-    assert str(wide.reason) == "1,000 samples needed, 612 recorded"
-
-
 def test_window_and_patience_may_be_times() -> None:
     values = [0.0] * 40 + [32.0] * 20
     counted = GPUMemoryIncrease(window=10, patience=30).check(make_job(memory=values, interval_s=2))

@@ -162,15 +162,6 @@ def test_the_highest_slope_and_the_gpu_that_is_full_first_may_be_two() -> None:
     assert "Lowest memory in use at the end: algo-1 gpu0 9" in in_words(finding.evidence)
 
 
-def test_a_short_job_is_not_judged() -> None:
-    result = judged(30.0 + 50.0 * hours(300))
-
-    assert (result.status, str(result.reason)) == (
-        Status.NOT_EVALUATED,
-        "30\u00a0min of training needed, 24\u00a0min 55\u00a0s recorded",
-    )
-
-
 def test_few_stretches_with_samples_give_no_answer() -> None:
     seconds = np.array([0, 1, 2, 3000, 3001])
     used = make_panel(

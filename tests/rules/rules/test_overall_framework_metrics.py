@@ -66,13 +66,6 @@ def test_events_without_steps_are_still_broken_down() -> None:
     assert result.details["phase"] == {}
 
 
-def test_the_headline_states_shares_that_add_up() -> None:
-    steps = joined_steps(make_steps([(0, 1), (2, 3)]), make_steps([(1, 1.6)], phase="EVAL"))
-    events = make_events([("cpu_functions", "aten::mm", 0, 1)] * 3)
-
-    assert checked(steps, events).headline == ("TRAIN 66.7%, EVAL 20.0%, outside steps 13.3% (3\u00a0events)")
-
-
 def test_a_phase_name_from_data_is_shown_as_one_line() -> None:
     assert "A\\nB 100.0" in checked(make_steps([(0, 1)], phase="A\nB")).headline
 

@@ -13,7 +13,7 @@ from jobrules.model import SECOND_US, Job, Metric, RuleResult, Severity, Status,
 from jobrules.rule import run_rules
 from jobrules.rules.power_cap import PowerCap
 from tests.copies import replace
-from tests.jobs import START_US, Values, make_job, make_panel
+from tests.jobs import START_US, make_job, make_panel, sampled
 from tests.paths import CORPUS, needs_corpus
 
 LOG = "8gpu-c35da19.csv"
@@ -24,12 +24,6 @@ CAPPED = np.arange(N) < 300
 def checked(job: Job, rule: PowerCap | None = None) -> RuleResult:
     (found,) = run_rules([rule or PowerCap()], job, strict=True)
     return found
-
-
-def logged(**metrics: Values) -> Job:
-    return make_job(
-        extra=[make_panel(Metric(name), values, interval_s=1.0) for name, values in metrics.items()]
-    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -53,7 +47,7 @@ def test_draws_near_the_limit_are_those_of_a_plain_loop(seed: int) -> None:
 @pytest.mark.parametrize(("part", "status"), [(2.0, Status.PASSED), (60.0, Status.TRIGGERED)])
 def test_a_share_of_each_sample_counts_as_that_share(part: float, status: Status) -> None:
     """As pviol of dmon, which is no yes or no."""
-    found = checked(logged(gpu_power_cap=np.full(N, part)))
+    found = checked(sampled(gpu_power_cap=np.full(N, part)))
 
     assert found.status is status
     assert found.details["algo-1"]["gpu0"]["percent"] == part
@@ -62,7 +56,7 @@ def test_a_share_of_each_sample_counts_as_that_share(part: float, status: Status
 def test_clocks_differ_where_the_limit_held_for_half_a_sample() -> None:
     part, clocks = np.where(CAPPED, 70.0, 5.0), np.where(CAPPED, 1400.0, 1980.0)
 
-    (finding,) = checked(logged(gpu_power_cap=part, gpu_clock=clocks)).findings
+    (finding,) = checked(sampled(gpu_power_cap=part, gpu_clock=clocks)).findings
 
     assert "Median clock at the limit: 1,400\u00a0MHz. Otherwise: 1,980\u00a0MHz." in in_words(
         finding.evidence
@@ -73,20 +67,16 @@ def test_clocks_are_those_of_work_only_where_use_is_known() -> None:
     clocks = np.where(CAPPED, 1200.0, 210.0)
     use = np.where(np.arange(N) < 500, 95.0, np.nan)
 
-    (finding,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks)).findings
+    (finding,) = checked(sampled(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks)).findings
     assert "Median clock at the limit: 1,200\u00a0MHz. Otherwise: 210\u00a0MHz." in in_words(finding.evidence)
-    (finding,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
+    (finding,) = checked(
+        sampled(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)
+    ).findings
     assert "in other work" not in in_words(finding.evidence)
 
 
-def test_a_second_of_eleven_hours_is_not_rounded_to_never() -> None:
-    found = checked(logged(gpu_power_cap=[0.0] * 500 + [100.0] + [0.0] * 39_499))
-
-    assert found.headline == "GPUs were at their power limit for less than 0.01% of their time"
-
-
 def test_a_gpu_at_its_limit_is_reported_for_information() -> None:
-    found = checked(logged(gpu_power_cap=100.0 * CAPPED))
+    found = checked(sampled(gpu_power_cap=100.0 * CAPPED))
 
     (finding,) = found.findings
     assert finding.severity is Severity.INFO
@@ -99,7 +89,9 @@ def test_a_clock_that_falls_with_it_is_a_warning(clock: float, severity: Severit
     clocks = np.where(CAPPED, clock, np.where(np.arange(N) < 600, 1980.0, 210.0))
     use = np.where(np.arange(N) < 600, 98.0, 0.0)
 
-    (finding,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
+    (finding,) = checked(
+        sampled(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)
+    ).findings
 
     assert finding.severity is severity
     assert f"at the limit: {clock:,.0f}\u00a0MHz. In other work: 1,980\u00a0MHz." in in_words(
@@ -116,7 +108,9 @@ def test_a_gpu_that_never_worked_below_its_limit_has_no_clock_to_compare_with() 
     use = 98.0 * CAPPED
     clocks = np.where(CAPPED, 1400.0, 1980.0)
 
-    (finding,) = checked(logged(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)).findings
+    (finding,) = checked(
+        sampled(gpu_power_cap=100.0 * CAPPED, gpu_clock=clocks, gpu_utilization=use)
+    ).findings
 
     assert finding.severity is Severity.INFO
 
@@ -125,7 +119,7 @@ def test_gpus_whose_clock_is_not_known_are_reported_with_one_that_fell() -> None
     table = 100.0 * np.column_stack([CAPPED, np.ones(N)])
     clocks = np.column_stack([np.where(CAPPED, 1400.0, 1980.0), np.full(N, 1400.0)])
 
-    (finding,) = checked(logged(gpu_power_cap=table, gpu_clock=clocks)).findings
+    (finding,) = checked(sampled(gpu_power_cap=table, gpu_clock=clocks)).findings
 
     assert finding.severity is Severity.WARNING
     assert finding.title.startswith("Both GPUs were at their power limit, the worst for 100.0%")
@@ -136,38 +130,17 @@ def test_gpus_whose_clock_is_not_known_are_reported_with_one_that_fell() -> None
 def test_without_reasons_a_draw_near_the_limit_is_called_that() -> None:
     power = np.where(CAPPED, 388.0, 387.9)
 
-    found = checked(logged(gpu_power=power, gpu_power_limit=np.full(N, 400.0)))
+    found = checked(sampled(gpu_power=power, gpu_power_limit=np.full(N, 400.0)))
 
     assert found.findings[0].title == "1\u00a0GPU was near its power limit for 30.0% of its time"
     assert found.details["algo-1"]["gpu0"]["basis"] == "draw near the limit"
 
 
-def test_the_reason_goes_before_the_draw() -> None:
-    job = logged(gpu_power_cap=np.zeros(N), gpu_power=np.full(N, 400.0), gpu_power_limit=np.full(N, 400.0))
-
-    assert checked(job).headline == "No GPU was at its power limit"
-
-
-def test_power_without_its_limit_is_not_judged() -> None:
-    found = checked(logged(gpu_power=np.full(N, 400.0)))
-
-    assert found.status is Status.NOT_EVALUATED
-    assert str(found.reason) == "GPU power limit not recorded"
-
-
 def test_a_limit_of_0_is_none() -> None:
-    job = logged(gpu_power=np.full(N, 100.0), gpu_power_limit=np.zeros(N))
-
-    assert checked(job).status is Status.NOT_EVALUATED
-
-
-def test_limits_of_another_time_are_none() -> None:
-    power = make_panel(Metric.GPU_POWER, np.full(N, 400.0), interval_s=1.0)
-    limit = make_panel(
-        Metric.GPU_POWER_LIMIT, [400.0] * 9, start_us=START_US + 7200 * SECOND_US, interval_s=1.0
+    assert (
+        checked(sampled(gpu_power=np.full(N, 100.0), gpu_power_limit=np.zeros(N))).status
+        is Status.NOT_EVALUATED
     )
-
-    assert checked(make_job(extra=[power, limit])).status is Status.NOT_EVALUATED
 
 
 def test_the_limits_part_gpus_at_their_limit_from_others() -> None:
@@ -183,7 +156,7 @@ def test_the_limits_part_gpus_at_their_limit_from_others() -> None:
     )
 
     for draws, low, high in ((held_back, 90.0, 100.0), (free, 0.0, 3.0)):
-        found = checked(logged(gpu_power=draws, gpu_power_limit=np.full(draws.shape, 400.0)))
+        found = checked(sampled(gpu_power=draws, gpu_power_limit=np.full(draws.shape, 400.0)))
         shares = [gpu["percent"] for gpu in found.details["algo-1"].values()]
         assert low <= min(shares)
         assert max(shares) < high

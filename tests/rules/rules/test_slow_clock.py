@@ -145,13 +145,6 @@ def test_a_clock_of_0_is_slow_and_no_measure_for_others() -> None:
     assert str(found.devices[1].reason) == "no peer: no other GPU with similar memory"
 
 
-def test_one_gpu_has_no_peer() -> None:
-    found = checked(logged(clocks(1980)))
-
-    assert found.status is Status.NOT_EVALUATED
-    assert str(found.reason) == "no peer: no other GPU with similar memory"
-
-
 def test_the_limit_lies_below_how_far_sound_gpus_differ() -> None:
     """The check of the threshold, which is ours.
 
