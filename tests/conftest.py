@@ -47,7 +47,7 @@ TOGETHER = {
 }
 
 
-class Together(LoadFileScheduling):
+class Together(LoadFileScheduling):  # type: ignore[misc]
     """All tests of a file in one worker, and those of some files."""
 
     def _split_scope(self, nodeid: str) -> str:

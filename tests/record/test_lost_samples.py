@@ -175,7 +175,7 @@ def test_steps_that_were_lost_are_no_time_without_a_record(
     events: int, others: set[str], tmp_path: Path
 ) -> None:
     out, reason = tmp_path / "job", FULL if events else None
-    lost = {"events": events, "reason": reason, "since_us": 100, "until_us": 300}
+    lost: dict[str, Any] = {"events": events, "reason": reason, "since_us": 100, "until_us": 300}
     made(out, sampled_s=(0, 400), steps_s=(0, 400), gap_s=(100, 300), gpus=0, **lost)
 
     found, _ = judged(out)
