@@ -183,6 +183,7 @@ def rows(text: str) -> dict[str, list[float]]:
     }
 
 
+@pytest.mark.slow
 def test_the_document_has_the_tables_of_false_alarms_and_they_keep_what_it_claims() -> None:
     found = rows(false_alarms.stored())
 
