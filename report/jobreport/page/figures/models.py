@@ -23,6 +23,11 @@ class Model:
             raise AttributeError(name)
         return None
 
+    if TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Any property can be set."""
+
     def update(self, **properties: Any) -> None:
         """Set some properties."""
         vars(self).update(properties)
