@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import SECOND_US
 from jobrules.text import (
     NBSP,
@@ -24,7 +25,7 @@ from jobrules.text import (
 from jobrules.verdict.time_use import lost_sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from jobreport.remarks import Run
     from jobrules.analyses.utilization import UsageRow
@@ -51,12 +52,14 @@ __all__ = [
     "duration",
     "escape_name",
     "every",
+    "extremes",
     "join_names",
     "known",
     "lost",
     "median",
     "moment",
     "never_used",
+    "not_shown",
     "number",
     "part_hours",
     "percent",
@@ -133,6 +136,14 @@ def spread(values: Iterable[float]) -> str:
     return percent(high) if f"{low:.1f}" == f"{high:.1f}" else f"{low:.1f} to {percent(high)}"
 
 
+def extremes(values: Mapping[str, float]) -> str:
+    """``34.0 to 35.2%`` if all values are similar, otherwise ``from 10.0% on a to 90.0% on b``."""
+    low, high = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+    if values[high] - values[low] < ALIKE_POINTS:
+        return spread(values.values())
+    return f"from {percent(values[low])} on {low} to {percent(values[high])} on {high}"
+
+
 class Scale(Struct, frozen=True, kw_only=True):
     """A unit that keeps numbers short: print ``value / factor`` and then ``unit``."""
 
@@ -150,6 +161,11 @@ def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
 def every(n: int, one: str) -> str:
     """``The GPU``, ``Both GPUs``, ``All 8 GPUs``."""
     return f"The {one}" if n == 1 else f"Both {one}s" if n == 2 else f"All {count(n, one)}"
+
+
+def not_shown(n: int, one: str, many: str | None = None) -> str:
+    """`` Not shown: 5 more rows.``, the end of a caption; empty for 0."""
+    return f" Not shown: {count(n, one, many)}." if n > 0 else ""
 
 
 def seconds(value: float) -> str:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct
 
-from jobreport.formats import escape_name
 from jobreport.page.figures import over_columns
 from jobreport.page.figures.canvas import Canvas, Figure
 from jobreport.page.figures.chart import US_PER_MS, downward, over_time, quantity, upward
 from jobreport.page.figures.framework import RANKED_PX
+from jobreport.page.figures.lanes import Events, lanes
 from jobreport.page.figures.models import Range1d
 from jobreport.page.figures.names import fitted, width_px
-from jobreport.page.figures.stacked import HALF
 from jobrules.model.time_parts import named
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 SERIES = {"gpu_utilization": "s1", "cpu_utilization": "s2", "io_wait": "s3"}
 #: Kind of lane → class of its bars.
 KINDS = {"steps": "f2", "waiting": named("data-loading").fill, "work": "u"}
-#: The narrowest bar, of the stretch.
-_NARROWEST = 1 / 1000
+KIND_NAMES = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
 #: Numbers of steps stand at least so far apart, in percent of the stretch.
 _APART = 12.0
 #: And so far from both ends.
@@ -128,28 +126,16 @@ def _samples(close_up: CloseUp, curves: Sequence[Curve], canvas: Canvas) -> Figu
 
 
 def _lanes(close_up: CloseUp, canvas: Canvas) -> Figure:
-    kinds = np.array([lane.kind for lane in close_up.lanes])
-    narrowest = int((close_up.end_us - close_up.start_us) * _NARROWEST)
-    names = [escape_name(name, 60) for name in close_up.names]
-    drawn = []
-    for kind, style in KINDS.items():
-        lane, start, length, name, events = close_up.table[kinds[close_up.table[:, 0]] == kind].T
-        if not len(lane):
-            continue
-        columns = {
-            "ms": length / US_PER_MS,
-            "events": events,
-            "name": [names[i] if i >= 0 else "several" for i in name.tolist()],
-        }
-        middle = -lane - 0.5
-        sides = (start, start + np.maximum(length, narrowest), middle - HALF, middle + HALF)
-        drawn.append(canvas.bars(style, sides, columns, series=kind, apart=kind == "steps"))
+    lane, start, length, name, events = close_up.table.T
+    kinds = np.array([one.kind for one in close_up.lanes])
+    found = Events(lane=lane, start=start, length=length, kind=kinds[lane], name=name, events=events)
+    lanes(
+        canvas,
+        found,
+        {kind: (style, KIND_NAMES[kind]) for kind, style in KINDS.items()},
+        close_up.names,
+        canvas.x.told("@left", _CLOCK),
+        per_ms=US_PER_MS,
+    )
     canvas.text([(at, -0.5, number) for at, number in step_labels(close_up)], dy=0.35, series="steps")
-    tooltip = [
-        ("Name", "@name"),
-        ("Start", canvas.x.told("@left", _CLOCK)),
-        ("Duration", quantity("ms", "ms", 3)),
-        ("Events", "@events{0,0}"),
-    ]
-    canvas.tooltip(tooltip, drawn, formatters={"@left": "datetime"})
     return canvas.figure

@@ -1,4 +1,4 @@
-"""What steps spent their time on: outliers and normal steps, and the last steps one by one."""
+"""Steps in parts: outliers against normal steps, and the last steps one by one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from jobreport.formats import escape_name
 from jobreport.page.figures import chart, theme
 from jobreport.page.figures.canvas import Canvas, Figure
+from jobreport.page.figures.lanes import columns
 from jobreport.page.figures.scales import ceiling
 from jobreport.page.figures.steps import upward
 from jobrules.analyses.step_parts import EVENT_TYPE
@@ -76,16 +77,9 @@ def last_steps(last: LastSteps, unit: Unit) -> Figure:
     # Counted from the last one; an odd number of labels, so that the last one stays on a narrow screen.
     labeled = range(len(names) - 1, -1, -every)
     labeled = labeled if len(labeled) % 2 or len(labeled) < 4 else labeled[:-1]
-    ends = np.cumsum([np.zeros(len(names)), *(part.time_us for part in last.parts)], axis=0) / unit.us
+    times = np.array([part.time_us for part in last.parts], np.float64) / unit.us
     slots = chart.slots([name if i in labeled else "" for i, name in enumerate(names)])
-    canvas = Canvas(slots, upward(float(ends.max()), unit))
-    left = np.arange(len(names)) + 0.07
-    drawn = []
-    for i, part in enumerate(last.parts):
-        bottom, top = ends[i], ends[i + 1]
-        columns = {"step": names, "time": top - bottom, "name": [escape_name(part.label, 60)] * len(names)}
-        sides = (left, left + 0.86, bottom, top)
-        drawn.append(canvas.bars(fill(part, last.parts), sides, columns, series=f"s{i + 1}"))
-    rows = [("Step", "@step"), ("Part", "@name"), ("Time", chart.quantity("time", unit.name, unit.digits))]
-    canvas.tooltip(rows, drawn)
+    canvas = Canvas(slots, upward(float(times.sum(axis=0).max()), unit))
+    parts = [(fill(part, last.parts), part.label) for part in last.parts]
+    columns(canvas, names, parts, times, chart.quantity("time", unit.name, unit.digits))
     return canvas.figure

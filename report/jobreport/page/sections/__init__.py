@@ -1,4 +1,4 @@
-"""What the cells of the notebook call: a report is opened, then each section is one call."""
+"""Calls of the notebook's cells: a report is opened, then each section is one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How similar the utilization of a node's GPUs is: histograms, and the distances between them."""
+"""Similarity of the utilization of a node's GPUs: histograms, and the distances between them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.page.figures import theme
 from jobreport.page.figures.balance import MAX_LINES, Curve, Histograms, frame, histograms, series
-from jobreport.page.kit import Drawing, Empty, Figure, Side, Table, code
+from jobreport.page.kit import Drawing, Figure, Side, Table, code
 from jobreport.page.kit.table import Cell, device_name, node_cells, node_heads
-from jobreport.page.sections.outline import section
-from jobrules.analyses.balance import MAX_NODES
+from jobreport.page.sections.outline import not_recorded, section, why_not_evaluated
 from jobrules.measures.quartiles import ALIKE_POINTS
+from jobrules.text import capitalized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +32,11 @@ FULL = "h9"
 SIGN = "▲"
 _OVER = Markup('<span aria-hidden="true">{}</span> {}<span class="vh"> above the threshold</span>')
 _USUAL = (("s1", "the GPU", "gpu-1"), ("n1", "mean of its node", ""))
+READING = (
+    "Distance: Jensen–Shannon distance of two histograms; 0 is equal, 0.83 has nothing in common. GPUs with equal means "
+    "and a large distance are active at different times. `LoadBalancing` leaves out start-up and wind-down. The last bin "
+    "includes 100%. Of many GPUs, those with the largest distances are drawn."
+)
 
 
 class Plot(Struct, frozen=True, kw_only=True):
@@ -44,36 +49,35 @@ class Plot(Struct, frozen=True, kw_only=True):
 
 @section
 def balance(report: Report) -> Content:
-    """Histograms, a matrix of distances per node, and what the rule counted."""
+    """Histograms, a matrix of distances per node, and the count of the rule."""
     found = report.balance
     if found is None or not any(gpu.histogram for _, gpu in _gpus(found)):
-        return Empty(_why_none(report))
+        return not_recorded("GPU utilization during the work", in_results=report.gpus_of_debugger)
     similar = _similar(found) if _is_evaluated(report) else None
-    # The single distance of two GPUs is a sentence.
+    # The single distance of two GPUs is in the caption.
     listed = [node for node in found.nodes if len(node.listed) > 2 and similar in (None, node)]
+    others = [node for node in found.nodes if len(node.gpus) > 1 and node not in listed]
     return [
         code(_lead(report, found)),
         _histograms(report, found, similar),
-        _two(found),
-        _distances(report, found, listed) if listed else None,
-        _others([node for node in found.nodes if len(node.gpus) > 2 and node not in listed]),
+        _distances(found, listed) if listed else None,
+        _others(others) if len(found.nodes) > 1 else None,
     ]
 
 
 def _histograms(report: Report, found: Balance, similar: NodeLoad | None) -> Figure:
     """The GPUs of all nodes, of the node that stands for all, or the GPU that stands for all."""
-    evaluated, together = _is_evaluated(report), _shared(found)
-    one = evaluated and not together and _are_similar(found)
+    together = _shared(found)
+    one = _is_evaluated(report) and not together and _are_similar(found)
     plots = _plots(found, [similar] if similar else found.nodes, together=together, one=one)
     axes = frame(plot.histograms for plot in plots)
-    caption = _caption(found, report, evaluated=evaluated)
-    joined = "" if one else _joined(found, similar)
-    drawn = _most_different(found, plots[0]) if one else "" if similar else _drawn(found)
+    caption = _caption(found, report)
     usual = any(plot.histograms.usual for plot in plots)
     return Figure(
         name="balance",
-        finding=code(caption) + (f" {joined}" if joined else ""),
-        aid=f"Share of {_basis(found)} per 2% bin. {drawn}".rstrip(),
+        title="GPU utilization in bins",
+        finding=caption,
+        aid=f"Share of {_basis(found)} per 2% bin.{_drawn(found, plots)}",
         key=_key(plots) if together else _USUAL if usual else (),
         drawings=[
             Side(
@@ -82,27 +86,16 @@ def _histograms(report: Report, found: Balance, similar: NodeLoad | None) -> Fig
                     Drawing(
                         figure=histograms(plot.histograms, axes),
                         title=plot.title,
-                        label=plot.label if len(plots) > 1 else f"GPU utilization in bins. {caption}",
+                        label=plot.label if len(plots) > 1 else "",
                         style="" if together else "low",
                     )
                     for plot in plots
                 ],
             )
         ],
-        reading=_reading(found, joined=bool(joined)),
+        reading=code(READING),
         tables=[_data(found)],
     )
-
-
-def _reading(found: Balance, *, joined: bool) -> str:
-    sentences = [
-        "Distance: Jensen–Shannon distance of two histograms; 0 is equal, 0.83 has nothing in common."
-        if _are_compared(found)
-        else "",
-        "The last bin includes 100%.",
-        "Nodes with the largest distance come first." if len(found.nodes) > MAX_NODES and not joined else "",
-    ]
-    return " ".join(filter(None, sentences))
 
 
 def _gpus(found: Balance) -> Iterator[tuple[NodeLoad, Load]]:
@@ -113,17 +106,9 @@ def _name(found: Balance, node: NodeLoad, device: str) -> str:
     return device_name(node.node, device, several=len(found.nodes) > 1)
 
 
-def _why_none(report: Report) -> str:
-    if report.gpus_of_debugger:
-        return "SageMaker Debugger's results hold no samples to compare."
-    if report.balance is not None:
-        return "GPUs were recorded, but not in the training loop."
-    return "GPU utilization was not recorded."
-
-
 def _shared(found: Balance) -> bool:
-    """Whether the GPUs of each node fit into one plot, all of them."""
-    return all(len(node.gpus) <= MAX_LINES for node in found.nodes) and not _drawn(found)
+    """True if all GPUs of each node fit into one plot."""
+    return all(len(node.gpus) <= MAX_LINES for node in found.nodes) and not _is_cut(found)
 
 
 def _plots(found: Balance, nodes: Sequence[NodeLoad], *, together: bool, one: bool) -> list[Plot]:
@@ -132,7 +117,7 @@ def _plots(found: Balance, nodes: Sequence[NodeLoad], *, together: bool, one: bo
     if together:
         return [_plot_of_node(found, node, gpus) for node, gpus in drawn if gpus]
     pairs = [(node, gpu) for node, gpus in drawn for gpu in gpus]
-    if one or _drawn(found):
+    if one or _is_cut(found):
         pairs.sort(key=lambda pair: -(pair[1].mean_distance or 0.0))
     return [_plot_of_gpu(found, node, gpu) for node, gpu in (pairs[:1] if one else pairs)]
 
@@ -149,11 +134,12 @@ def _plot_of_node(found: Balance, node: NodeLoad, gpus: Sequence[Load]) -> Plot:
 
 def _plot_of_gpu(found: Balance, node: NodeLoad, gpu: Load) -> Plot:
     title = _name(found, node, gpu.device)
-    label = f"{title}. Mean {formats.percent(gpu.mean or 0)}"
-    if gpu.mean_distance is not None:
-        label += f", mean distance {gpu.mean_distance:.2f} to the others of its node"
     usual = node.histogram if len(node.gpus) > 1 else ()
-    return Plot(title=title, label=f"{label}.", histograms=Histograms(curves=(_curve(gpu),), usual=usual))
+    return Plot(
+        title=title,
+        label=f"{title}. Mean {formats.percent(gpu.mean or 0)}, distance {formats.known(gpu.mean_distance, 2)}.",
+        histograms=Histograms(curves=(_curve(gpu),), usual=usual),
+    )
 
 
 def _curve(gpu: Load) -> Curve:
@@ -171,15 +157,16 @@ def _key(plots: Sequence[Plot]) -> list[tuple[str, str, str]]:
     return entries if len(entries) > 1 else []
 
 
-def _drawn(found: Balance) -> str:
-    """Which GPUs are drawn, if not all with samples are."""
-    sampled, drawn = (
-        sum(len(kept) > 0 for kept in column)
-        for column in zip(*((gpu.tenths, gpu.histogram) for _, gpu in _gpus(found)), strict=True)
-    )
-    if drawn == sampled:
-        return ""
-    return f"Drawn: the {drawn} of {sampled} GPUs that differ most from the others of their node."
+def _is_cut(found: Balance) -> bool:
+    """True if the analysis kept the histograms of some GPUs only."""
+    return any(gpu.tenths and not gpu.histogram for _, gpu in _gpus(found))
+
+
+def _drawn(found: Balance, plots: Sequence[Plot]) -> str:
+    """The number of GPUs that are drawn; empty if all with samples are."""
+    drawn = sum(len(plot.histograms.curves) for plot in plots)
+    sampled = sum(bool(gpu.tenths) for _, gpu in _gpus(found))
+    return f" Drawn: {drawn} of {sampled} GPUs." if drawn < sampled else ""
 
 
 def _worst(found: Balance) -> tuple[NodeLoad, FarPair] | None:
@@ -189,79 +176,47 @@ def _worst(found: Balance) -> tuple[NodeLoad, FarPair] | None:
 
 
 def _lead(report: Report, found: Balance) -> str:
-    """What LoadBalancing counted, and which nodes have a single GPU."""
-    alone = [formats.escape_name(node.node, 40) for node in found.nodes if len(node.gpus) == 1]
-    if len(alone) == len(found.nodes):
-        return (
-            "The node has 1 GPU, so there is nothing to compare."
-            if len(alone) == 1
-            else "Every node has 1 GPU. GPUs of different nodes are not compared."
-        )
-    if not alone:
-        return _comparisons(report, found)
-    verb = "has" if len(alone) == 1 else "have"
-    return f"{_comparisons(report, found)} {formats.join_names(alone)} {verb} 1 GPU: nothing to compare."
-
-
-def _comparisons(report: Report, found: Balance) -> str:
+    """The count of LoadBalancing."""
+    if all(len(node.gpus) == 1 for node in found.nodes):
+        return "Each node has 1 GPU, and GPUs of different nodes are not compared."
     card = report.card("LoadBalancing")
-    if card is None:
-        return "`LoadBalancing` was not selected; the threshold is its default."
-    if not card.was_evaluated:
-        return f"`LoadBalancing` was not evaluated: {card.reason}."
-    share = f" ({formats.share(card.severity)})" if card.violating else ""
-    of = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'comparison')}{share}"
-    worst = _worst(found)
-    ended = card.violating and worst and worst[1].distance <= found.limit
-    return f"`LoadBalancing`: {of} exceeded the threshold{'; none at the end of the job' if ended else ''}."
+    if card is None or not card.was_evaluated:
+        return why_not_evaluated(report, "LoadBalancing")
+    of = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'comparison')}"
+    return f"`LoadBalancing`: {of} exceeded the threshold."
 
 
 def _agrees(found: Balance, report: Report) -> bool:
-    """Whether the rule, which leaves out start-up and wind-down, finds GPUs as similar as the samples shown."""
+    """True if the rule, which leaves out start-up and wind-down, finds GPUs as similar as the samples shown."""
     card, worst = report.card("LoadBalancing"), _worst(found)
     if card is None or card.measure is None or worst is None or not _is_evaluated(report):
         return True
     return (card.measure.value > found.limit) == (worst[1].distance > found.limit)
 
 
-def _caption(found: Balance, report: Report, *, evaluated: bool) -> str:
+def _caption(found: Balance, report: Report) -> str:
     """The largest distance between two GPUs, or the fullest bin of a GPU alone."""
     worst = _worst(found)
     if not worst:
         return _fullest_bin(found)
     node, pair = worst
     names = f"{_name(found, node, pair.one)} and {formats.escape_name(pair.other, 24)}"
-    distance, threshold = formats.number(pair.distance, 2), formats.plain_number(found.limit)
-    if not (evaluated and pair.enough):
-        return f"Largest distance {distance} ({names}), not evaluated; {_means(pair)}."
-    card = report.card("LoadBalancing")
-    if card and card.measure and not _agrees(found, report):
-        own = formats.number(card.measure.value, 2)
-        return (
-            f"Largest distance over the whole job {distance} ({names}); without start-up and wind-down, "
-            f"`LoadBalancing` finds {own} (threshold {threshold})."
-        )
-    within = " within each node" if len(found.nodes) > 1 else ""
-    largest = f"largest distance {distance} ({names}, threshold {threshold})"
+    largest = (
+        f"largest distance {formats.number(pair.distance, 2)} ({names}, threshold "
+        f"{formats.plain_number(found.limit)}), means {formats.percent(pair.mean)} and {formats.percent(pair.other_mean)}."
+    )
+    if not (_is_evaluated(report) and pair.enough and _agrees(found, report)):
+        return capitalized(largest)
     if pair.distance <= found.limit:
-        return f"GPU utilization is similar{within}: {largest}."
-    if abs(pair.mean - pair.other_mean) >= ALIKE_POINTS:
-        return f"GPU utilization differs: {largest}, {_means(pair)}."
-    means = f"{_means(pair).capitalize()}: the GPUs are active at different times."
-    return f"GPU utilization differs: {largest}. {means}"
-
-
-def _means(pair: FarPair) -> str:
-    one, other = formats.percent(pair.mean), formats.percent(pair.other_mean)
-    return f"both means {one}" if one == other else f"means {one} and {other}"
+        return f"GPU utilization is similar within each node: {largest}"
+    return f"GPU utilization differs within a node: {largest}"
 
 
 def _fullest_bin(found: Balance) -> str:
     node, gpu = next((node, gpu) for node, gpu in _gpus(found) if gpu.histogram)
     most, width = max(gpu.histogram), 100 // len(gpu.histogram)
     at = gpu.histogram.index(most) * width
-    whose = "the GPU's" if sum(1 for _ in _gpus(found)) == 1 else f"{_name(found, node, gpu.device)}'s"
-    samples = f"{formats.percent(most)} of {whose} samples"
+    samples = f"{formats.percent(most)} of the samples of {_name(found, node, gpu.device)}"
     return f"The fullest bin holds {samples}: utilization {at} to {at + width}%."
 
 
@@ -271,18 +226,13 @@ def _is_evaluated(report: Report) -> bool:
 
 
 def _are_similar(found: Balance) -> bool:
-    """Whether the GPUs of all nodes are similar, in their histograms and their means."""
+    """True if the GPUs of all nodes are similar, in their histograms and their means."""
     pairs = [node.farthest for node in found.nodes]
     means = [gpu.mean for _, gpu in _gpus(found)]
     if any(pair is None or not pair.enough or pair.distance > found.limit for pair in pairs):
         return False
     known = [mean for mean in means if mean is not None]
     return len(known) == len(means) and max(known) - min(known) < ALIKE_POINTS
-
-
-def _most_different(found: Balance, plot: Plot) -> str:
-    gpus = formats.every(sum(1 for _ in _gpus(found)), "GPU")
-    return f"{gpus} are similar; drawn: {plot.title}, which differs most from the others of its node."
 
 
 def _similar(found: Balance) -> NodeLoad | None:
@@ -293,40 +243,10 @@ def _similar(found: Balance) -> NodeLoad | None:
     return max(drawn, key=lambda node: node.farthest.distance if node.farthest else 0.0)
 
 
-def _joined(found: Balance, similar: NodeLoad | None) -> str:
-    """Which node is drawn for all."""
-    if similar is None:
-        return ""
-    means = formats.spread(gpu.mean for _, gpu in _gpus(found) if gpu.mean is not None)
-    name = formats.escape_name(similar.node, 40)
-    return (
-        f"All {len(found.nodes)} nodes are similar (means {means}); drawn: {name}, with the largest distance."
-    )
-
-
-def _two(found: Balance) -> str:
-    """The distances of nodes with two GPUs, which have no table of distances."""
-    pairs = [node for node in found.nodes if len(node.gpus) == 2]
-    far = [(node, node.farthest) for node in pairs if node.farthest and node.farthest.enough]
-    if len(found.nodes) < 2 or not far:
-        return ""
-    least, most = (formats.number(pick(pair.distance for _, pair in far), 2) for pick in (min, max))
-    distances = least if least == most else f"{least} to {most}"
-    over = [formats.escape_name(node.node, 40) for node, pair in far if pair.distance > found.limit]
-    where = (
-        f"above the threshold on {formats.join_names(over, MAX_NODES)}"
-        if over
-        else "none above the threshold"
-    )
-    return f"Distances on {formats.count(len(far), 'node')} with 2 GPUs: {distances}, {where}."
-
-
 def _basis(found: Balance) -> str:
-    """Whose samples the histograms hold."""
-    bases = {node.basis for node in found.nodes}
-    if bases == {"training loop"}:
-        return "training-loop samples"
-    return "samples" if bases == {"whole job"} else "samples, of the training loop where steps were recorded,"
+    """Samples that the histograms hold; of nodes without steps, those of the whole job."""
+    of_loop = all(node.basis == "training loop" for node in found.nodes)
+    return "training-loop samples" if of_loop else "samples"
 
 
 def _are_compared(found: Balance) -> bool:
@@ -346,31 +266,28 @@ def _data(found: Balance) -> Table:
         ]
         for node, gpu in _gpus(found)
     ]
-    distance = ", and mean distance to the other GPUs of the node" if compared else ""
-    left = (
-        f" {formats.count(len(rows) - MAX_ROWS, 'more GPU')} in report.json." if len(rows) > MAX_ROWS else ""
-    )
     return Table(
         label="Histogram of each GPU",
         fold="samples, mean, and histogram of each GPU",
-        caption=f"Percent of {_basis(found)} per 10% bin{distance}.{left}",
+        caption=f"Percent of {_basis(found)} per 10% bin.{formats.not_shown(len(rows) - MAX_ROWS, 'GPU')}",
         heads=[
             *node_heads(":GPU", several=several),
             *("Samples", "Mean (%)"),
-            *(["Distance"] if compared else []),
+            *(["Mean distance"] if compared else []),
             *(f"{10 * i} to {10 * i + 10}" for i in range(10)),
         ],
         rows=rows[:MAX_ROWS],
     )
 
 
-def _distances(report: Report, found: Balance, nodes: Sequence[NodeLoad]) -> Figure:
+def _distances(found: Balance, nodes: Sequence[NodeLoad]) -> Figure:
     """A matrix for each of the nodes."""
+    compared = [far for node in nodes for far in _compared(node)]
+    over = sum(far > found.limit for far in compared)
     return Figure(
         name="distances",
-        finding=_pairs(report, found, nodes),
-        aid=f"Distance of any two GPUs of a node; {SIGN} and bold: above the threshold of "
-        f"{formats.plain_number(found.limit)}.",
+        finding=f"{over} of {formats.number(len(compared), 0)} distances between two GPUs of a node exceed "
+        f"{formats.plain_number(found.limit)} ({SIGN}).",
         drawings=[Side(style="matrices", blocks=[_matrix(found, node) for node in nodes])],
         of_tables=True,
     )
@@ -382,10 +299,9 @@ def _matrix(found: Balance, node: NodeLoad) -> Table:
     names = [formats.escape_name(gpu.device, 12) for gpu in listed]
     partly = any(not gpu.enough for gpu in listed)
     name, left = formats.escape_name(node.node, 40), len(node.gpus) - len(listed)
-    cut = f"The {len(listed)} GPUs that differ most; {left} more are in the data above." if left else ""
     return Table(
         label=f"Distances of the GPUs of {name}",
-        caption=f"{name}: {_above(found, node)}. {cut}".rstrip() if len(found.nodes) > 1 else cut,
+        caption=f"{name}.{formats.not_shown(left, 'GPU that differs less', 'GPUs that differ less')}",
         style="matrix",
         heads=[":GPU", *names, "Mean (%)", *([":Compared"] if partly else [])],
         rows=[
@@ -422,32 +338,6 @@ def _compared(node: NodeLoad) -> list[float]:
         for other, far in zip(node.listed[i:], distances, strict=True)
         if far is not None and {device, other} <= enough
     ]
-
-
-def _above(found: Balance, node: NodeLoad) -> str:
-    compared = _compared(node)
-    over = sum(far > found.limit for far in compared)
-    if not compared:
-        return "too few samples to compare"
-    return f"{over or 'none'} of {formats.count(len(compared), 'pair')} above the threshold"
-
-
-def _pairs(report: Report, found: Balance, nodes: Sequence[NodeLoad]) -> str:
-    """How many pairs of those listed are above the threshold; nothing if the rule finds otherwise during the work."""
-    if not _agrees(found, report):
-        return "Distances over the whole job."
-    compared = [far for node in nodes for far in _compared(node)]
-    if not compared:
-        return "No GPU has enough samples to be compared."
-    over = sum(far > found.limit for far in compared)
-    with_pairs = sum(len(node.gpus) > 1 for node in found.nodes)
-    where = ""
-    if len(nodes) < with_pairs:
-        most = f"the {len(nodes)} of {with_pairs} nodes that differ most"
-        where = f" on {formats.escape_name(nodes[0].node, 40) if len(nodes) == 1 else most}"
-    verb = "is" if over < 2 else "are"
-    pairs = f"{over or 'None'} of {formats.count(len(compared), 'pair')}{where}"
-    return f"{pairs} {verb} above the threshold at the end of the job."
 
 
 def _others(nodes: Sequence[NodeLoad]) -> Table:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.page.figures.batch_size import METRICS, thresholds
 from jobreport.page.figures.box_plot import LOOP, MIN_SIMILAR, WHOLE, are_similar, key
-from jobreport.page.kit import Drawing, Empty, Figure, Side, Table, code
+from jobreport.page.kit import Drawing, Figure, Side, Table, code
 from jobreport.page.kit.table import node_cells, node_heads
-from jobreport.page.sections.outline import has_edges, section
+from jobreport.page.sections.outline import not_recorded, section, why_not_evaluated
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 
@@ -34,35 +34,29 @@ _PARAMETERS = {
 @section
 def batch_size(report: Report) -> Content:
     """Box plots per node, and the table of all boxes."""
-    if report.gpus_of_debugger:
-        return Empty("SageMaker Debugger's results hold no p95 of the CPU and of GPU memory activity.")
     card, boxes = report.card("BatchSize"), _of_gpu_nodes(report)
-    if not boxes:
-        return Empty("GPU utilization was not recorded.")
+    if report.gpus_of_debugger or not boxes:
+        return not_recorded("sample of GPU utilization", in_results=report.gpus_of_debugger)
     limits = _limits(card)
     nodes, which = _chosen(boxes)
-    caption = _caption([b for b in boxes if b.basis == WHOLE], limits, card)
-    if caption and has_edges(report):
-        caption = (
-            f"Over the whole job: {caption[0].lower() if caption[1].islower() else caption[0]}{caption[1:]}"
-        )
+    levels = _levels([box for box in boxes if box.basis == WHOLE], limits)
     return [
-        code(_lead(card)),
+        code(_lead(report, card)),
         Figure(
             name="batch-size",
-            finding=" ".join(filter(None, [caption, _missing(boxes)])),
+            title="CPU, GPU, and GPU memory activity",
+            finding=f"p95 over the whole job: {levels}.",
             aid=which,
             key=key(boxes),
-            drawings=[Side(style="blocks", blocks=_drawings(boxes, nodes, limits, caption))],
-            reading="Boxes are those of section 6. CPU is the mean of the node's cores; a number is that of a GPU.",
+            drawings=[Side(style="blocks", blocks=_drawings(boxes, nodes, limits))],
+            reading="Boxes are those of GPU utilization. CPU is the mean of the node's cores; a number is that of a GPU. Dashed: "
+            "thresholds.",
             tables=[_table(boxes, [box for found in nodes.values() for box in found], limits)],
         ),
     ]
 
 
-def _drawings(
-    boxes: list[Box], nodes: dict[str, list[Box]], limits: dict[Metric, float], caption: str
-) -> list[Drawing]:
+def _drawings(boxes: list[Box], nodes: dict[str, list[Box]], limits: dict[Metric, float]) -> list[Drawing]:
     """A drawing of each of the nodes that are drawn."""
     drawings = []
     for node, found in nodes.items():
@@ -72,7 +66,7 @@ def _drawings(
                 Drawing(
                     figure=figure,
                     title=name if len({box.node for box in boxes}) > 1 else "",
-                    label=f"{name}. {caption if len(nodes) == 1 else f'p95: {levels}.'}",
+                    label=f"{name}. p95 over the whole job: {levels}.",
                     style="boxes",
                 )
             )
@@ -112,18 +106,8 @@ def _chosen(boxes: list[Box]) -> tuple[dict[str, list[Box]], str]:
         for node, found in by_node.items()
         if node in drawn
     }
-    which = []
-    if alike:
-        which.append(f"1 of {len(by_node)} similar nodes")
-    elif len(drawn) < len(by_node):
-        which.append(f"{len(drawn)} of {len(by_node)} nodes")
-    fewer = [node for node in drawn if len(gpus[node]) < len(levels[node])]
-    if any(len(gpus[node]) == MAX_GPUS for node in fewer):
-        which.append(f"{MAX_GPUS} GPUs per node")
-    drawn_of = f"Drawn: {', '.join(which)} (lowest GPU p95)." if which else ""
-    if fewer and any(len(gpus[node]) < MAX_GPUS for node in fewer):
-        drawn_of = " ".join(filter(None, [drawn_of, "Similar GPUs are drawn as one."]))
-    return chosen, drawn_of
+    some, every = sum(map(len, gpus.values())), sum(map(len, levels.values()))
+    return chosen, f"Drawn: {some} of {every} GPUs, those with the lowest p95." if some < every else ""
 
 
 def _drawn_gpus(levels: dict[str, float], boxes: list[Box]) -> set[str]:
@@ -134,7 +118,7 @@ def _drawn_gpus(levels: dict[str, float], boxes: list[Box]) -> set[str]:
 
 
 def _alike(by_node: dict[str, list[Box]]) -> bool:
-    """Whether several nodes have nearly the same p95 of every metric, and the same metrics."""
+    """True if several nodes have nearly the same p95 of every metric, and the same metrics."""
     if len(by_node) < 2:
         return False
     for metric in METRICS:
@@ -147,72 +131,22 @@ def _alike(by_node: dict[str, list[Box]]) -> bool:
     return True
 
 
-def _lead(card: RuleCard | None) -> str:
-    """What the rule counted."""
-    if card is None:
-        return "`BatchSize` was not selected, so no threshold is drawn."
-    if not card.was_evaluated:
-        return f"`BatchSize` was not evaluated: {card.reason}."
-    share = f" ({formats.share(card.severity)})" if card.violating else ""
-    windows = f"{card.violating} of {formats.count(card.evaluated, 'window')}{share}"
+def _lead(report: Report, card: RuleCard | None) -> str:
+    """The count of the rule."""
+    if card is None or not card.was_evaluated:
+        return why_not_evaluated(report, "BatchSize")
+    windows = f"{card.violating} of {formats.count(card.evaluated, 'window')}"
     return f"`BatchSize`: CPU, GPU, and GPU memory activity were all low in {windows}."
 
 
-def _caption(whole: list[Box], limits: dict[Metric, float], card: RuleCard | None) -> str:
-    """Which GPUs have every p95 of the whole job below its threshold, and all p95.
-
-    Only the p95 where the rule, which tests windows during the work, finds otherwise.
-    """
-    if not whole or len(limits) < len(METRICS):
-        return f"p95: {_levels(whole, {})}." if whole else ""
-    gpus = [(b.node, b.device) for b in whole if b.metric == Metric.GPU_UTILIZATION]
-    low = {(b.node, b.device, b.metric): b.p95 < limits[Metric(b.metric)] for b in whole}
-    cpu = {
-        b.node: b.p95 < limits[Metric.CPU_UTILIZATION] for b in whole if b.metric == Metric.CPU_UTILIZATION
-    }
-    small = sum(
-        cpu.get(node, False)
-        and low[node, device, Metric.GPU_UTILIZATION]
-        and low.get((node, device, Metric.GPU_MEMORY_ACTIVITY), True)
-        for node, device in gpus
-    )
-    common = formats.plain_number(next(iter(limits.values()))) if len(set(limits.values())) == 1 else ""
-    threshold = f"its threshold{f' of {common}%' if common else ''} (dashed)"
-    levels = _levels(whole, {} if common else limits)
-    if card and card.was_evaluated and (card.violating > 0) != (small > 0):
-        return f"p95: {levels}."
-    if not any(low.values()):
-        return f"No p95 is below {threshold}: {levels}."
-    if small == len(gpus):
-        verb = "has" if small == 1 else "have"
-        return f"{formats.every(small, 'GPU')} {verb} every p95 below {threshold}: {levels}."
-    some = f"{small or 'None'} of {formats.count(len(gpus), 'GPU')}" if len(gpus) > 1 else "The GPU"
-    verb = "does not have" if len(gpus) == 1 else "has" if small < 2 else "have"
-    return f"{some} {verb} every p95 below {threshold}: {levels}."
-
-
 def _levels(whole: list[Box], limits: dict[Metric, float]) -> str:
-    """``CPU 31.0%, GPU 40.0 to 45.0% (threshold 70%), GPU memory activity 30.0%``, the p95 of each metric."""
+    """``CPU 31.0% (threshold 70%), GPU 40.0 to 45.0% (threshold 70%)``, the p95 of each metric."""
     levels = []
     for metric in METRICS:
-        found = [b.p95 for b in whole if b.metric == metric]
-        if found:
-            limit = f" (threshold {formats.plain_number(limits[metric])}%)" if metric in limits else ""
-            levels.append(f"{metric.label} {formats.spread(found)}{limit}")
+        p95 = formats.spread(box.p95 for box in whole if box.metric == metric)
+        limit = f" (threshold {formats.plain_number(limits[metric])}%)" if p95 and metric in limits else ""
+        levels.append(f"{metric.label} {p95 or 'not recorded'}{limit}")
     return ", ".join(levels)
-
-
-def _missing(boxes: list[Box]) -> str:
-    """Metrics that were not recorded, and on which nodes."""
-    nodes = list(dict.fromkeys(box.node for box in boxes))
-    sentences = []
-    for metric in (Metric.CPU_UTILIZATION, Metric.GPU_MEMORY_ACTIVITY):
-        having = {box.node for box in boxes if box.metric == metric}
-        without = [formats.escape_name(node, 40) for node in nodes if node not in having]
-        if without:
-            where = "" if len(without) == len(nodes) else f" on {formats.join_names(without)}"
-            sentences.append(f"{metric.label} was not recorded{where}.")
-    return " ".join(sentences)
 
 
 def _table(boxes: list[Box], drawn: list[Box], limits: dict[Metric, float]) -> Table:
@@ -220,18 +154,16 @@ def _table(boxes: list[Box], drawn: list[Box], limits: dict[Metric, float]) -> T
     several = len({box.node for box in boxes}) > 1
     has_loop = any(box.basis == LOOP for box in boxes)
     listed = boxes if len(boxes) <= MAX_ROWS else drawn
-    left = len(boxes) - len(listed)
-    caption = "Utilization of CPU and GPUs, and GPU memory activity (%)"
-    caption += ", with the threshold of p95." if limits else "."
     return Table(
         label="Percentiles of CPU, GPU, and GPU memory activity",
-        caption=f"{caption} {formats.count(left, 'more row')} in report.json." if left else caption,
+        caption="Utilization of CPU and GPUs, and GPU memory activity (%)."
+        + formats.not_shown(len(boxes) - len(listed), "row"),
         fold="percentiles of CPU, GPU, and GPU memory activity" if len(listed) > MAX_OPEN_ROWS else "",
         heads=[
             *node_heads(":Device", ":Metric", several=several),
             *([":Over"] if has_loop else []),
             *("Samples", "p25", "p50", "p75", "p95"),
-            *(["Threshold"] if limits else []),
+            *(["Threshold of p95"] if limits else []),
         ],
         rows=[
             [

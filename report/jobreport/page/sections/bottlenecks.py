@@ -11,10 +11,10 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
-from jobreport.page.kit import Drawing, Empty, Figure, Html, Note, Table
+from jobreport.page.kit import Drawing, Figure, Html, Note, Table, code
 from jobreport.page.kit.fragment import place
 from jobreport.page.kit.table import swatch
-from jobreport.page.sections.outline import has_edges, section
+from jobreport.page.sections.outline import not_recorded, section, why_not_evaluated
 from jobreport.page.sections.parts.bottlenecks_over_time import shares_over_time
 from jobreport.page.sections.parts.bottlenecks_tables import cores_of, event_types, longest_runs
 from jobrules.model import Status
@@ -39,7 +39,7 @@ IDLE = 10.0
 
 
 class Words(Struct, frozen=True, kw_only=True):
-    """How the bottlenecks of one kind are worded; ``{}`` is the threshold of a core."""
+    """Words for the bottlenecks of one kind; ``{}`` is the threshold of a core."""
 
     rule: str
     title: str
@@ -47,10 +47,10 @@ class Words(Struct, frozen=True, kw_only=True):
     metric: str
     #: What is true of a core of the node in a bottleneck.
     core_is: str
-    #: A core above its threshold, no such core, and what cores did.
+    #: A core above its threshold, no such core, and such cores.
     core: str
     no_core: str
-    did: tuple[str, str]
+    cores: str
 
 
 _WORDS = {
@@ -61,7 +61,7 @@ _WORDS = {
         core_is="a core of its node is above {}",
         core="core saturated",
         no_core="no saturated core",
-        did=("was saturated", "were saturated"),
+        cores="saturated",
     ),
     "io": Words(
         rule="IOBottleneck",
@@ -70,7 +70,7 @@ _WORDS = {
         core_is="a core of its node is above {} I/O wait",
         core="core waiting for I/O",
         no_core="no core waiting for I/O",
-        did=("waited for I/O", "waited for I/O"),
+        cores="waiting for I/O",
     ),
 }
 
@@ -91,33 +91,23 @@ def _bottlenecks(report: Report, key: str) -> Content:
     words = _WORDS[key]
     found = next((one for one in report.bottlenecks if one.key == key), None)
     if found is None:
-        return Empty(_why_none(report, words))
+        what = f"node with samples of GPU and {words.metric}"
+        return not_recorded(what, in_results=report.has_debugger)
     card, title = report.card(words.rule), words.title
     over_time = found.bottlenecks and (
         found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)
     )
     limit = found.limit if card and card.was_evaluated and _agrees(found, card) else None
     return [
-        _lead(found, words, card, report),
-        *map(Note, _notes(found, words, card, edges=has_edges(report))),
+        code(_lead(found, words, card, report)),
+        *map(Note, _notes(found, words, card)),
         _split_figure(found, words) if found.bottlenecks else None,
         shares_over_time(found, report, title, limit=limit) if over_time else None,
         _samples_figure(found, words) if found.bottlenecks and len(found.nodes) > 1 else None,
         longest_runs(found, report, title) if found.runs else None,
-        cores_of(found, words.did, title) if found.cores else None,
+        cores_of(found, words.cores, title) if found.cores else None,
         event_types(found, title) if found.ran else None,
     ]
-
-
-def _why_none(report: Report, words: Words) -> str:
-    card = report.card(words.rule)
-    if report.gpus_of_debugger or (report.has_debugger and card and card.was_evaluated):
-        return "SageMaker Debugger's rule results hold no samples; see the rule's card for its counts."
-    if not any(node.gpus for node in report.job.nodes):
-        return "GPU utilization was not recorded."
-    if not any(row.label == words.metric for row in report.utilization):
-        return f"{words.metric} of the cores was not recorded."
-    return f"GPU and {words.metric} were not recorded on the same node."
 
 
 def _percent(value: float) -> str:
@@ -129,62 +119,52 @@ def _idle(found: Bottlenecks) -> str:
 
 
 def _lead(found: Bottlenecks, words: Words, card: RuleCard | None, report: Report) -> str:
-    """Whether the rule was evaluated, how many bottlenecks there are, and the GPU time that they explain."""
-    sentences = []
-    if card is None:
-        sentences.append(f"{words.rule} was not selected; its default thresholds are used.")
-    elif not card.was_evaluated:
-        sentences.append(f"{words.rule} was not evaluated: {card.reason}.")
-    edges = has_edges(report)
-    sentences += _counted(found, words, card, edges=edges) if found.bottlenecks else _none_found(found, words)
+    """The number of bottlenecks, and the GPU time that they explain."""
+    sentences = [why_not_evaluated(report, words.rule), _counted(found, words, card)]
+    if not found.bottlenecks:
+        return " ".join([*filter(None, sentences), _none_found(found, words)])
     finding = next((one for one in report.verdict.findings if one.key == f"{found.key}-bottleneck"), None)
     hours, part = formats.amount(finding, report.verdict.use) if finding else ("", "")
-    if found.bottlenecks and hours and part:
+    if hours and part:
         sentences.append(f"Bottlenecks explain {hours}, {part}.")
-    if found.bottlenecks and card is not None and card.status is Status.TRIGGERED:
-        sentences.append("Inferred from simultaneous samples.")
-    return " ".join(sentences)
+    return " ".join([*filter(None, sentences), "Inferred from simultaneous samples."])
 
 
-def _counted(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bool) -> list[str]:
+def _counted(found: Bottlenecks, words: Words, card: RuleCard | None) -> str:
     """The bottlenecks of the whole job; the threshold stands with the share that the rule compares with it."""
     whole = found.split.parts[-1].percent
     evaluated = card is not None and card.was_evaluated
     own = card.measure.value if card and evaluated and card.measure else None
     threshold = f"; threshold {_percent(found.limit)}" if evaluated and own in (None, whole) else ""
     snapshots = f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.snapshots, 'snapshot')}"
-    of_job = " of the whole job" if edges else ""
-    are = "is a bottleneck" if found.bottlenecks == 1 else "are bottlenecks"
-    core_is = words.core_is.format(_percent(found.core_above))
-    return [
-        f"{snapshots}{of_job} ({formats.percent(whole)}{threshold}) {are}: "
-        f"a GPU below {_percent(found.gpu_below)} while {core_is}."
-    ]
+    return (
+        f"{words.title}: {snapshots} of the whole job ({formats.percent(whole)}{threshold}), with a GPU below "
+        f"{_percent(found.gpu_below)} while {words.core_is.format(_percent(found.core_above))}."
+    )
 
 
 def _agrees(found: Bottlenecks, card: RuleCard) -> bool:
-    """Whether the share in the whole job is on the same side of the threshold as the rule's own."""
+    """True if the share in the whole job is on the same side of the threshold as the rule's own."""
     return (card.status is Status.TRIGGERED) == (found.split.parts[-1].percent > found.limit)
 
 
-def _none_found(found: Bottlenecks, words: Words) -> list[str]:
+def _none_found(found: Bottlenecks, words: Words) -> str:
     """All snapshots in their parts, of which none is a bottleneck."""
     parts = [
         f"{label}: {formats.number(part.count, 0)} ({formats.percent(part.percent)})"
         for _, label, part, _ in _split(found, words)
         if part.count
     ]
-    return [f"0 of {formats.count(found.snapshots, 'snapshot')} are {words.title}.", f"{'; '.join(parts)}."]
+    return f"{'; '.join(parts)}."
 
 
-def _notes(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bool) -> list[str]:
-    """What the rule did not evaluate, and where its result differs from the comparison in the lead."""
-    notes = _rule_notes(found, words, card, edges=edges) if card else []
+def _notes(found: Bottlenecks, words: Words, card: RuleCard | None) -> list[str]:
+    """Nodes that the rule did not evaluate, and a result of the rule that differs from the count in the lead."""
+    notes = _rule_notes(found, words, card) if card else []
     reasons = [f"{formats.escape_name(one.node, 40)} ({one.reason})" for one in found.nodes if one.reason]
     if reasons and len(found.nodes) > 1:
-        more = len(reasons) - MAX_REASONS
-        nodes = ", ".join([*reasons[:MAX_REASONS], *([f"and {more} more"] if more > 0 else [])])
-        notes.append(f"Counted here, but not evaluated by {words.rule}: {nodes}.")
+        nodes = f"{', '.join(reasons[:MAX_REASONS])}.{formats.not_shown(len(reasons) - MAX_REASONS, 'node')}"
+        notes.append(f"Counted here, but not evaluated by {words.rule}: {nodes}")
     if found.without_cores:
         names = formats.join_names([formats.escape_name(name, 40) for name in found.without_cores])
         notes.append(f"{words.metric} was not recorded on {names}.")
@@ -193,15 +173,17 @@ def _notes(found: Bottlenecks, words: Words, card: RuleCard | None, *, edges: bo
     return notes
 
 
-def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard, *, edges: bool) -> list[str]:
+def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard) -> list[str]:
     if not card.was_evaluated:
         return []
     whole, threshold = found.split.parts[-1].percent, f"threshold {_percent(found.limit)}"
     own = card.measure.value if card.measure else whole
     notes = []
     if own != whole and (found.bottlenecks or own):
-        where = "without start-up and wind-down" if edges else "on the nodes that it evaluates"
-        notes.append(f"{words.rule} counts {formats.percent(own)} of snapshots {where} ({threshold}).")
+        notes.append(
+            f"{words.rule} counts {formats.percent(own)} of the snapshots that it evaluates, without start-up and "
+            f"wind-down ({threshold})."
+        )
     if card.status is Status.TRIGGERED and own <= found.limit:
         checks = f"{formats.number(card.violating, 0)} of {formats.count(card.evaluated, 'check')}"
         notes.append(f"{words.rule} triggered: the share until then was above the threshold in {checks}.")
@@ -211,9 +193,7 @@ def _rule_notes(found: Bottlenecks, words: Words, card: RuleCard, *, edges: bool
 def _split_caption(found: Bottlenecks) -> str:
     counts = f"{formats.number(found.bottlenecks, 0)} of {formats.count(found.low, 'snapshot')}"
     share = formats.percent(found.split.of_low_percent)
-    are = "is a bottleneck" if found.bottlenecks == 1 else "are bottlenecks"
-    gpu = "an idle GPU" if found.gpu_below == IDLE else f"a GPU {_idle(found)}"
-    return f"{counts} with {gpu} ({share}) {are}."
+    return f"Bottlenecks: {counts} with a GPU below {_percent(found.gpu_below)} ({share})."
 
 
 def _split(found: Bottlenecks, words: Words) -> list[tuple[str, str, SnapshotPart, float]]:
@@ -267,12 +247,10 @@ def _split_figure(found: Bottlenecks, words: Words) -> Figure:
 def _samples_figure(found: Bottlenecks, words: Words) -> Figure:
     """GPU samples by node."""
     parts, names = _sample_parts(found, words), [one.node for one in found.nodes]
-    more = found.more_nodes
     return Figure(
         name=f"{found.key}-bottlenecks-samples",
         title="GPU samples by node",
-        finding=_samples_caption(found, _basis(found)),
-        aid=f"Not shown: {formats.count(more, 'more node')}." if more else "",
+        finding=_samples_caption(found) + formats.not_shown(found.more_nodes, "node"),
         key=[(part.style, part.label, "") for part in parts],
         drawings=[
             Drawing(
@@ -285,20 +263,17 @@ def _samples_figure(found: Bottlenecks, words: Words) -> Figure:
 
 
 def _samples_table(found: Bottlenecks, words: Words) -> Table:
-    parts, basis = _sample_parts(found, words), _basis(found)
-    mixed = len({one.in_loop for one in found.nodes}) > 1
-    several = len(found.nodes) > 1
-    name = f"GPU samples {'by node' if several else basis}"
+    parts = _sample_parts(found, words)
     heads = [capitalized(part.label.partition(":")[0]) for part in parts]
     return Table(
-        label=f"{words.title}: {name}",
-        caption=f"GPU samples {basis}." if several else "",
-        fold="" if 1 < len(found.nodes) <= MAX_OPEN_NODES else name,
-        heads=[":Node", *([":Basis"] if mixed else []), "Samples", *(f"{head} (%)" for head in heads)],
+        label=f"{words.title}: GPU samples by node",
+        caption="GPU samples by node.",
+        fold="" if 1 < len(found.nodes) <= MAX_OPEN_NODES else "GPU samples by node",
+        heads=[":Node", ":Basis", "Samples", *(f"{head} (%)" for head in heads)],
         rows=[
             [
                 formats.escape_name(one.node, 40),
-                *(["training loop" if one.in_loop else "whole job"] if mixed else []),
+                "training loop" if one.in_loop else "whole job",
                 formats.number(one.samples, 0),
                 *(formats.number(part.percents[i]) for part in parts),
             ]
@@ -325,18 +300,7 @@ def _sample_parts(found: Bottlenecks, words: Words) -> tuple[Part, ...]:
     )
 
 
-def _basis(found: Bottlenecks) -> str:
-    loops = [one.in_loop for one in found.nodes]
-    if all(loops):
-        return "in the training loop"
-    return "in the training loop (whole job if there is none)" if any(loops) else "in the whole job"
-
-
-def _samples_caption(found: Bottlenecks, basis: str) -> str:
+def _samples_caption(found: Bottlenecks) -> str:
     most = max(one.percents[-1] for one in found.nodes)
     names = [formats.escape_name(one.node, 40) for one in found.nodes if one.percents[-1] == most]
-    if len(names) == len(found.nodes) > 1 and not found.more_nodes:
-        where, rest = f"each of {formats.count(len(names), 'node')}", ""
-    else:
-        where, rest = formats.join_names(names), ", more than on other nodes"
-    return f"{formats.percent(most)} of GPU samples {basis} were in bottlenecks on {where}{rest}."
+    return f"Most bottlenecks on {formats.join_names(names)}: {formats.percent(most)} of GPU samples."

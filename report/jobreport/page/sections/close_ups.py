@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.formats import seconds, time_scale
-from jobreport.page.figures.close_ups import KINDS, SERIES, panels, readable
+from jobreport.page.figures.close_ups import KIND_NAMES, KINDS, SERIES, panels, readable
 from jobreport.page.figures.names import rows_class
-from jobreport.page.kit import Drawing, Empty, Figure, Subsection, Table
+from jobreport.page.kit import Drawing, Figure, Subsection, Table
 from jobreport.page.kit.table import as_code
-from jobreport.page.sections.outline import section
+from jobreport.page.sections.outline import not_recorded, section
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
@@ -23,26 +23,19 @@ _TITLES = {
     "last-steps": "Last steps",
     "first-events": "First minute of events",
 }
-_KIND_NAMES = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
+_BOTTLENECKS = {"cpu": "CPU", "io": "I/O"}
 
 
 @section
 def close_ups(report: Report) -> Content:
     """Samples above events, in short stretches of the job."""
     if not report.close_ups:
-        return Empty(_why_none(report))
-    with_events = any(one.lanes for one in report.close_ups)
-    drawn = ", top) and events (bottom) on one time axis" if with_events else ")"
+        return not_recorded("single step or event", in_results=report.gpus_of_debugger)
+    nodes = formats.join_names(list(dict.fromkeys(close_up.node for close_up in report.close_ups)))
     return [
-        f"Samples (mean of the devices{drawn}{_nodes(report)}.",
+        f"Samples (mean of the devices of {nodes}) above events, on one time axis.",
         *(Subsection(title=_title(one), blocks=[_figure(one)]) for one in report.close_ups),
     ]
-
-
-def _nodes(report: Report) -> str:
-    """``, on algo-1``: the nodes of the close-ups, if the job has others."""
-    names = list(dict.fromkeys(close_up.node for close_up in report.close_ups))
-    return f", on {formats.join_names(names)}" if len(report.job.nodes) > 1 else ""
 
 
 def _figure(close_up: CloseUp) -> Figure:
@@ -62,10 +55,10 @@ def _figure(close_up: CloseUp) -> Figure:
         else None,
         Drawing(
             figure=drawn.lanes,
-            label=f"{title}, events. {' '.join(_coverage(close_up)) or caption}",
+            label=f"{title}, events. {caption}",
             style=f"ranked {rows_class(len(close_up.lanes))}",
             key=[
-                (style, _KIND_NAMES[kind], kind)
+                (style, KIND_NAMES[kind], kind)
                 for kind, style in KINDS.items()
                 if any(lane.kind == kind for lane in close_up.lanes)
             ],
@@ -116,75 +109,35 @@ def _title(close_up: CloseUp) -> str:
 
 
 def _caption(close_up: CloseUp) -> str:
-    """The steps or the bottlenecks, then what covers most of the time, then the mean GPU utilization."""
-    gpu = next((one.mean for one in close_up.curves if one.key == "gpu_utilization"), None)
+    """The steps or the bottlenecks, then the mean GPU utilization."""
+    lasted = seconds((close_up.end_us - close_up.start_us) / SECOND_US)
     if close_up.worst:
         found = _bottlenecks(close_up.worst)
     elif close_up.key == "first-events":
-        lasted = seconds((close_up.end_us - close_up.start_us) / SECOND_US)
-        found = [f"First {lasted} of events; steps were not recorded."]
+        found = f"The first {lasted} of events."
     else:
-        found = [_steps(close_up)]
-    return " ".join([*found, *_coverage(close_up), *_utilization(close_up.worst, gpu)])
-
-
-def _bottlenecks(worst: WorstMinute) -> list[str]:
-    if not worst.hits:
-        return []
-    kinds = [f"{one.snapshots} {'CPU' if one.kind == 'cpu' else 'I/O'}" for one in worst.bottlenecks]
-    by_kind = f" ({', '.join(kinds)})" if len(kinds) > 1 else ""
-    are = "is a bottleneck" if worst.hits == 1 else "are bottlenecks"
-    return [f"{worst.hits} of {formats.count(worst.snapshots, 'snapshot')} {are}{by_kind}."]
-
-
-def _steps(close_up: CloseUp) -> str:
-    which = "first" if close_up.key == "first-steps" else "last"
-    lasted = seconds((close_up.end_us - close_up.start_us) / SECOND_US)
-    if close_up.steps == 1:
-        return f"The {which} step took {lasted}."
-    longest = f"the longest ({close_up.longest_step}) {seconds(close_up.longest_us / SECOND_US)}"
-    return f"The {which} {formats.count(close_up.steps, 'step')} took {lasted}, {longest}."
-
-
-def _coverage(close_up: CloseUp) -> list[str]:
-    """How much of the time the steps of the first rank cover, and the event type that covers most."""
-    found = [("steps", lane) for lane in close_up.lanes if lane.kind == "steps"][:1]
-    events = [lane for lane in close_up.lanes if lane.kind != "steps"]
-    if events:
-        most = max(events, key=lambda lane: lane.covered_us)
-        found.append((formats.escape_name(readable(most.event_type), 60), most))
-    if not found:
-        return []
-    cover = "cover" if found[0][0] == "steps" else "covers"
-    parts = [f"{what} {cover} {formats.percent(lane.percent)}" for what, lane in found[:1]]
-    parts += [f"{what} {formats.percent(lane.percent)}" for what, lane in found[1:]]
-    several = len({lane.rank for lane in close_up.lanes}) > 1
-    ranks = [formats.escape_name(lane.rank, 24) for _, lane in found]
-    if several and len(set(ranks)) > 1:
-        first, second = (f"on rank {rank}" for rank in ranks)
-        sentence = f"{parts[0]} of the time {first}, {parts[1]} {second}."
-    elif several:
-        return [f"Rank {ranks[0]}: {', '.join(parts)}."]
-    else:
-        sentence = f"{', '.join([f'{parts[0]} of the time', *parts[1:]])}."
-    return [f"{sentence[:1].upper()}{sentence[1:]}"]
-
-
-def _utilization(worst: WorstMinute | None, gpu: float | None) -> list[str]:
+        longest = f"the longest ({close_up.longest_step}) {seconds(close_up.longest_us / SECOND_US)}"
+        found = f"{formats.count(close_up.steps, 'step')} took {lasted}, {longest}."
+    gpu = next((one.mean for one in close_up.curves if one.key == "gpu_utilization"), None)
     if gpu is None:
-        return []
-    if worst is None:
-        return [f"Mean GPU utilization: {formats.percent(gpu)}."]
-    whole = "training loop" if worst.in_loop else "GPU work"
-    return [f"Mean GPU utilization: {formats.percent(gpu)} ({whole} {formats.percent(worst.usual)})."]
+        return found
+    usual = f", usual {formats.percent(close_up.worst.usual)}" if close_up.worst else ""
+    return f"{found} Mean GPU utilization: {formats.percent(gpu)}{usual}."
+
+
+def _bottlenecks(worst: WorstMinute) -> str:
+    kinds = [f"{_BOTTLENECKS[one.kind]} {one.snapshots}" for one in worst.bottlenecks]
+    return f"Bottlenecks: {', '.join(kinds) or 0} of {formats.count(worst.snapshots, 'snapshot')}."
 
 
 def _reading(close_up: CloseUp) -> str:
-    """When it was, what lines and bars are, and what is not drawn."""
-    sentences = [f"{_when(close_up)}.", *_lines(close_up)]
-    if close_up.unmeasured_us:
-        sentences.append("Hatched: not measured.")
-    return " ".join([*sentences, *_bars(close_up)])
+    """Time and number of snapshots, and the marks."""
+    snapshots = formats.count(max((one.samples for one in close_up.curves), default=0), "snapshot")
+    return (
+        f"{_when(close_up)}, {snapshots}. Hatched: not measured. Of many samples, the lowest and the highest of a column are "
+        "drawn; short events next to each other are one bar. Not drawn: lifetimes of loader processes."
+        f"{formats.not_shown(close_up.lanes_left, 'row with less time', 'rows with less time')}"
+    )
 
 
 def _when(close_up: CloseUp) -> str:
@@ -195,43 +148,3 @@ def _when(close_up: CloseUp) -> str:
         else formats.between(close_up.start_us, close_up.end_us)
     )
     return when.removesuffix(f"{formats.NBSP}UTC")
-
-
-def _lines(close_up: CloseUp) -> list[str]:
-    sampled = [one for one in close_up.curves if one.samples]
-    if not close_up.curves:
-        return ["Not recorded: GPU, CPU, and I/O wait."]
-    if not sampled:
-        return ["No samples in this time."]
-    snapshots = formats.count(max(one.samples for one in sampled), "snapshot")
-    reduced = any(len(one.ticks) // 4 < one.samples for one in sampled)
-    peaks = ", reduced to the lowest and highest per column" if reduced else ""
-    return [f"{snapshots}{peaks}."]
-
-
-def _bars(close_up: CloseUp) -> list[str]:
-    if not close_up.lanes:
-        return ["Not recorded in this time: steps and events."]
-    sentences = []
-    if all(lane.kind == "steps" for lane in close_up.lanes):
-        sentences.append("No events other than steps were recorded.")
-    if close_up.cell_us:
-        sentences.append(f"Short events within {seconds(close_up.cell_us / SECOND_US)} are one bar.")
-    left_out = [
-        formats.count(close_up.lanes_left, "row") + " with less time" if close_up.lanes_left else "",
-        f"lifetimes of {formats.count(close_up.lifetimes, 'loader process', 'loader processes')}"
-        if close_up.lifetimes
-        else "",
-    ]
-    if any(left_out):
-        sentences.append(f"Not drawn: {', '.join(filter(None, left_out))}.")
-    return sentences
-
-
-def _why_none(report: Report) -> str:
-    if report.gpus_of_debugger:
-        return "SageMaker Debugger's rule results hold neither samples nor events."
-    if any(row.label == "GPU" for row in report.utilization):
-        steps = "Single steps" if report.has_debugger and report.job.steps else "Steps"
-        return f"{steps} and events were not recorded, and no minute of GPU work stands out."
-    return "Steps, events, and GPU utilization were not recorded."

@@ -1,4 +1,4 @@
-"""What the job cost, and which machines could run it."""
+"""Cost of the job, and machines that could run it."""
 
 from __future__ import annotations
 

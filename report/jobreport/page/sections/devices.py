@@ -9,7 +9,6 @@ from markupsafe import Markup
 from jobreport import formats
 from jobreport.page.figures.box_plot import WHOLE
 from jobreport.page.figures.devices import (
-    GPU,
     HeatMap,
     cells,
     defaults,
@@ -22,12 +21,11 @@ from jobreport.page.figures.devices import (
     shared_range,
 )
 from jobreport.page.figures.theme import SERIES
-from jobreport.page.kit import Drawing, Empty, Figure, Html, Table
+from jobreport.page.kit import Drawing, Figure, Html, Table
 from jobreport.page.kit.fragment import place
-from jobreport.page.kit.table import device_name, node_cells, node_heads, swatch
-from jobreport.page.sections.outline import covers_time, section
+from jobreport.page.kit.table import node_cells, node_heads, swatch
+from jobreport.page.sections.outline import covers_time, not_recorded, section
 from jobreport.page.sections.parts.time_lines import profiled_mark
-from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -41,17 +39,13 @@ if TYPE_CHECKING:
 
 #: Rows of the table; of more cores, the busiest are in it.
 MAX_ROWS = 200
-#: Shares of samples that differ by less are one range.
-SIMILAR_SHARE = ALIKE_POINTS / 100
-#: Share of its samples from which a core is often at the threshold.
-OFTEN = 0.5
 
 
 @section
 def devices(report: Report) -> Content:
     """The heat map of all devices, single ones as lines, and the table per device."""
     if report.devices is None or not covers_time(report):
-        return Empty(_why_none(report))
+        return not_recorded("sample of GPU or CPU utilization over time", in_results=report.of_debugger)
     heat = heat_map(report.devices, report.phases, _means(report, report.devices))
     chosen = defaults(heat)
     shared = shared_range(heat)
@@ -62,7 +56,7 @@ def devices(report: Report) -> Content:
             name="devices-map",
             title="Devices over time",
             finding=_caption(report, report.devices),
-            aid=_aid(heat, report.devices),
+            aid=f"Color: mean per {formats.duration(report.devices.columns.width_us)}.",
             key=_key(heat),
             drawings=[
                 Drawing(figure=devices_map, style=f"names tall-{heat.height}", cells=_cells(heat)),
@@ -115,14 +109,6 @@ def _cells(heat: HeatMap) -> Markup:
     ).format(heat.columns, place(10 * heat.units), rows)
 
 
-def _why_none(report: Report) -> str:
-    if report.of_debugger:
-        return "SageMaker Debugger's rule results hold no samples."
-    if report.devices is None:
-        return "GPU and CPU utilization were not recorded."
-    return "All samples were taken at one moment."
-
-
 def _means(report: Report, grid: DeviceGrid) -> dict[tuple[str, str, str], float]:
     """The mean of the samples of each (node, metric, device): the columns hold rounded ones."""
     boxes = {
@@ -135,12 +121,17 @@ def _means(report: Report, grid: DeviceGrid) -> dict[tuple[str, str, str], float
 
 
 def _caption(report: Report, grid: DeviceGrid) -> str:
-    """How often GPUs were idle and busy, and how often cores were at the threshold."""
-    # Of a mean, only SageMaker Debugger's results name the cores.
-    cores = sum(node.cores for node in report.job.nodes) if report.has_debugger else 1
-    clauses = [*_gpu_clause(report), *_core_clause(grid, cores)]
-    caption = "; ".join(clauses)
-    return f"{caption[:1].upper()}{caption[1:]}."
+    """Shares of idle and busy samples of the GPUs, and of samples of the cores at the threshold."""
+    gpus = _gpus(report)
+    idle = [100 * box.below_10 for box in gpus if box.below_10 is not None]
+    busy = [100 * box.above_90 for box in gpus if box.above_90 is not None]
+    clauses = []
+    if idle and busy:
+        clauses.append(f"GPUs: idle in {formats.spread(idle)} and busy in {formats.spread(busy)} of samples")
+    if grid.cores:
+        at = formats.spread(100 * core.at_limit for core in grid.cores)
+        clauses.append(f"{_cores(report)}: {grid.limit:g}% or more in {at} of samples")
+    return f"{'; '.join(clauses)}."
 
 
 def _gpus(report: Report) -> list[Box]:
@@ -148,78 +139,25 @@ def _gpus(report: Report) -> list[Box]:
     return [box for box in report.boxes if box.basis == WHOLE and box.metric == Metric.GPU_UTILIZATION]
 
 
-def _gpu_clause(report: Report) -> list[str]:
-    gpus = _gpus(report)
-    idle = [box.below_10 for box in gpus if box.below_10 is not None]
-    busy = [box.above_90 for box in gpus if box.above_90 is not None]
-    if not (idle and busy):
-        return []
-    subject = "the GPU was" if len(gpus) == 1 else "GPUs were"
-    of = "" if not max(idle) else " of samples"
-    of_busy = "" if of else " of samples"
-    return [f"{subject} {_often('idle', idle, of)} and {_often('busy', busy, of_busy)}"]
-
-
-def _often(state: str, shares: Sequence[float], of: str = "") -> str:
-    if not max(shares):
-        return f"never {state}"
-    return f"{state} in {formats.spread(100 * share for share in shares)}{of}"
-
-
-def _core_clause(grid: DeviceGrid, cores_of_job: int) -> list[str]:
-    """One range for similar cores, otherwise how many of them often are at the threshold."""
-    if not grid.cores:
-        return []
-    shares = [core.at_limit for core in grid.cores]
-    at = f"at {grid.limit:g}% or more"
-    if max(shares) - min(shares) < SIMILAR_SHARE or not max(shares):
-        one = f"the mean of {cores_of_job} cores was" if cores_of_job > 1 else "the core was"
-        return [f"{one if len(shares) == 1 else 'cores were'} {_often(at, shares)}"]
-    most = max(grid.cores, key=lambda core: core.at_limit)
-    name = device_name(most.node, most.device, several=len({core.node for core in grid.cores}) > 1)
-    highest = f"{name}: {formats.percent(100 * most.at_limit)}"
-    often = sum(share >= OFTEN for share in shares)
-    cores = formats.count(len(shares), "core")
-    if not often:
-        return [f"no core was {at} in half of its samples (most often {highest})"]
-    which = "all" if often == len(shares) else f"{often} of"
-    were = "was" if often == 1 else "were"
-    return [f"{which} {cores} {were} {at} in half of the samples or more (most often {highest})"]
-
-
-def _phases(report: Report) -> str:
-    """What the dotted lines are; empty without any."""
-    return " and ".join(report.phases.bounds)
-
-
-def _aid(heat: HeatMap, grid: DeviceGrid) -> str:
-    color = f"Color: mean per {formats.duration(grid.columns.width_us)}"
-    if not heat.of("core"):
-        return f"{color}."
-    return f"{color}; orange: core at {heat.limit:g}% or more in half of the samples."
+def _cores(report: Report) -> str:
+    """The subject of the cores' clause; SageMaker Debugger's results have only their mean."""
+    cores = sum(node.cores for node in report.job.nodes) if report.has_debugger else 1
+    return f"mean of {cores} cores" if cores > 1 else "cores"
 
 
 def _reading(report: Report, heat: HeatMap) -> str:
-    sentences = []
-    if heat.of("core") and any(row.kind == "gpu" for row in heat.rows):
-        sentences.append("Tall rows: GPUs; thin rows: the cores of the node.")
-    sentences.append("Each color is a step of 10%. Changes faster than a column are not visible.")
-    if phases := _phases(report):
-        sentences.append(f"Dotted: {phases}.")
-    sentences += profiled_mark(report)
+    sentences = [
+        "Tall rows: GPUs; thin rows: the cores of the node. Each color is a step of 10%; orange: a core that is at "
+        f"{heat.limit:g}% or more in half of the samples. Changes faster than a column are not visible. Dotted: start and end "
+        f"of the {report.phases.middle}.",
+        *profiled_mark(report),
+    ]
     return " ".join(sentences)
 
 
 def _lines_caption(heat: HeatMap, chosen: Sequence[Row]) -> str:
-    if not chosen:
-        return "No device was measured."
     names = [f"{full_name(row, several=heat.nodes > 1)} ({formats.percent(row.mean)})" for row in chosen]
-    if len(chosen) == 1:
-        return f"Mean utilization: {names[0]}."
-    if chosen[0].what != chosen[1].what:
-        return f"Mean utilization: {names[0]} and the most utilized core, {names[1]}."
-    kind = "GPU" if chosen[0].what == GPU else "core"
-    return f"Least and most utilized {kind}: {names[0]} and {names[1]}."
+    return f"Mean utilization: {formats.join_names(names) or 'not measured'}."
 
 
 def _picks(heat: HeatMap, chosen: Sequence[Row]) -> Markup:
@@ -246,16 +184,12 @@ def _table(report: Report, heat: HeatMap) -> Table:
     busiest = sorted(cores, key=lambda core: -core.mean)[: max(0, MAX_ROWS - len(gpus))]
     kept = {(core.node, core.device) for core in busiest}
     shown: list[Box | CoreUse] = [*gpus, *(core for core in cores if (core.node, core.device) in kept)]
-    nodes = ""
-    if len(heat.drawn) < heat.nodes:
-        nodes = f" {len(heat.drawn)} of {formats.count(heat.nodes, 'node')}."
-    left_out = len(cores) - len(busiest)
-    more = f" Not shown: {formats.count(left_out, 'less utilized core')}." if left_out else ""
     return Table(
         label="Utilization per device",
         fold="utilization per device",
-        caption="Utilization per GPU and core (%), and its share of idle (< 10%), partly busy, and busy "
-        f"(> 90%) samples.{nodes}{more}",
+        caption="Utilization per GPU and core (%), and its share of idle (< 10%), partly busy, and busy (> 90%) samples."
+        + formats.not_shown(heat.nodes - len(heat.drawn), "node")
+        + formats.not_shown(len(cores) - len(busiest), "less utilized core"),
         heads=[
             *node_heads(":Device", several=several),
             *("Samples", "Mean", "p50", "p95", "p99", "Max"),

@@ -1,4 +1,4 @@
-"""Where the framework's time went: steps, forward and backward pass, event types, operators."""
+"""The framework's time: steps, forward and backward pass, event types, operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobreport.page.figures.stacked import Part, stacked
 from jobreport.page.kit import Drawing, Empty, Figure, Note, Subsection, Table
 from jobreport.page.kit.section import Heading
 from jobreport.page.kit.table import as_code, node_cells, node_heads
-from jobreport.page.sections.outline import SECTIONS, section, zone
+from jobreport.page.sections.outline import SECTIONS, not_recorded, section, zone
 from jobreport.page.sections.parts.operators import MAX_OPEN, operators, ranked_bars
 from jobrules.analyses.framework import ENOUGH_EVENTS
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 #: Percent of the ranks' time outside steps that is worth a look.
 MUCH_OUTSIDE = 25.0
-#: Percent of both passes, from which on the longer one is unusually long.
-UNEVEN = 70.0
-#: Ranks whose time outside steps differs less from the median are described together, in points.
-ALIKE_POINTS = 5.0
+
 #: Percent of the time between steps, from which on the event type that ran is named.
 MUCH_BETWEEN = 10.0
 _RULE = "OverallFrameworkMetrics"
@@ -49,8 +46,10 @@ def framework(report: Report) -> Content:
     if time is None and _shown_in_rules(report):
         card = Markup('<a href="#r-{0}">{0}</a>').format(_RULE)
         return [Note(Markup("See {} in section {}.").format(card, Heading.of("rules", SECTIONS).number))]
+    if time is None and not report.has_debugger and not report.card(_RULE):
+        return Empty(f"{_RULE} was not selected.")
     if time is None:
-        return Empty(_why_none(report))
+        return not_recorded("step or framework event with a duration", in_results=report.has_debugger)
     slices = _slices("time inside and outside steps", "Time inside and outside steps, all ranks.", time.steps)
     return [
         _lead(time) + _ran_between(report, time),
@@ -77,33 +76,23 @@ def framework(report: Report) -> Content:
 
 
 def _lead(time: FrameworkTime) -> str:
-    """How much of the ranks' time was outside steps, and what to look at."""
+    """The share of the ranks' time outside steps, and what to look at."""
     outside = _outside(time)
     if outside is None:
-        reason = "only the steps' own time is known" if time.steps else "no steps were recorded"
-        return f"Time outside steps is unknown: {reason}."
-    share = formats.percent(outside)
-    found = f"{share} of the ranks' time between their first and last step was outside steps."
+        return "Time outside steps is unknown."
+    found = (
+        f"{formats.percent(outside)} of the ranks' time between their first and last step was outside steps."
+    )
     if time.forward_only:
         return f"{found} No backward pass was recorded, so it and the optimizer count as outside steps."
     if outside <= MUCH_OUTSIDE or _between(time):
         return found
-    suspects = [
-        *([] if time.whole_steps else ["data loading"]),
-        *([] if _evaluates(time) else ["evaluation"]),
-        "checkpoints",
-    ]
-    return f"{found} Check {formats.join_names(suspects)}."
+    return f"{found} Check data loading, evaluation, and checkpoints."
 
 
 def _outside(time: FrameworkTime) -> float | None:
     """Percent of the ranks' time outside steps."""
     return next((part.percent for part in time.steps if part.key == "outside-steps"), None)
-
-
-def _evaluates(time: FrameworkTime) -> bool:
-    """Whether evaluation was recorded as steps, so that it is not between steps."""
-    return any(name.upper().startswith("EVAL") for name in (*time.kinds, *(part.name for part in time.steps)))
 
 
 def _between(time: FrameworkTime) -> EventTypeTime | None:
@@ -116,7 +105,7 @@ def _between(time: FrameworkTime) -> EventTypeTime | None:
 
 
 def _ran_between(report: Report, time: FrameworkTime) -> str:
-    """What ran between steps, with a link to the section on it."""
+    """The event type that ran between steps, with a link to the section on it."""
     between = _between(time)
     if between is None:
         return ""
@@ -163,13 +152,11 @@ def _ranks(time: FrameworkTime) -> Figure:
     fills = _fills(time)
     kinds = zip(fills, time.kinds, zip(*percents, strict=True), strict=True)
     bars = [Part(style=style, label=kind, percents=of, amounts=tuple(whole)) for style, kind, of in kinds]
-    last = f"; last bar: mean of the {left} other ranks" if left else ""
-    one = len(time.ranks) == 1
     return Figure(
         name="framework-ranks",
         title="Time inside and outside steps",
         finding=_ranks_caption(time),
-        aid="From its first to its last step." if one else f"One bar per rank, first to last step{last}.",
+        aid="One bar per rank, from its first to its last step.",
         key=_key(fills, time.kinds),
         drawings=[
             Drawing(
@@ -177,27 +164,19 @@ def _ranks(time: FrameworkTime) -> Figure:
                 style=rows_class(len(names)) + (" names" if len(names) > 1 else ""),
             )
         ],
-        reading="Ranks that differ most from the median come first." if left else "",
+        reading="Of many ranks, those that differ most from the median come first; the last bar is the mean of the others.",
     )
 
 
 def _ranks_caption(time: FrameworkTime) -> str:
-    """How much of their time ranks spent outside steps, and which rank differs."""
+    """The rank whose time outside steps differs most from the median."""
     outside = [one.percents[0] for one in time.ranks]
-    count = len(outside) + time.other_ranks
-    if count == 1 or time.outside_median is None:
-        shares = time.ranks[0].percents
-        most = max(range(len(shares)), key=shares.__getitem__)
-        where = f"in {formats.escape_name(time.kinds[most], 40)} steps" if most else "outside steps"
-        return f"The rank spent {formats.percent(shares[most])} of its time {where}."
-    usual = time.outside_median
+    usual = outside[0] if time.outside_median is None else time.outside_median
     odd = max(range(len(outside)), key=lambda i: abs(outside[i] - usual))
-    if abs(outside[odd] - usual) < ALIKE_POINTS:
-        return f"{formats.every(count, 'rank')} spent {formats.spread(outside)} of their time outside steps."
     name = formats.escape_name(_rank_name(time, odd), 40)
     return (
-        f"{formats.percent(outside[odd])} of the time of {name} was outside steps; "
-        f"the median of {formats.count(count, 'rank')} is {formats.percent(usual)}."
+        f"Outside steps: {formats.percent(outside[odd])} of the time of {name}; median of "
+        f"{formats.count(len(outside) + time.other_ranks, 'rank')}: {formats.percent(usual)}."
     )
 
 
@@ -207,9 +186,6 @@ def _passes(time: FrameworkTime) -> Figure:
     caption = (
         f"The {first.name.lower()} took {formats.percent(first.percent)} of both passes: {times}, all ranks."
     )
-    if first.percent > UNEVEN:
-        usual = "about twice as long as the forward pass" if first.key == "backward" else "longer"
-        caption += f" The backward pass usually takes {usual}."
     both = f"{seconds(sum(one.seconds for one in time.passes))} in both"
     bars = [
         Part(style=named(one.key).fill, label=one.name, percents=(one.percent,), amounts=(both,))
@@ -219,6 +195,7 @@ def _passes(time: FrameworkTime) -> Figure:
         name="framework-passes",
         title="Forward and backward pass",
         finding=caption,
+        aid="The backward pass usually takes about twice as long as the forward pass.",
         key=_key([part.style for part in bars], [part.label for part in bars]),
         drawings=[Drawing(figure=stacked([""], bars, bar="Rank", amount="Of"), style=rows_class(1))],
     )
@@ -236,17 +213,13 @@ def _event_types(time: FrameworkTime) -> Figure | None:
         return None
     first, longest = drawn[0], max(time.event_types, key=lambda one: one.seconds if one.name else 0.0)
     share = formats.percent(first.percent or 0.0)
-    ran = f"{formats.escape_name(first.name, 60)} ran for {share} of the time it was recorded"
-    if longest is first:
-        caption = f"{ran}, and longest: {seconds(first.seconds)}."
-    else:
-        caption = f"{ran}; {formats.escape_name(longest.name, 60)} ran longest, {seconds(longest.seconds)}."
     ranks = [Rank(name=one.name, percent=one.percent or 0.0, detail=seconds(one.seconds)) for one in drawn]
     ran = seconds(time.general_s) if time.general_s is not None else ""
     return Figure(
         name="framework-general",
         title="Event types",
-        finding=caption,
+        finding=f"{formats.escape_name(first.name, 60)} ran for {share} of the time it was recorded; "
+        f"{formats.escape_name(longest.name, 60)} ran longest, {seconds(longest.seconds)}.",
         aid="Each bar is a percentage of that type's own recorded time.",
         drawings=[ranked_bars(ranks)],
         reading="Recorded time runs from a rank's first to its last event of the type, summed over ranks. "
@@ -341,16 +314,6 @@ def _horovod(time: FrameworkTime) -> Figure:
 
 
 def _shown_in_rules(report: Report) -> bool:
-    """Whether the rule's card shows the numbers of SageMaker Debugger."""
+    """True if the rule's card shows the numbers of SageMaker Debugger."""
     card = report.card(_RULE)
     return report.has_debugger and card is not None and card.status is Status.PASSED
-
-
-def _why_none(report: Report) -> str:
-    if report.has_debugger:
-        return f"SageMaker Debugger's results hold no {_RULE}."
-    if not report.card(_RULE):
-        return f"{_RULE} was not selected."
-    if report.job.steps:
-        return "The recorded steps and framework events took no time."
-    return "Neither steps nor framework events were recorded."

@@ -1,4 +1,4 @@
-"""How much of the job's time was training that was kept, and where the rest went."""
+"""Share of the job's time that was training and was kept, and the parts of the rest."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.page.figures import goodput as figures
 from jobreport.page.figures.names import rows_class
-from jobreport.page.kit import Drawing, Empty, Figure, Table, code
+from jobreport.page.kit import Drawing, Figure, Table, code
 from jobreport.page.kit.table import swatch
-from jobreport.page.sections.outline import section
+from jobreport.page.sections.outline import not_recorded, section
 from jobreport.page.sections.parts.recordings import interruptions
 from jobreport.sentences import goodput_sentence
 from jobrules.model.time_parts import named
@@ -42,10 +42,8 @@ READING = (
 def goodput(report: Report) -> Content:
     """A bar of the job's time, and a table of its parts."""
     found = report.goodput or None
-    if found is None and report.has_debugger:
-        return Empty("SageMaker Debugger's results do not contain single steps.")
     if found is None:
-        return Empty("No training steps were recorded.")
+        return not_recorded("single training step", in_results=report.has_debugger)
     return [
         interruptions(report),
         Figure(
@@ -84,12 +82,12 @@ def _not_measured(found: Goodput) -> str:
     if not parts:
         return ""
     names = formats.join_names([part.label.lower() for part in parts])
-    them = "their time is" if len(parts) > 1 else "its time is"
-    return f"Not measured: {names}; {them} in other parts. {capitalized('; '.join(TO_RECORD[part.key] for part in parts))}."
+    to_record = capitalized("; ".join(TO_RECORD[part.key] for part in parts))
+    return f"Not measured, and in other parts: {names}. {to_record}."
 
 
 def _used(report: Report) -> str:
-    """How much of the GPU time was used, which is another measure."""
+    """Share of used GPU time, which is another measure."""
     use = report.verdict.use
     if use is None or use.device != "GPU":
         return ""

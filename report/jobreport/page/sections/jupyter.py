@@ -1,4 +1,4 @@
-"""What only a notebook needs: the style of the drawings, and the script that makes the figures live."""
+"""Parts that only a notebook needs: the style of the drawings, and the script that makes the figures live."""
 
 from __future__ import annotations
 

@@ -12,13 +12,13 @@ from jobreport import formats
 from jobreport.page.figures import over_columns
 from jobreport.page.figures.chart import upward
 from jobreport.page.figures.over_time import axis_of, curve
-from jobreport.page.kit import Empty, Figure, Fold, Html, Table
+from jobreport.page.kit import Figure, Fold, Html, Table
 from jobreport.page.kit.fragment import place
 from jobreport.page.kit.marks import status
-from jobreport.page.sections.outline import has_time_lines, section
+from jobreport.page.sections.outline import has_time_lines, not_recorded, section
 from jobreport.page.sections.parts.time_lines import AID, POWER, TimeLines
-from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import Severity
+from jobrules.text import times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,16 +46,15 @@ _LINE = Markup(
 def nodes(report: Report) -> Content:
     """Time lines of at most four nodes; of more, a ranked table and the time lines of the oddest."""
     if not has_time_lines(report):
-        return Empty(_why_none(report))
+        return not_recorded("sample over time", in_results=report.of_debugger)
     lines = TimeLines.of(report, {line.key for line in report.time_lines} - set(POWER))
     names = list(lines.names)
     return [
         *(_ranking(report.nodes) if report.nodes and report.nodes.ranks else []),
-        _note(report, names),
         Figure(
             name="nodes",
             finding=_caption(report, names),
-            aid=AID,
+            aid=AID + _drawn(report, names),
             key=lines.key,
             drawings=[lines.side("node", named=True)],
             zoom="the nodes",
@@ -66,16 +65,8 @@ def nodes(report: Report) -> Content:
     ]
 
 
-def _why_none(report: Report) -> str:
-    if report.of_debugger:
-        return "SageMaker Debugger's rule results hold no samples."
-    if not report.time_lines:
-        return "No system metric was recorded."
-    return "All samples were taken at one moment."
-
-
 def _caption(report: Report, names: list[str]) -> str:
-    """Mean utilization of GPUs, else of CPUs: what differs between nodes, or over the time of one."""
+    """Mean utilization of GPUs, else of CPUs: over nodes, or over the time of one."""
     use = report.nodes.use if report.nodes else None
     keys = [line.key for line in report.time_lines]
     key = next((one for one in ("gpu_utilization", "cpu_utilization") if one in keys), "")
@@ -83,59 +74,32 @@ def _caption(report: Report, names: list[str]) -> str:
     drawn = {line.node: line.average for line in lines if line.average is not None}
     if not drawn:
         return "Sampled metrics over time."
-    label = lines[0].label
-    if max(line.highest or 0.0 for line in lines) <= 0:
-        return f"{label} utilization was 0% in every sample."
-    if len(drawn) > 1:
-        return f"Mean {label} utilization: {_between_nodes(use.means if use else drawn)}."
-    mean = formats.percent(use.mean if use else drawn[lines[0].node])
-    caption = f"Mean {label} utilization: {mean}{_by_phase(use, report.phases.middle) if use else ''}."
-    return f"{caption} {_falls(use, report.phases.basis)}" if use and use.falls else caption
-
-
-def _between_nodes(means: dict[str, float]) -> str:
-    low, high = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
-    if means[high] - means[low] < ALIKE_POINTS:
-        on = f"both{formats.NBSP}nodes" if len(means) == 2 else f"all {formats.count(len(means), 'node')}"
-        return f"{formats.spread(means.values())} on {on}"
-    lowest, highest = formats.escape_name(low, 40), formats.escape_name(high, 40)
-    if len(means) == 2:
-        return f"{formats.percent(means[low])} on {lowest}, {formats.percent(means[high])} on {highest}"
-    return f"from {formats.percent(means[low])} on {lowest} to {formats.percent(means[high])} on {highest}"
+    means = {formats.escape_name(name, 40): mean for name, mean in (use.means if use else drawn).items()}
+    found = f"Mean {lines[0].label} utilization: {formats.extremes(means)}"
+    if use is None or len(means) > 1:
+        return f"{found}."
+    return f"{found}{_by_phase(use, report.phases.middle)}.{_falls(use)}"
 
 
 def _by_phase(use: NodeUtilization, middle: str) -> str:
-    """The means of the phases, unless they are similar."""
+    """The means of the phases, if there are several."""
     words = {"before": "start-up", "loop": middle, "after": "wind-down"}
-    means = [(words[one.phase], one.mean) for one in use.phases if one.phase in words]
-    values = [mean for _, mean in means]
-    if len(means) < 2 or max(values) - min(values) < ALIKE_POINTS:
+    means = [f"{words[one.phase]} {formats.percent(one.mean)}" for one in use.phases if one.phase in words]
+    return f" ({', '.join(means)})" if len(means) > 1 else ""
+
+
+def _falls(use: NodeUtilization) -> str:
+    """Stretches of low utilization; empty without any."""
+    if not use.falls:
         return ""
-    return f" ({', '.join(f'{phase} {formats.percent(mean)}' for phase, mean in means)})"
+    return f" It fell below 10% {times(use.falls)}, for {formats.duration(use.fall_us)} (median)."
 
 
-def _falls(use: NodeUtilization, basis: str) -> str:
-    times = {1: "once", 2: "twice"}.get(use.falls, f"{use.falls} times")
-    length = formats.duration(use.fall_us) + (" (median)" if use.falls > 1 else "")
-    where = " in the training loop" if basis == "steps" else ""
-    return f"It fell below 10% {times}{where}, for {length}."
-
-
-def _note(report: Report, names: list[str]) -> str:
-    """Which nodes are drawn, and why."""
-    found = report.nodes
-    if not found or not found.ranks:
+def _drawn(report: Report, names: list[str]) -> str:
+    """The nodes that are drawn; empty if all are."""
+    if not (report.nodes and report.nodes.ranks):
         return ""
-    drawn = formats.join_names([formats.escape_name(name, 40) for name in names])
-    if not found.odd:
-        which = "the median node" if len(names) < 2 else "the median and the lowest node"
-    elif len(found.odd) == 1:
-        which = "the node that differs"
-    elif len(found.odd) > len(names):
-        which = f"the first {len(names)} of the table"
-    else:
-        which = f"the {len(found.odd)} nodes that differ"
-    return f"The figure shows {drawn}, {which}."
+    return f" Drawn: {formats.join_names([formats.escape_name(name, 40) for name in names])}."
 
 
 def _ranking(found: NodeComparison) -> list[Block]:
@@ -145,13 +109,12 @@ def _ranking(found: NodeComparison) -> list[Block]:
     if odd[MAX_ODD:]:
         rows.append(_together(odd[MAX_ODD:], found, "others that differ", status("info", "Differ")))
     if similar:
-        what = "similar others" if odd else "similar nodes"
-        rows.append(_together(similar, found, what, status("pass", "Similar")))
+        rows.append(_together(similar, found, "similar nodes", status("pass", "Similar")))
     folded = [_rank_row(rank, found) for rank in (*odd[MAX_ODD:], *similar)]
     table = Table(
         label="Nodes, those that differ first",
         caption=_finding(found),
-        aid=f"Line: mean{'; gray: similar nodes' if band else ''}; hatched: not measured.",
+        aid="Line: mean; gray: similar nodes; hatched: not measured.",
         style="wide ranks",
         heads=(
             *(":Node", ":Status", "::What differs", f"Mean {found.label} utilization (%)"),
@@ -175,13 +138,7 @@ def _ranking(found: NodeComparison) -> list[Block]:
 
 
 def _finding(found: NodeComparison) -> str:
-    total, odd = len(found.ranks), len(found.odd)
-    differ = "differs" if odd == 1 else "differ"
-    fact = (
-        f"{odd} of {formats.count(total, 'node')} {differ} from the others."
-        if odd
-        else f"All {formats.count(total, 'node')} are similar."
-    )
+    fact = f"Nodes that differ from the others: {len(found.odd)} of {len(found.ranks)}."
     if found.median is None:
         return fact
     return f"{fact} Median node: {formats.percent(found.median)} mean {found.label} utilization."

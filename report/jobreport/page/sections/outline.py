@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.page.kit.section import sections_of
+from jobreport.page.kit.section import Empty, sections_of
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -63,23 +63,38 @@ def _stopped(report: Report, anchor: str) -> str:
 section = sections_of(SECTIONS, _stopped)
 
 
+def not_recorded(what: str, *, in_results: bool) -> Empty:
+    """A section without content; ``what`` is missing in SageMaker Debugger's results, or in all of the job's records."""
+    return Empty(
+        f"SageMaker Debugger's results hold no {what}." if in_results else f"No {what} was recorded."
+    )
+
+
+def why_not_evaluated(report: Report, rule: str) -> str:
+    """``rule`` was not selected, or lacks data; empty if it was evaluated."""
+    card = report.card(rule)
+    if card is None:
+        return f"`{rule}` was not selected."
+    return "" if card.was_evaluated else f"`{rule}` was not evaluated: {card.reason}."
+
+
 def zone(report: Report) -> str:
     """Time zone, for the head of a column of times."""
     return "UTC" if formats.dated(report.job.end_us) else "from the start"
 
 
 def has_edges(report: Report) -> bool:
-    """Whether start-up or wind-down differ from the work, which is what the verdict and the cards are about."""
+    """True if start-up or wind-down differ from the work, which the verdict and the cards are about."""
     return len(report.phases.phases) > 1
 
 
 def has_time_lines(report: Report) -> bool:
-    """Whether there are values to draw over time."""
+    """True if there are values to draw over time."""
     return covers_time(report) and any(v is not None for line in report.time_lines for v in line.mean)
 
 
 def covers_time(report: Report) -> bool:
-    """Whether the records cover a time; sensors of one snapshot differ by microseconds."""
+    """True if the records cover a time; sensors of one snapshot differ by microseconds."""
     job = report.job
     if report.of_debugger:
         return job.end_us > job.start_us

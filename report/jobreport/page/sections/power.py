@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.page.kit import Empty, Figure, Sentences, Table
+from jobreport.page.kit import Figure, Sentences, Table
 from jobreport.page.kit.table import device_name, node_cells, node_heads
-from jobreport.page.sections.outline import has_time_lines, section
+from jobreport.page.sections.outline import has_time_lines, not_recorded, section
 from jobreport.page.sections.parts.time_lines import AID, POWER, REASONS, TimeLines
 from jobrules.analyses.power import MAX_ROWS
 from jobrules.measures.gpu_conditions import BUSY_PERCENT, MIN_SAMPLES, as_far_as_recorded
 from jobrules.model import Metric
+from jobrules.text import capitalized
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,10 +69,8 @@ def power(report: Report) -> Content:
     """Time lines of power, temperature, clocks, and slowdowns; a table of all GPUs."""
     states = report.power or ()
     columns = [one for one in _COLUMNS if any(getattr(state, one[0]) is not None for state in states)]
-    if not columns and report.of_debugger:
-        return Empty("SageMaker Debugger's rule results hold no power, temperature, or clocks.")
     if not columns:
-        return Empty("GPU power, temperature, and clocks were not recorded.")
+        return not_recorded("GPU power, temperature, or clock", in_results=report.of_debugger)
     several = len({state.node for state in states}) > 1
     lines = TimeLines.of(report, _drawn_keys(report))
     return [
@@ -109,8 +108,7 @@ def _slowed(slowdown: Slowdown, slowed: Sequence[tuple[GPUState, float]], *, sev
         [device_name(state.node, state.device, several=several) for state, _ in slowed]
     )
     share = _share([percent for _, percent in slowed])
-    by = f"{slowdown.by[:1].upper()}{slowdown.by[1:]}"
-    return f"{by} slowed {names} for {share} of {'its' if len(slowed) == 1 else 'their'} time."
+    return f"{capitalized(slowdown.by)} slowed {names} for {share} of the time."
 
 
 def _highest(states: Sequence[GPUState], *, several: bool) -> str:
@@ -125,11 +123,11 @@ def _highest(states: Sequence[GPUState], *, several: bool) -> str:
 
     facts = highest("power_max", "power", "W", 1) + highest("temperature_max", "temperature", "°C")
     text = "; ".join(facts or highest("clock_max", "clock", "MHz") or ["slowdowns over time"])
-    return f"{text[:1].upper()}{text[1:]}."
+    return f"{capitalized(text)}."
 
 
 def _sentences(report: Report, states: Sequence[GPUState]) -> list[str]:
-    """What slowed GPUs, what did not, and what was not recorded."""
+    """Slowdowns, causes that slowed no GPU, and sensors that were not recorded."""
     return [
         *_slowed_gpus(states),
         *_not_slowed(report, states),
@@ -162,7 +160,7 @@ def _not_slowed(report: Report, states: Sequence[GPUState]) -> list[str]:
 
 
 def _heat_is_unknown(states: Sequence[GPUState]) -> bool:
-    """Whether the hardware slowed a GPU and no source says whether for heat."""
+    """True if the hardware slowed a GPU and no source says whether for heat."""
     return not _known(states, "thermal_percent") and any(state.hardware_percent for state in states)
 
 
@@ -208,7 +206,7 @@ def _or(words: Sequence[str]) -> str:
 
 
 def _energy(states: Sequence[GPUState]) -> tuple[float, str]:
-    """What energy is divided by, and its unit."""
+    """Divisor of energy, and its unit."""
     most = max((state.energy_wh or state.counted_wh or 0.0 for state in states), default=0.0)
     return (_KILO, "kWh") if most >= _KILO else (1.0, "Wh")
 

@@ -1,4 +1,4 @@
-"""Where Python code spent its time."""
+"""Time of Python functions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jobreport import formats
-from jobreport.page.kit import Empty, Fold, Subsection, Table
+from jobreport.page.kit import Fold, Subsection, Table
 from jobreport.page.kit.table import PERCENT_SCALE, as_code, bar
-from jobreport.page.sections.outline import section
+from jobreport.page.sections.outline import not_recorded, section
 from jobrules.model import SECOND_US
 from jobrules.text import apportion
 
@@ -28,14 +28,13 @@ _START_UP = "before step 0"
 @section
 def profiles(report: Report) -> Content:
     """A table of functions by self time for each profile, the first three open."""
-    if not report.profiles and report.of_debugger:
-        return Empty("SageMaker Debugger's rule results hold no Python profiles.")
     if not report.profiles:
-        return Empty("No Python profile was recorded.")
+        return not_recorded("Python profile", in_results=report.of_debugger)
     several = len({one.node for one in report.profiles}) > 1
     found = [(_title(one, several=several), one) for one in report.profiles]
     return [
-        _lead(report.profiles_left),
+        "Self time excludes called functions, total time includes them. Shares are of the profile's self time."
+        + formats.not_shown(report.profiles_left, "profile"),
         *(
             Subsection(title=title, blocks=_tables(profile, title))
             for title, profile in found[:MAX_OPEN_PROFILES]
@@ -45,14 +44,6 @@ def profiles(report: Report) -> Content:
             for title, profile in found[MAX_OPEN_PROFILES:]
         ),
     ]
-
-
-def _lead(left: int) -> str:
-    more = f"{formats.count(left, 'more profile')} with less self time {'is' if left == 1 else 'are'} not shown. "
-    return (
-        f"{more if left else ''}Self time excludes called functions, total time includes them. Shares are of the "
-        "profile's self time."
-    )
 
 
 def _title(profile: Profile, *, several: bool) -> str:
@@ -97,7 +88,7 @@ def _tables(profile: Profile, title: str) -> list[Block]:
         ),
         Table(
             label=f"More functions: {title}",
-            fold=f"{more}{' and the sum of the rest' if left else ''}",
+            fold=more,
             style="wide words",
             heads=heads,
             rows=rows[opened:],
@@ -109,8 +100,7 @@ def _about(profile: Profile) -> str:
     """Profiler, time span, and duration, as a sentence."""
     profiler, span = formats.escape_name(profile.profiler, 24), profile.end_us - profile.start_us
     times = f"{formats.between(profile.start_us, profile.end_us)}, {formats.seconds(span / SECOND_US)}"
-    counted = any(function.calls is not None for function in profile.functions)
-    return f"{profiler}, {times}.{'' if counted else ' Calls were not counted.'}"
+    return f"{profiler}, {times}."
 
 
 def _stretch(profile: Profile) -> str:

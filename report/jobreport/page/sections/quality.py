@@ -62,7 +62,7 @@ def quality(report: Report) -> Content:
 
 
 def _input_files(report: Report) -> Table:
-    """What was read of each source, and what was not."""
+    """Files and rows read of each source, and remarks on the others."""
     quality = report.quality
     rows = [
         (one.source, formats.number(one.files, 0), formats.number(one.rows, 0), _lines(one.remarks))
@@ -81,19 +81,17 @@ def _input_files(report: Report) -> Table:
 def _lines(remarks: Sequence[Remark]) -> Markup:
     """A line for each remark."""
     lines = [_worded(remark) for remark in remarks[:MAX_REMARKS]] or ["none"]
-    if left := len(remarks[MAX_REMARKS:]):
-        lines.append(f"{formats.count(left, 'more remark')} in report.json")
-    return Markup("<br>").join(lines)
+    left = formats.not_shown(len(remarks) - MAX_REMARKS, "remark").strip()
+    return Markup("<br>").join(filter(None, [*lines, left]))
 
 
 def _logs(report: Report, time_zone: str) -> Table:
-    """Which log is of which machine; empty for a single one."""
+    """Logs and their machines; empty for a single log."""
     logs = [log for source in report.quality.sources for log in source.logs]
     shown = logs[:MAX_LOGS] if len(logs) > 1 else []
-    left = len(logs) - len(shown)
     return Table(
         label="Logs",
-        caption=f"Logs and their nodes{f': the first {MAX_LOGS}, {left} more in report.json' if shown and left else ''}.",
+        caption=f"Logs and their nodes.{formats.not_shown(len(logs) - MAX_LOGS, 'log')}",
         heads=(":File", ":Node", "GPUs", f"First row ({time_zone})", f"Last row ({time_zone})", "Rows"),
         rows=[
             (
@@ -113,12 +111,11 @@ def _pauses(report: Report, time_zone: str) -> Table:
     """The longest sampling pauses, in order of time."""
     with_day = report.job.spans_days
     longest = sorted(report.phases.gaps, key=lambda gap: gap.start_us - gap.end_us)[:MAX_PAUSES]
-    left = len(report.phases.gaps) - len(longest)
     reasons = {gap: pause_reason(report, gap.node, gap.start_us, gap.end_us) for gap in longest}
     is_known = any(reasons.values())
     return Table(
         label="Sampling pauses",
-        caption=f"Sampling pauses{f': the {MAX_PAUSES} longest, {left} more in report.json' if left else ''}.",
+        caption="Sampling pauses." + formats.not_shown(len(report.phases.gaps) - MAX_PAUSES, "shorter pause"),
         heads=(":Node", f"From ({time_zone})", f"To ({time_zone})", "Length", *[":Reason"] * is_known),
         rows=[
             (
@@ -191,7 +188,7 @@ def _terms(report: Report) -> list[tuple[str, str]]:
 
 
 def _used_by_histograms(report: Report) -> list[tuple[str, str]]:
-    """How the share of used time comes from histograms."""
+    """Definition of used time that comes from histograms."""
     if report.verdict.use is None:
         return []
     return [

@@ -161,8 +161,7 @@ def _missing(card: RuleCard) -> str:
         if device.reason and device.status is Status.NOT_EVALUATED and device.reason != card.reason:
             by_reason.setdefault(device.reason, []).append(device.name)
     rows = [f"{formats.join_names(names)} ({reason})" for reason, names in by_reason.items()]
-    more = [f"{formats.count(len(rows) - MAX_REASONS, 'more reason')} in report.json"]
-    return "; ".join(rows[:MAX_REASONS] + (more if len(rows) > MAX_REASONS else []))
+    return "; ".join(rows[:MAX_REASONS]) + formats.not_shown(len(rows) - MAX_REASONS, "reason").rstrip(".")
 
 
 def _bullet(measure: Measure) -> Bullet:
@@ -183,20 +182,18 @@ def _bullet(measure: Measure) -> Bullet:
     )
 
 
+#: What becomes of rules that did not trigger.
+_OUTCOMES = {Status.PASSED: "passed", Status.NOT_EVALUATED: "not evaluated", Status.ERROR: "failed"}
+
+
 def _lead(report: Report, judging: list[RuleCard]) -> str:
     """``3 of 18 rules triggered, 8 passed, 7 were not evaluated.``, and which of them form one finding."""
     if not judging:
         return "No rule was selected."
     apply = [card for card in judging if _applies(card)]
     n = {status: sum(card.status is status for card in apply) for status in Status}
-    missing, failed = n[Status.NOT_EVALUATED], n[Status.ERROR]
     outcomes = [f"{n[Status.TRIGGERED]} of {formats.count(len(apply), 'rule')} triggered"]
-    if n[Status.PASSED]:
-        outcomes.append(f"{n[Status.PASSED]} passed")
-    if missing:
-        outcomes.append(f"{missing} {'was' if missing == 1 else 'were'} not evaluated")
-    if failed:
-        outcomes.append(f"{failed} failed")
+    outcomes += [f"{n[status]} {word}" for status, word in _OUTCOMES.items() if n[status]]
     sentences = [f"{', '.join(outcomes)}."]
     if has_edges(report) and any(card.was_evaluated for card in judging) and not report.of_debugger:
         of_others = "; those of SageMaker Debugger do not" if report.has_debugger else ""
@@ -204,7 +201,7 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
             f"Results leave out start-up and wind-down{of_others}; rules/*.json hold those of the whole job."
         )
     if others := len(judging) - len(apply):
-        sentences.append(f"{formats.count(others, 'more rule')} {'does' if others == 1 else 'do'} not apply.")
+        sentences.append(f"Not applicable: {formats.count(others, 'rule')}.")
     if report.of_debugger:
         sentences.append(
             "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "
@@ -212,7 +209,5 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
         )
     joined = next((f for f in report.verdict.findings if len(f.rules) > 1), None)
     if joined:
-        together = len(joined.rules) == n[Status.TRIGGERED]
-        names = f"The {len(joined.rules)} triggered rules" if together else formats.join_names(joined.rules)
-        sentences.append(f"{names} form one finding.")
+        sentences.append(f"{formats.join_names(joined.rules)} form one finding.")
     return " ".join(sentences)

@@ -1,28 +1,26 @@
-"""How long steps took."""
+"""Durations of steps."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from jobreport import formats
 from jobreport.formats import NBSP
 from jobreport.page.figures import steps as figures
-from jobreport.page.kit import Drawing, Empty, Figure, Note, Side, Table
+from jobreport.page.kit import Drawing, Figure, Note, Side, Table
 from jobreport.page.kit.table import node_cells, node_heads
-from jobreport.page.sections.outline import section, zone
+from jobreport.page.sections.outline import not_recorded, section, zone
 from jobreport.page.sections.parts.step_parts import (
     contrast,
     last_steps,
-    marked,
     mode_name,
+    outlier_defined,
     rank_name,
     why_no_contrast,
 )
 from jobrules.analyses.steps import NATURAL_ROWS
-from jobrules.rules.step_outlier import PATIENCE, StepOutlier
+from jobrules.rules.step_outlier import PATIENCE
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -39,7 +37,7 @@ def steps(report: Report) -> Content:
     """A table per rank and mode, and the durations as figures."""
     times = report.steps
     if times is None:
-        return Empty(_why_none(report))
+        return not_recorded("single step", in_results=report.has_debugger)
     unit = figures.Unit.of(times)
     with_day = report.job.spans_days
     sentences = [_lead(times, unit), _on_device(times, unit), _left_out(times), _unmarked(times, report)]
@@ -50,17 +48,6 @@ def steps(report: Report) -> Content:
         contrast(times) or Note(why_no_contrast(times)),
         *_durations(times, unit),
     ]
-
-
-def _why_none(report: Report) -> str:
-    if not report.has_debugger:
-        return "No steps were recorded."
-    if not report.card(StepOutlier.__name__):
-        return "SageMaker Debugger's results hold no single steps."
-    return Markup(
-        "SageMaker Debugger's results hold no single steps. "
-        'For its figures of all steps, see <a href="#r-StepOutlier">StepOutlier</a>.'
-    )
 
 
 # --- names
@@ -90,25 +77,14 @@ def _width(us: int) -> str:
 
 
 def _lead(times: StepTimes, unit: Unit) -> str:
-    """How long steps took, the mode with most time first, and how long a slow first step took."""
+    """Quartiles of each mode, the one with most time first, and a slow first step."""
     if times.count == 1:
         return ""
-    sentences = [
-        f"The only {mode_name(mode.mode)}step took {unit.short(mode.median_s * 1e6)}."
-        for mode in times.modes[:MAX_MODES]
-        if mode.steps == 1
-    ]
     halves = [
-        f"of the {formats.number(mode.steps, 0)} {mode_name(mode.mode)}steps {_span(mode, unit)}"
+        f"{_span(mode, unit)} ({formats.count(mode.steps, f'{mode_name(mode.mode)}step')})"
         for mode in times.modes[:MAX_MODES]
-        if mode.steps > 1
     ]
-    if halves:
-        halves[0] = halves[0].replace("steps ", "steps took ", 1)
-        sentences.insert(0, f"The middle half {', '.join(halves)}.")
-    if left := len(times.modes[MAX_MODES:]) + times.modes_left:
-        sentences.append(f"The table lists {formats.count(left, 'more mode')}.")
-    return " ".join([*sentences, _slow_first_step(times, unit)]).strip()
+    return f"The middle half of steps took {', '.join(halves)}. {_slow_first_step(times, unit)}".strip()
 
 
 def _on_device(times: StepTimes, unit: Unit) -> str:
@@ -120,18 +96,14 @@ def _on_device(times: StepTimes, unit: Unit) -> str:
 
 
 def _left_out(times: StepTimes) -> str:
-    """How many steps are in no number of this section, and why."""
-    why = [
-        f"{formats.count(times.profiled, 'step')} under a profiler" if times.profiled else "",
-        f"{formats.count(times.cut, 'step')} recorded in part" if times.cut else "",
-    ]
-    left_out = " and ".join(filter(None, why))
-    is_ = "is" if times.profiled + times.cut == 1 else "are"
-    return f"{left_out} {is_} left out here and in rules." if left_out else ""
+    """The steps that are in no number of this section, and why."""
+    counts = (times.profiled, "under a profiler"), (times.cut, "recorded in part")
+    left_out = [f"{formats.count(n, 'step')} {why}" for n, why in counts if n]
+    return f"Not counted, here and in rules: {', '.join(left_out)}." if left_out else ""
 
 
 def _unmarked(times: StepTimes, report: Report) -> str:
-    """What outliers may be, where the script says neither when it evaluates nor when it saves checkpoints."""
+    """A note on steps that may hold evaluation and checkpoints, which the script does not mark."""
     time = report.framework
     if time is None or not time.whole_steps or not times.marked:
         return ""
@@ -149,36 +121,19 @@ def _slow_first_step(times: StepTimes, unit: Unit) -> str:
     first = max(times.rows, key=lambda row: row.first_s)
     if first.steps == 1 or not first.first_s > 2 * first.median_s > 0:
         return ""
-    took = unit.short(first.first_s * 1e6)
-    of_mode = [row for row in times.rows if row.mode == first.mode]
-    equal = sum(unit.short(row.first_s * 1e6) == took for row in of_mode)
-    if len(of_mode) == 1:
-        where = ""
-    elif equal == len(of_mode):
-        where = f" on {formats.every(equal, 'rank').lower()}"
-    elif equal == 1:
-        where = f" on {rank_name(first.node, first.rank, times)}"
-    else:
-        where = f" on {equal} of {formats.count(len(of_mode), 'rank')}"
     factor = first.first_s / first.median_s
-    times_median = formats.number(factor, 1 if factor < 100 else 0)
-    step = f"The first {mode_name(first.mode)}step took {took}{where}"
-    return f"{step}, {times_median} times the median; first steps often compile."
+    return (
+        f"The longest first step took {unit.short(first.first_s * 1e6)}, "
+        f"{formats.number(factor, 1 if factor < 100 else 0)} times the median of its rank and mode; first steps often compile."
+    )
 
 
 def _table_caption(times: StepTimes, unit: Unit) -> str:
-    """The unit, what an outlier is, the order of many rows, and what is missing."""
-    caption = f"Step durations in {_unit_name(unit)}. Outlier: above mean + {times.stddev:g}σ."
-    unevaluated = [row for row in times.rows if row.outliers is None]
-    if any(row.steps > PATIENCE for row in unevaluated):
-        caption += f" –: not evaluated ({PATIENCE} steps or fewer, or mode not selected)."
-    elif unevaluated:
-        caption += f" –: not evaluated ({PATIENCE} steps or fewer)."
-    if len(times.rows) + times.rows_left > NATURAL_ROWS:
-        caption += " Rows with most outliers come first, then the slowest."
-    if times.rows_left:
-        caption += f" {formats.count(times.rows_left, 'more row')} omitted."
-    return caption
+    """The unit, and what an outlier is."""
+    return (
+        f"Step durations in {_unit_name(unit)}. Outlier: above mean + {times.stddev:g}σ. –: not evaluated "
+        f"({PATIENCE} steps or fewer, or mode not selected).{formats.not_shown(times.rows_left, 'row')}"
+    )
 
 
 # --- figures
@@ -186,49 +141,31 @@ def _table_caption(times: StepTimes, unit: Unit) -> str:
 
 def _histogram(times: StepTimes, unit: Unit) -> Figure:
     histogram = times.histogram
-    one = len(histogram.series) == 1
-    width = _width(histogram.width_us)
-    lines = "rank and mode" if histogram.series[0].rank else "mode"
-    aid = f"{width} bins" if one else f"One line per {lines}, {width} bins"
-    reading = []
-    if histogram.beyond:
-        aid += f"; beyond the break: up to {unit.short(histogram.longest_us)}"
-    evaluated = [mode for mode in times.modes if mode.evaluated]
-    if any(mode.ranks > 1 for mode in evaluated):
-        reading.append("Mean and σ are those of each rank and mode.")
-    if evaluated and not any(figures.limit_inside(histogram, mode) for mode in times.modes[:2]):
-        reading.append("The threshold is beyond the bars.")
     names = _series_names(times)
     key = [(f"s{i}", name, f"s{i}") for i, name in enumerate(names, 1)]
     return Figure(
         name="steps-histogram",
         title="Step durations",
         finding=_outliers(times, unit),
-        aid=f"{aid}.",
-        key=() if one else key,
+        aid=f"Steps per bin of {_width(histogram.width_us)}.",
+        key=key if len(names) > 1 else (),
         drawings=[Drawing(figure=figures.histogram(times, unit, names))],
-        reading=" ".join(reading),
+        reading=f"Dashed: mean + {times.stddev:g}σ, of each rank and mode. A bar beyond a break of the axis counts all longer "
+        "steps.",
         tables=[_bins(times, unit)],
     )
 
 
 def _outliers(times: StepTimes, unit: Unit) -> str:
-    """How many steps of the main mode are outliers."""
+    """The outliers of the main mode."""
     mode = times.modes[0]
-    name = mode_name(mode.mode)
-    if mode.steps == 1:
-        return f"The only {name}step took {unit.short(mode.median_s * 1e6)}."
-    of = f"of {formats.number(mode.steps, 0)} {name}steps"
+    steps = f"of {formats.count(mode.steps, f'{mode_name(mode.mode)}step')}"
     if not mode.evaluated:
-        long = formats.number(mode.above_two_medians, 0) if mode.above_two_medians else "None"
-        return f"{long} {of} took longer than twice the median."
-    dashed = ", dashed" if figures.limit_inside(times.histogram, mode) else ""
-    longer = f"longer than mean + {times.stddev:g}σ ({figures.limit_words(mode, unit)}{dashed})"
-    if mode.outliers == 0:
-        return f"None {of} is an outlier, {longer}."
-    if mode.outliers == 1:
-        return f"1 {of} is an outlier, {longer}."
-    return f"{formats.number(mode.outliers, 0)} {of} are outliers, {longer}."
+        return f"Longer than twice the median: {formats.number(mode.above_two_medians, 0)} {steps}."
+    return (
+        f"Outliers, longer than mean + {times.stddev:g}σ ({figures.limit_words(mode, unit)}): "
+        f"{formats.number(mode.outliers, 0)} {steps}."
+    )
 
 
 def _bins(times: StepTimes, unit: Unit) -> Table:
@@ -256,36 +193,20 @@ def _bins(times: StepTimes, unit: Unit) -> Table:
 def _time(times: StepTimes, report: Report, unit: Unit, *, with_day: bool) -> Figure:
     timeline = times.timeline
     longest = timeline.peaks[0]
-    took = unit.short(longest.lasted_us)
-    at = formats.column_time(longest.start_us, with_day=with_day)
-    name = mode_name(longest.mode) if len(timeline.series) > 1 else ""
-    finding = (
-        f"The only step took {took} and started at {at}."
-        if times.count == 1
-        else f"The longest {name}step took {took} and started at about {at}."
-    )
-    aid = f"A bar spans the shortest to the longest step started within {_width(timeline.width_us)}"
-    reading = []
-    if times.marked:
-        aid += "; orange: outliers"
-        outliers = f"{formats.count(times.marks, 'step')} {'is' if times.marks == 1 else 'are'}"
-        reading.append(f"Orange marks a bar's longest outlier: {outliers} {marked(times)}.")
-    if figures.is_log(times):
-        aid += "; logarithmic scale"
-    if figures.phase_lines(times, report.phases):
-        reading.append("Dotted: start or end of the training loop.")
     names = [formats.escape_name(one.mode, 24) or "other modes" for one in timeline.series]
     modes = tuple((figures.MODES[i], name, f"s{i + 1}") for i, name in enumerate(names))
     outlier = (("l", "outlier", ""),) if times.marked else ()
     return Figure(
         name="steps-time",
         title="Step durations over time",
-        finding=finding,
-        aid=f"{aid}.",
+        finding=f"The longest step took {unit.short(longest.lasted_us)} and started at about "
+        f"{formats.column_time(longest.start_us, with_day=with_day)}.",
+        aid=f"A bar spans the shortest to the longest step started within {_width(timeline.width_us)}.",
         key=(*(modes if len(modes) > 1 or outlier else ()), *outlier),
         drawings=[Drawing(figure=figures.over_time(times, report.phases, unit, names))],
         zoom="the steps",
-        reading=" ".join(reading),
+        reading=f"Orange: the longest outlier of a bar. {outlier_defined(times)} Dotted: start or end of the training loop. The "
+        "scale is logarithmic if the longest step is far longer than the median.",
         tables=[_peaks(times, unit, zone(report), with_day=with_day)],
     )
 
@@ -348,7 +269,7 @@ def _names(rows: list[StepRow], times: StepTimes, *, several: bool) -> list[str]
 
 
 def _cells(row: StepRow, unit: Unit) -> tuple[str, ...]:
-    """What is printed of a rank and mode after its name."""
+    """Printed cells of a rank and mode after its name."""
     values = (row.mean_s, row.median_s, row.std_s, row.p95_s, row.p99_s, row.max_s, row.min_s, row.first_s)
     return (
         formats.escape_name(row.mode, 24),

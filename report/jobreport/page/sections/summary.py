@@ -18,7 +18,7 @@ from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import interruptions
 from jobrules.model import SECOND_US, Severity
 from jobrules.model.time_parts import named
-from jobrules.text import capitalized
+from jobrules.text import times
 from jobrules.verdict.edges import START_UP
 
 if TYPE_CHECKING:
@@ -39,6 +39,20 @@ SHORT_US = 10 * SECOND_US
 _HINT = Markup(
     '<p class="hint" data-live hidden>Hover over a figure for its values; press an entry of its key to hide or show it.</p>'
 )
+NO_PHASES = "No record covers the whole job, so there are no phases."
+#: Which records the phases come from.
+BASES = {
+    "steps": "Phases come from the first and the last step.",
+    "gpu": "Phases come from GPU samples: the work starts and ends with lasting GPU use; a short peak before it is start-up.",
+    "both": "Phases come from GPU samples and steps: the work starts and ends with lasting GPU use or a step; a short peak "
+    "before it is start-up.",
+}
+BASES_OF_RESULTS = {
+    "steps": "Phases come from the first and last step in SageMaker Debugger's results; the training loop ends at the start "
+    "of the last step.",
+    "gpu": "GPU work is the longest time without an entry of SageMaker Debugger's bottleneck rules.",
+}
+NO_BASIS = "Start-up and wind-down are unknown: neither steps nor lasting GPU use were recorded."
 #: Findings on start-up.
 _STARTS = frozenset({"max-initialization-time", START_UP, "late-first-step"})
 
@@ -54,20 +68,7 @@ class Lane(Struct, frozen=True, kw_only=True):
 @section
 def summary(report: Report) -> Content:
     """When the job ran, and in which phases."""
-    return [*(_phases(report) if covers_time(report) else [_why_no_phases(report)]), *_kinds(report)]
-
-
-def _why_no_phases(report: Report) -> str:
-    if report.of_debugger:
-        return "The results do not say when the job started and ended, so there are no phases."
-    if report.job.nodes:
-        at = formats.date_time(report.job.start_us)
-        return f"All samples were taken at {at}. The report covers no time, so there are no phases."
-    if report.captures:
-        return (
-            "Only traces of PyTorch's profiler were recorded. They cover a few steps, so there are no phases."
-        )
-    return "No record has a time, so there are no phases."
+    return [*(_phases(report) if covers_time(report) else [NO_PHASES]), *_kinds(report)]
 
 
 def _phases(report: Report) -> list[Block]:
@@ -83,11 +84,10 @@ def _phases(report: Report) -> list[Block]:
         return [*sentences, replace(_table(report), caption="Phases of the job")]
     caption, table = _caption(report), _table(report)
     length = formats.duration(report.job.end_us - report.job.start_us)
-    lane = ", one lane per node" if len(report.job.nodes) > 1 else ""
     figure = Figure(
         name="phases",
         finding=caption,
-        aid=f"Hatched: not measured{lane}." if lanes else "",
+        aid="Hatched: not measured, one lane per node." if lanes else "",
         drawings=[
             Side(
                 style="with-table",
@@ -102,7 +102,7 @@ def _phases(report: Report) -> list[Block]:
 
 
 def _strip(report: Report, lanes: Sequence[Lane]) -> dict[str, Any]:
-    """What ``strip.html.j2`` draws: phases, pauses, the first work, and times."""
+    """Variables of ``strip.html.j2``: phases, pauses, the first work, and times."""
     axis = (report.job.start_us, report.job.end_us)
     with_day = formats.spans_days(*axis)
     first_us = report.phases.first_work_us
@@ -174,53 +174,26 @@ def _table(report: Report) -> Table:
 
 
 def _basis(report: Report) -> str:
-    """Which records the phases come from."""
-    phases = report.phases
-    by_results = "the first and last step in SageMaker Debugger's results; the training loop ends at the start of the last step."
-    if report.of_debugger:
-        return {
-            "steps": f"Phases come from {by_results}",
-            "gpu": "No steps were recorded. GPU work is the longest time without an entry of the bottleneck rules.",
-        }.get(phases.basis, "Start-up and wind-down are unknown: the results name no first and last step.")
+    """The records that the phases come from."""
     # Steps that only the results hold have no times of their own.
-    of_results = report.has_debugger and report.steps is None
-    steps = by_results if of_results else f"{formats.count(report.job.steps, 'recorded step')}."
-    if phases.basis == "steps":
-        return f"Phases come from {steps}"
-    if phases.basis in ("gpu", "both"):
-        came = "Phases come from GPU samples" + (
-            f" and {steps}" if phases.basis == "both" or report.job.steps else "; no steps were recorded."
-        )
-        use = "lasting GPU use" if phases.basis == "gpu" else "lasting GPU use or a step"
-        work = capitalized(phases.middle)
-        loop = (
-            "" if phases.basis == "gpu" else " The training loop is the time from the first to the last step."
-        )
-        return f"{came} {work} starts and ends with {use}: a short peak before it is start-up.{loop}"
-    if any(row.label == "GPU" for row in report.utilization):
-        return "Start-up and wind-down are unknown: no steps were recorded, and no GPU was used."
-    return "Start-up and wind-down are unknown: neither steps nor GPUs were recorded."
+    of_results = report.of_debugger or (report.has_debugger and report.steps is None)
+    bases = BASES | BASES_OF_RESULTS if of_results else BASES
+    return bases.get(report.phases.basis, NO_BASIS)
 
 
 def _caption(report: Report) -> str:
-    """How much of the job the training loop took, how long start-up was, and how often sampling paused."""
-    phases = {phase.key: phase for phase in report.phases.phases}
-    loop, before = phases.get("loop"), phases.get("before")
-    if loop is None:
-        found = "The job is one phase."
-    else:
-        work = "The training loop" if report.phases.basis == "steps" else capitalized(report.phases.middle)
-        start_up = f", start-up {formats.duration(before.end_us - before.start_us)}" if before else ""
-        found = f"{work} took {formats.percent(loop.percent)} of the job{start_up}."
+    """The share of the work, and sampling pauses."""
+    loop = next((phase for phase in report.phases.phases if phase.key == "loop"), None)
+    found = (
+        f"The {report.phases.middle} took {formats.percent(loop.percent)} of the job."
+        if loop
+        else "The job is one phase."
+    )
     pauses = report.phases.gaps
     if not pauses:
         return found
     longest = formats.duration(max(pause.end_us - pause.start_us for pause in pauses))
-    nodes = len(report.phases.missing)
-    where = f" on {formats.count(nodes, 'node')}" if len(report.job.nodes) > 1 else ""
-    if len(pauses) == 1:
-        return f"{found} Sampling paused once{where}, for {longest}."
-    return f"{found} Sampling paused {formats.count(len(pauses), 'time')}{where}, for at most {longest}."
+    return f"{found} Sampling paused {times(len(pauses))}, for at most {longest}."
 
 
 def _lanes(report: Report) -> list[Lane]:
@@ -248,7 +221,7 @@ def _start_findings(report: Report) -> list[Finding]:
 
 
 def _long_start(report: Report) -> str:
-    """What the nodes did during a start-up that took longer than the work after it."""
+    """Means during a start-up that took longer than the work after it; empty otherwise."""
     lengths = {phase.key: phase.end_us - phase.start_us for phase in report.phases.phases}
     before, loop = lengths.get("before", 0), lengths.get("loop", 0)
     if not loop or before <= loop:
@@ -257,8 +230,7 @@ def _long_start(report: Report) -> str:
     means = _start_up_means(report)
     if not means:
         return found
-    per_node = " per node" if len(report.job.nodes) > 1 else ""
-    return f"{found} Means during start-up{per_node}: {', '.join(means)}."
+    return f"{found} Means per node during start-up: {', '.join(means)}."
 
 
 def _start_up_means(report: Report) -> list[str]:
@@ -286,10 +258,10 @@ def _kinds(report: Report) -> list[Block]:
     if len(found) < 2:
         return []
     kinds = sorted(found.items(), key=lambda one: -len(one[1]))
-    more = len(kinds[MAX_KINDS:])
     table = Table(
         label="Nodes of the job",
-        caption="The nodes differ in devices or sampling interval.",
+        caption="The nodes differ in devices or sampling interval."
+        + formats.not_shown(len(kinds) - MAX_KINDS, "kind of node", "kinds of nodes"),
         style="words",
         heads=(":Nodes", "Count", "GPUs", "Cores", "Sampling interval"),
         rows=[
@@ -303,4 +275,4 @@ def _kinds(report: Report) -> list[Block]:
             for (gpus, cores, interval), names in kinds[:MAX_KINDS]
         ],
     )
-    return [table, f"{formats.count(more, 'more kind')} of nodes in report.json." if more else ""]
+    return [table]

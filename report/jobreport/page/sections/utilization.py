@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from statistics import median
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from jobreport import formats
-from jobreport.page.figures.box_plot import WHOLE
-from jobreport.page.kit import Empty, Sentences, Table
+from jobreport.page.kit import Sentences, Table
 from jobreport.page.kit.table import PERCENT_SCALE, node_cells, node_heads, range_bar
-from jobreport.page.sections.outline import has_edges, section
-from jobrules.measures.work_span import GLANCE_PERCENT
-from jobrules.model import Metric
+from jobreport.page.sections.outline import not_recorded, section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import NodeFacts, Report
     from jobreport.page.kit.section import Content
-    from jobrules.analyses.gpu_utilization import Box
     from jobrules.analyses.utilization import UsageRow
 
 QUANTITIES = ("min", "p50", "p90", "p95", "p99", "max", "mean")
@@ -38,7 +33,7 @@ NO_SCALE = Markup('<span class="m">no fixed scale</span>')
 
 @section
 def utilization(report: Report) -> Content:
-    """A sentence per kind of node, then the tables: of nodes, processes, and file systems."""
+    """Medians in a sentence, then the tables: of nodes, processes, and file systems."""
     facts = {node.name: node for node in report.job.nodes}
     by_node: dict[str, list[UsageRow]] = {}
     for row in report.utilization:
@@ -47,108 +42,68 @@ def utilization(report: Report) -> Content:
     odd = [rank.node for rank in report.nodes.odd if rank.node in by_node] if report.nodes else []
     opened = odd[:MAX_NODES] if many else list(by_node)
     folded = [name for name in by_node if name not in opened]
-    measured = _measured(report)
-    sentences = _sentences(by_node, report) + _share_of_time(report)
-    titles = {name: _title(name, facts.get(name), measured.get(name)) for name in by_node}
-    left = len(folded[MAX_FOLDED:])
+    measured = {one.node: one.measured_percent for one in report.phases.missing}
+    titles = {name: _title(name, facts.get(name), by_node[name], measured.get(name)) for name in by_node}
     tables = [
-        _spreads(by_node, _snapshots(report)) if many else None,
-        _per_node([(titles[name], by_node[name]) for name in opened], _caption(report, many=many)),
-        _others(
-            [(titles[name], by_node[name]) for name in folded[:MAX_FOLDED]], left, the_other=bool(opened)
-        ),
+        _spreads(by_node) if many else None,
+        _per_node([(titles[name], by_node[name]) for name in opened], report),
+        _others([(titles[name], by_node[name]) for name in folded[:MAX_FOLDED]], len(folded[MAX_FOLDED:])),
         _processes(report),
         _file_systems(report),
     ]
-    if any(tables):
-        return [Sentences(sentences + _covered(measured, by_node) if many else sentences), *tables]
-    if report.of_debugger:
-        return Empty("SageMaker Debugger's results hold no OverallSystemUsage.")
-    return Empty("No metric was recorded.")
-
-
-def _caption(report: Report, *, many: bool) -> str:
-    caption = "Utilization per node that differs from the others" if many else "Utilization per node"
-    if report.of_debugger:
-        caption += ", from SageMaker Debugger, without p90 and mean (–)"
-    elif not many:
-        of_job = " of the whole job" if has_edges(report) else ""
-        caption += f" over {_snapshots(report)}{of_job}, averaged over its GPUs or cores"
-        if any(row.n is None for row in report.utilization):
-            caption += "; rows without p90 and mean (–) are from SageMaker Debugger"
-    return f"{caption}. Bar: minimum to p95; mark: median."
+    if not any(tables):
+        return not_recorded("metric", in_results=report.of_debugger)
+    return [Sentences([*_medians(report.utilization), *_share_of_time(report)]), *tables]
 
 
 _HEADS = (":Metric", ":Unit", "Min", "p50", "p90", "p95", "p99", "Max", "Mean")
+#: Metrics of the sentence, and their words.
+_MEDIANS = {"GPU": "GPU", "CPU": "CPU", "CPU, busiest core": "busiest core"}
 
 
-def _per_node(groups: list[tuple[str, list[UsageRow]]], caption: str) -> Table:
+def _per_node(groups: list[tuple[str, list[UsageRow]]], report: Report) -> Table:
+    copied = (
+        " –: not in SageMaker Debugger's results." if any(row.n is None for row in report.utilization) else ""
+    )
     return Table(
         label="Utilization of each node",
-        caption=caption,
+        caption=f"Utilization per node: samples averaged over its GPUs or cores, each counted once. Bar: minimum to p95; mark: median.{copied}",
         heads=(*_HEADS, PERCENT_SCALE),
         rows=[one for title, rows in groups for one in (title, *([*_cells(row), _bar(row)] for row in rows))],
         style="wide",
     )
 
 
-def _others(groups: list[tuple[str, list[UsageRow]]], left: int, *, the_other: bool) -> Table:
-    nodes = f"{'the other ' if the_other else ''}{formats.count(len(groups), 'node')}"
-    more = f"; {formats.count(left, 'more node')} in report.json" if left else ""
+def _others(groups: list[tuple[str, list[UsageRow]]], left: int) -> Table:
     return Table(
         label="Utilization of the other nodes",
-        fold=f"utilization of {nodes}{more}",
+        fold=f"utilization of {formats.count(len(groups), 'more node')}",
+        caption=f"Utilization per node.{formats.not_shown(left, 'node')}",
         heads=_HEADS,
         rows=[one for title, rows in groups for one in (title, *map(_cells, rows))],
     )
 
 
-def _title(name: str, node: NodeFacts | None, measured: float | None) -> str:
+def _title(name: str, node: NodeFacts | None, rows: list[UsageRow], measured: float | None) -> str:
     parts = [formats.escape_name(name, 60)]
     if node and node.gpus:
         parts.append(formats.count(node.gpus, "GPU"))
     if node and node.cores:
         parts.append(formats.count(node.cores, "core"))
+    if snapshots := max(row.n or 0 for row in rows):
+        parts.append(formats.count(snapshots, "snapshot"))
     if measured is not None:
         parts.append(f"samples cover {formats.percent(measured)} of the job")
     return ", ".join(parts)
 
 
-def _measured(report: Report) -> dict[str, float]:
-    """Node → percent of the job's time that its samples cover, for nodes with sampling pauses."""
-    return {one.node: one.measured_percent for one in report.phases.missing}
-
-
-def _covered(measured: dict[str, float], by_node: dict[str, list[UsageRow]]) -> list[str]:
-    """The nodes whose samples do not cover the whole job, the worst first."""
-    if not measured:
-        return []
-    worst = sorted(measured.items(), key=lambda one: one[1])
-    names = [f"{formats.escape_name(name, 40)} {formats.percent(part)}" for name, part in worst]
-    nodes = f"{len(measured)} of {formats.count(len(by_node), 'node')}"
-    return [f"Samples cover less than the whole job on {nodes}: {formats.join_names(names, MAX_NODES + 1)}."]
-
-
 def _share_of_time(report: Report) -> list[str]:
-    """The verdict's share of used time, where it differs from the mean of the samples in the table."""
+    """The verdict's share of used time, if it differs from the mean of the samples in the table."""
     use = report.verdict.use
-    if use is None or not use.of("unknown")[1] < 100:
+    if use is None or not 0 < use.of("unknown")[1] < 100:
         return []
-    of_all, unknown = use.of("used")[1], use.of("unknown")[1]
-    means = [row.mean for row in report.utilization if row.label == use.device]
-    mean = means[0] if len(means) == 1 else None
-    measured = 100 * of_all / (100 - unknown)
-    uneven = ""
-    # The parts of the time are rounded to tenths: what comes near is the same.
-    if mean is not None and abs(mean - measured) <= max(0.5, 10 / (100 - unknown)):
-        measured = mean
-    elif mean is not None:
-        uneven = f" The mean of its samples is {formats.percent(mean)}, because sampling intervals differ."
-    all_time, measured_time = formats.percent(of_all), formats.percent(measured)
-    of_measured = f" and {measured_time} of measured time" if unknown and all_time != measured_time else ""
-    if not of_measured and not uneven:
-        return []
-    return [f"{use.device} utilization is {all_time} of all {use.noun} time{of_measured}.{uneven}"]
+    used, unknown = (formats.percent(use.of(key)[1]) for key in ("used", "unknown"))
+    return [f"{use.device} utilization is {used} of all {use.noun} time; {unknown} of it was not measured."]
 
 
 def _processes(report: Report) -> Table | None:
@@ -156,12 +111,11 @@ def _processes(report: Report) -> Table | None:
     if not (report.host and report.host.processes):
         return None
     found, several = report.host.processes, len({one.node for one in report.host.processes}) > 1
-    left = report.host.more_processes
-    more = f" Not shown: {formats.count(left, 'process', 'processes')} with less CPU time." if left else ""
+    left = formats.not_shown(report.host.more_processes, "process", "processes")
     return Table(
         label="Processes of the job",
         fold="processes of the job" if len(found) > MAX_OPEN_ROWS else "",
-        caption=f"Processes of the job: rank or process number; loader processes of a rank together.{more}",
+        caption=f"Processes of the job: rank or process number; loader processes of a rank together.{left}",
         heads=[
             *node_heads(":Process", several=several),
             *("Mean CPU (% of a core)", "Highest CPU (% of a core)", "Highest memory (MiB)", "Most threads"),
@@ -214,13 +168,12 @@ def _file_systems(report: Report) -> Table | None:
 _LABELS = {"Network": "Network, received and sent", "RDMA": "RDMA, received and sent"}
 
 
-def _spreads(by_node: dict[str, list[UsageRow]], snapshots: str) -> Table:
+def _spreads(by_node: dict[str, list[UsageRow]]) -> Table:
     """Lowest, median, and highest node of every metric, in the order of the first node that has it."""
     labels = dict.fromkeys(row.label for rows in by_node.values() for row in rows)
-    over = f", over {snapshots} each" if snapshots else ""
     return Table(
         label="Utilization over all nodes",
-        caption=f"Lowest, median, and highest node of all {formats.count(len(by_node), 'node')}{over}. "
+        caption=f"Lowest, median, and highest node of all {formats.count(len(by_node), 'node')}. "
         "Bar: lowest to highest p50; mark: median node.",
         heads=(
             *(":Metric", ":Unit", "p50 lowest", "p50 median", "p50 highest"),
@@ -257,78 +210,8 @@ def _bar(row: UsageRow) -> Markup:
     return range_bar(row.min, row.p50, row.p95) if row.unit == "%" else NO_SCALE
 
 
-def _snapshots(report: Report) -> str:
-    counts = sorted({row.n for row in report.utilization if row.n is not None})
-    if not counts:
-        return ""
-    if len(counts) == 1:
-        return formats.count(counts[0], "snapshot")
-    return f"{formats.number(counts[0], 0)} to {formats.count(counts[-1], 'snapshot')}"
-
-
-def _sentences(by_node: dict[str, list[UsageRow]], report: Report) -> list[str]:
-    """One sentence per kind of node: what was measured. What it means is said by the verdict."""
-    gpus = _whole_job_boxes(report)
-    alike: dict[str, list[str]] = {}
-    for name, rows in by_node.items():
-        alike.setdefault(_kind(rows, gpus.get(name, [])), []).append(name)
-    return [
-        _sentence(kind, [by_node[name] for name in names], _where(names, len(by_node)))
-        for kind, names in alike.items()
-        if kind
-    ]
-
-
-def _whole_job_boxes(report: Report) -> dict[str, list[Box]]:
-    """Node → the boxes of its GPUs over the whole job."""
-    found: dict[str, list[Box]] = {}
-    for box in report.boxes:
-        if box.metric == Metric.GPU_UTILIZATION and box.basis == WHOLE:
-            found.setdefault(box.node, []).append(box)
-    return found
-
-
-def _kind(rows: Sequence[UsageRow], gpus: Sequence[Box]) -> str:
-    """The key of a node's sentence in ``_SENTENCES``, ``2 of 8 GPUs`` that were never used, or empty."""
-    found = {row.label: row for row in rows}
-    never_used = sum(box.max <= GLANCE_PERCENT for box in gpus)
-    if 0 < never_used < len(gpus):
-        return f"{never_used} of {formats.count(len(gpus), 'GPU')}"
-    if "GPU" not in found:
-        return "no gpu" if "CPU" in found else ""
-    return "never used" if never_used or found["GPU"].max <= 0 else "medians"
-
-
-_SENTENCES = {
-    "never used": "Every GPU sample{where} is at most 1%; CPU p95: {cpu_p95}.",
-    "medians": "Median utilization{where}: GPU {gpu}, CPU {cpu}{core}.",
-    "no gpu": "Median utilization{where}: CPU {cpu}{core}. GPU utilization was not recorded.",
-}
-
-
-def _sentence(kind: str, nodes: Sequence[list[UsageRow]], where: str) -> str:
-    """The sentence of all nodes of a kind."""
-    if kind not in _SENTENCES:
-        return f"{kind}{where} were never used; the mean over GPUs hides that."
-
-    def over_nodes(label: str, quantity: str = "p50") -> str:
-        rows = [row for row in itertools.chain.from_iterable(nodes) if row.label == label]
-        return formats.spread(getattr(row, quantity) for row in rows)
-
-    core = over_nodes("CPU, busiest core")
-    return _SENTENCES[kind].format(
-        where=where,
-        gpu=over_nodes("GPU"),
-        cpu=over_nodes("CPU") or "not recorded",
-        cpu_p95=over_nodes("CPU", "p95") or "not recorded",
-        core=f", busiest core {core}" if core else "",
-    )
-
-
-def _where(names: list[str], nodes: int) -> str:
-    """`` on a, b, and c``; empty for the only node."""
-    if nodes == 1:
-        return ""
-    if len(names) == nodes:
-        return " on both nodes" if nodes == 2 else f" on all {nodes}{formats.NBSP}nodes"
-    return f" on {formats.join_names([formats.escape_name(name, 40) for name in names])}"
+def _medians(rows: Sequence[UsageRow]) -> list[str]:
+    """Medians of GPUs and cores over all nodes."""
+    known = ((words, [row.p50 for row in rows if row.label == label]) for label, words in _MEDIANS.items())
+    medians = [f"{words} {formats.spread(values)}" for words, values in known if values]
+    return [f"Median utilization: {', '.join(medians)}."] if medians else []

@@ -60,7 +60,7 @@ class Bar(Struct, frozen=True, kw_only=True):
 
 @section
 def verdict(report: Report) -> Fragment:
-    """How much of the device time was used, why not more, what to try, what was not checked."""
+    """Used share of the device time, main cause of the rest, advice, and what was not checked."""
     use = report.verdict.use
     first = report.verdict.main_finding
     cause, second = report.verdict.has_cause, report.verdict.second_cause
@@ -142,7 +142,7 @@ def findings(report: Report) -> Fragment:
 
 
 def _is_evaluated(report: Report) -> bool:
-    """Whether any rule was evaluated; that none was is said under "Not checked"."""
+    """True if any rule was evaluated; that none was is said under "Not checked"."""
     return report.verdict.missing < report.verdict.rules
 
 

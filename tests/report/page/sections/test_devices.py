@@ -129,17 +129,11 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "calm": lambda: sections.devices(with_boxes(example_devices.devices("algo-1"), 0.0, 0.0)),
     "busy cores": busy,
     "cores never busy": lambda: with_cores(0.0, 0.0),
-    "the core never busy": lambda: with_cores(0.0),
-    "the core busy": lambda: with_cores(0.6),
     "one of two cores busy": lambda: with_cores(0.1, 0.6),
-    "two of three cores busy": lambda: with_cores(0.9, 0.1, 0.6),
     "means that differ": lambda: sections.devices(with_boxes(GRID, 0.0, 0.0, means=(23.0, 27.3))),
     "another limit": lambda: sections.devices(report(replace(GRID, limit=30.0))),
     "not recorded": lambda: sections.devices(report(None)),
     "results": lambda: sections.devices(report(None, origin=Origin.DEBUGGER_RESULTS)),
-    "one moment": lambda: sections.devices(
-        replace(examples.single_sample(), devices=example_devices.devices("n", gpus=1))
-    ),
 }
 
 
@@ -195,8 +189,7 @@ def test_lines_are_those_of_the_devices_whose_means_differ_most() -> None:
     assert np.nanmax(values) == 80
     assert np.isnan(values).sum() == 6
     assert len(names) == len(heat.choices)
-    told = text(read(sections.devices(report(grid))))
-    assert "Least and most utilized GPU: gpu0 (20.0%) and gpu2 (80.0%)." in told
+    assert "gpu0 (20.0%) and gpu2 (80.0%)" in text(read(sections.devices(report(grid))))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +224,7 @@ def test_no_measured_column_at_all_is_still_a_figure() -> None:
     page = read(sections.devices(report(blank)))
 
     assert page.faults == []
-    assert "No device was measured." in text(page)
+    assert "not measured" in text(page)
 
 
 def test_hostile_names_are_text_and_the_page_stays_small() -> None:

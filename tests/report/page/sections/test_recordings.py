@@ -114,7 +114,6 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     ),
     "a limit below the cores": lambda: of_one(affinity=8, cores=16, core_limit=2.5),
     "a limit of all cores": lambda: of_one(affinity=4, cores=4, core_limit=4.0),
-    "a limit of unknown cores": lambda: of_one(core_limit=4.0),
     "clocks that were set": lambda: sections.quality(
         report_of(
             recording("n1", run(2, end_us=START_US + 2 * MINUTE_US), run(0, end_us=START_US), hook_s=5.0)
@@ -225,8 +224,7 @@ def test_many_nodes_with_facts_of_their_own_make_a_bounded_page() -> None:
     page = sections.quality(report_of(*found)).html
 
     assert page.count("Warning") == 51
-    assert "250 more in report.json" in page
-    assert "Not shown: 250" in page.replace("\xa0", " ")
+    assert page.count("Not shown: 250") == 2
 
 
 def test_a_bad_end_is_the_first_that_a_ticket_says() -> None:

@@ -105,10 +105,7 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "left out": lambda: changed(
         profiled=1200, cut=1, device=DeviceSteps(steps=98, p25_s=0.4, median_s=0.41, p75_s=0.42)
     ),
-    "one left out": lambda: changed(cut=1),
     "not marked by the script": with_events,
-    "steps of another source": lambda: with_events(whole=False),
-    "marked checkpoints": lambda: with_events("Checkpoint"),
     "no outliers": lambda: with_events(marked=""),
     "two modes, not marked by the script": lambda: with_events(modes=times().modes * 2),
     "thresholds of ranks": lambda: with_mode(ranks=2, evaluated=2, low_limit_s=0.61, outliers=1),
@@ -120,14 +117,10 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     ),
     "limit beyond the bars": lambda: with_mode(low_limit_s=2.5, high_limit_s=2.5),
     "only steps": lambda: changed(contrast=None, has_events=False),
-    "no event types": lambda: changed(contrast=None),
-    "one outlier": lambda: changed(contrast=None, marks=1),
-    "four outliers": lambda: changed(contrast=None, marks=4),
     "nothing to compare": lambda: changed(contrast=None, marked="", marks=0),
     "small difference": lambda: with_difference(2.0),
     "no difference": lambda: with_difference(0.9),
     "last steps without events": lambda: with_last(EVENTLESS),
-    "last steps without passes": lambda: with_last(EVENTLESS, "forward"),
     "last steps in part": lambda: with_last(UNACCOUNTED),
     "last steps without loading": lambda: with_last(UNACCOUNTED, "data-loading"),
     "two modes": lambda: changed(
@@ -136,7 +129,6 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "equal ranks": lambda: changed(rows=RANKS[:5]),
     "one rank differs": lambda: changed(rows=RANKS),
     "first step of one rank": lambda: changed(rows=(RANKS[0], LATER)),
-    "first step of some ranks": lambda: changed(rows=(*RANKS[:2], LATER)),
     "many rows": lambda: changed(
         rows=tuple(example_steps.row(f"node-{i}", mean_s=0.48 + i / 100) for i in range(20)), rows_left=7
     ),
@@ -145,7 +137,6 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "results": lambda: shown(
         None, origin=Origin.DEBUGGER_RESULTS, rules=(examples.card("StepOutlier", Status.PASSED),)
     ),
-    "results without the rule": lambda: shown(None, origin=Origin.DEBUGGER_RESULTS, rules=()),
 }
 
 

@@ -11,9 +11,9 @@ from jobreport.page.figures import chart, theme
 from jobreport.page.figures.canvas import UNKNOWN, Canvas, Figure
 from jobreport.page.figures.chart import quantity
 from jobreport.page.figures.framework import RANKED_PX
+from jobreport.page.figures.lanes import Events, columns, lanes
 from jobreport.page.figures.names import cut_apart, fitted
 from jobreport.page.figures.scales import ceiling
-from jobreport.page.figures.stacked import HALF
 from jobrules.model.captures import BAR_KINDS
 from jobrules.model.time_parts import named
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from jobreport.page.figures.stacked import Part
     from jobrules.model.captures import StepLines
 
     Floats = npt.NDArray[np.float64]
@@ -41,27 +40,12 @@ KINDS = {
     "communication": (named("communication").fill, "communication"),
     "copy": (named("copies").fill, "copy"),
 }
-#: The narrowest bar, of the step.
-_NARROWEST = 1 / 1000
-_NAME = 48
 
 
-def step_parts(numbers: Sequence[int], parts: Sequence[Part], lengths_ms: Sequence[float]) -> Figure:
-    """One bar per step, as high as its time in milliseconds; ``parts`` are percent of it, from bottom to top."""
-    canvas = Canvas(_steps(numbers), chart.upward(ceiling(max(lengths_ms)), unit=" ms"))
-    percents = np.array([part.percents for part in parts])
-    ends = np.cumsum(np.vstack([np.zeros(len(numbers)), percents]), axis=0) * np.array(lengths_ms) / 100
-    left = np.arange(len(numbers)) + 0.07
-    drawn = []
-    for i, part in enumerate(parts):
-        columns = {
-            "step": [str(number) for number in numbers],
-            "name": [part.label] * len(numbers),
-            "amount": list(part.amounts),
-        }
-        sides = (left, left + 0.86, ends[i], ends[i + 1])
-        drawn.append(canvas.bars(part.style, sides, columns, series=f"kind-{i}"))
-    canvas.tooltip([("Step", "@step"), ("Part", "@name"), ("Time", "@amount")], drawn)
+def step_parts(numbers: Sequence[int], parts: Sequence[tuple[str, str]], times_ms: Floats) -> Figure:
+    """One column per step; ``times_ms`` (parts, steps) from bottom to top."""
+    canvas = Canvas(_steps(numbers), chart.upward(ceiling(float(times_ms.sum(axis=0).max())), unit=" ms"))
+    columns(canvas, [str(number) for number in numbers], parts, times_ms, quantity("time", "ms", 2))
     return canvas.figure
 
 
@@ -115,41 +99,25 @@ def heat_map(
 
 
 def one_step(lines: StepLines) -> Figure:
-    """A row for what the thread of the steps did, for its launches, and below these for each stream."""
+    """A lane for what the thread of the steps did, for its launches, and below these for each stream."""
     names = lane_names(lines)
-    ms = (lines.end_ns - lines.start_ns) / 1e6
     canvas = Canvas(
-        chart.along(0, ms, unit=" ms"),
+        chart.along(0, (lines.end_ns - lines.start_ns) / 1e6, unit=" ms"),
         chart.downward([fitted(name, RANKED_PX) for name in names]),
         left=RANKED_PX,
         zoom=True,
     )
-    bars = np.frombuffer(lines.bars, "<i4").reshape(-1, 6)
-    shown = [escape_name(name, _NAME) for name in lines.names]
+    lane, start, length, kind, name, events = np.frombuffer(lines.bars, "<i4").reshape(-1, 6).T
     tick_ms = lines.tick_ns / 1e6
-    drawn = []
-    for kind, (style, label) in KINDS.items():
-        lane, start, length, _, name, events = bars[bars[:, 3] == BAR_KINDS.index(kind)].T
-        if not len(lane):
-            continue
-        columns = {
-            "kind": [label] * len(lane),
-            "name": [shown[i] if i >= 0 else "several" for i in name.tolist()],
-            "ms": (length * tick_ms).astype(np.float32),
-            "events": events,
-        }
-        left = start * tick_ms
-        right = left + np.maximum(length * tick_ms, ms * _NARROWEST)
-        middle = -lane - 0.5
-        drawn.append(canvas.bars(style, (left, right, middle - HALF, middle + HALF), columns, series=kind))
-    tooltip = [
-        ("Kind", "@kind"),
-        ("Name", "@name"),
-        ("Start", quantity("left", "ms", 3)),
-        ("Duration", quantity("ms", "ms", 3)),
-        ("Events", "@events{0,0}"),
-    ]
-    canvas.tooltip(tooltip, drawn)
+    found = Events(
+        lane=lane,
+        start=start * tick_ms,
+        length=length * tick_ms,
+        kind=np.array(BAR_KINDS)[kind],
+        name=name,
+        events=events,
+    )
+    lanes(canvas, found, KINDS, lines.names, quantity("left", "ms", 3))
     return canvas.figure
 
 

@@ -66,14 +66,13 @@ def _figure(found: Sequence[Memory]) -> Figure:
     )
     scale = formats.rate_scale(map(float, values), "B")
     reserved = any(one.curve.reserved for one in drawn)
-    sized = any(one.curve.total for one in drawn)
+
     several = len(found) > 1
     return Figure(
         name="allocated-memory-curve",
         title="Allocated GPU memory",
-        finding=_caption(fullest[0], scale, several=several),
-        aid="Milliseconds from the first recorded allocation."
-        + (" Black line: size of the memory." if sized else ""),
+        finding=_caption(fullest[0], scale),
+        aid="Milliseconds from the first recorded allocation.",
         drawings=tuple(
             Drawing(
                 figure=allocated(one.curve, scale),
@@ -87,23 +86,18 @@ def _figure(found: Sequence[Memory]) -> Figure:
             *((("s2", "reserved", "reserved"),) if reserved else ()),
         ),
         zoom="memory" if drawn else "",
-        reading="Band: lowest to highest in a column of time. Reserved memory includes what the allocator keeps for later.",
+        reading="Band: lowest to highest in a column of time. Reserved memory includes what the allocator keeps for later. "
+        "Black line: size of the memory.",
         tables=[_table(found, scale)],
     )
 
 
-def _caption(fullest: Memory, scale: formats.Scale, *, several: bool) -> str:
+def _caption(fullest: Memory, scale: formats.Scale) -> str:
     curve = fullest.curve
-    where = f" on {fullest.name}" if several else ""
     peak = f"{formats.number(curve.allocated_peak / scale.factor, 2)}{formats.NBSP}{scale.unit}"
     if not curve.has_totals:
-        return f"Allocated memory rose to {peak} above the start of the capture{where}."
-    share = f" ({formats.percent(percent_of(curve.allocated_peak, curve.total))})" if curve.total else ""
-    found = f"Allocated memory peaked at {peak}{share}{where}"
-    if curve.reserved_peak:
-        reserved = f"{formats.number(curve.reserved_peak / scale.factor, 2)}{formats.NBSP}{scale.unit}"
-        found += f"; {reserved} was reserved"
-    return f"{found}."
+        return f"Allocated memory rose to {peak} above the start of the capture on {fullest.name}."
+    return f"Allocated memory peaked at {peak} on {fullest.name}."
 
 
 def _table(found: Sequence[Memory], scale: formats.Scale) -> Table:

@@ -24,6 +24,7 @@ from jobreport.page.sections.captures.parts import (
     without_empty,
 )
 from jobreport.page.sections.outline import section
+from jobrules.text import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ _NOT_MATCHED = {
 
 @section
 def communication(report: Report) -> Content:
-    """How much of it computing hid, waiting between ranks, and all collectives by size."""
+    """Share that computing hid, waiting between ranks, and all collectives by size."""
     rows = [row for row in devices_of(report) if row.device.communication_ns]
     if not rows:
         why = "No communication kernel was recorded." if devices_of(report) else NO_DEVICE
@@ -74,14 +75,15 @@ def _lead(rows: Sequence[DeviceRow], across: AcrossRanks | None) -> list[str]:
     if across.reason:
         found.append(_NOT_MATCHED[across.reason])
     else:
-        here, world = len(across.ranks), across.world_size
-        of = f" of {world}" if world and world > here else ""
-        left = formats.count(across.not_matched, "call on one rank", "calls on one rank")
+        here = len(across.ranks)
+        world = max(across.world_size or 0, here)
         found.append(
-            f"{formats.count(across.matched, 'collective')} matched between {formats.number(here, 0)}{of}{formats.NBSP}ranks"
-            f"{f'; {left} not matched' if across.not_matched else ''}."
-            + (" Ranks without a trace make waiting a lower bound." if of else "")
+            f"{formats.count(across.matched, 'collective')} matched between {some_of(here, world, 'rank')}."
         )
+        if across.not_matched:
+            found.append(f"Not matched: {formats.count(across.not_matched, 'call')} of single ranks.")
+        if here < world:
+            found.append("Ranks without a trace make waiting a lower bound.")
     if across.alone:
         found.append(f"Recorded at other times than the other ranks: {formats.join_names(across.alone)}.")
     return found
@@ -122,11 +124,12 @@ def _skew(skew: Skew) -> Figure:
     calls = np.array([column.calls for column in columns])
     usual = float(np.median(np.repeat([column.median_ns for column in columns], calls)))
     group = f" of group {formats.escape_name(skew.group, 40)}" if skew.group else ""
+    at = formats.number(most.start_ns / 1e6, 1)
     return Figure(
         name="communication-skew",
         title="Skew over the capture",
         finding=f"Skew{group}: median {ns_text(usual)}, longest {ns_text(most.longest_ns)}, when "
-        f"rank{formats.NBSP}{most.last} arrived last at {formats.number(most.start_ns / 1e6, 1)}{formats.NBSP}ms.",
+        f"rank{formats.NBSP}{most.last} arrived last at {at}{formats.NBSP}ms.",
         aid="Skew: wait of a collective's first rank for its last. Milliseconds from the first recorded kernel.",
         drawings=[Drawing(figure=drawings.skew(skew, scale))],
         key=((*drawings.LONGEST, "longest"), (*drawings.MEDIAN, "median")),
@@ -157,7 +160,7 @@ def _skew(skew: Skew) -> Figure:
 
 
 def _waited(across: AcrossRanks) -> str:
-    """How long ranks waited for one another, and the rank that others waited for most."""
+    """Time that ranks waited for one another, and the rank that others waited for most."""
     whole = sum(one.suffered_ns for one in across.waiting)
     most = max(across.waiting, key=lambda one: one.caused_ns)
     return (
@@ -228,13 +231,10 @@ def _collectives(across: AcrossRanks) -> Table:
     times = ns_scale([int(max(one.median_transfer_ns, one.median_skew_ns or 0)) for one in shown])
     bytes_ = formats.rate_scale((float(one.bytes or 0) for one in shown), "B")
     sums = formats.rate_scale((float(one.total_bytes or 0) for one in shown), "B")
-    one_rank = all(one.median_skew_ns is None for one in shown)
-    left = len(found) - len(shown)
-    bound = " With one rank, transfer includes waiting." if one_rank else ""
-    more = f" {formats.count(left, 'more row')} in report.json." if left else ""
     return without_empty(
         label="Collectives by kind, type, size, and group",
-        caption=f"Collectives, most time first; medians.{bound}{more}",
+        caption="Collectives, most time first; medians. Without skew, transfer includes waiting."
+        + formats.not_shown(len(found) - len(shown), "row"),
         heads=(
             *(
                 ":Kind",

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jobreport import formats
-from jobreport.page.figures.canvas import UNKNOWN
 from jobreport.page.figures.chart import upward
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.scales import ceiling
@@ -66,7 +65,7 @@ def idle_time(report: Report) -> Content:
         return nothing(report, "No device was idle.")
     return [
         Sentences(_calls(report)),
-        _figure(rows, [row.name for row in devices_of(report) if not row.device.complete]),
+        _figure(rows, sum(not row.device.complete for row in devices_of(report))),
         _host(report),
     ]
 
@@ -75,8 +74,8 @@ def _causes_in(rows: Sequence[DeviceRow]) -> list[IdleCause]:
     return [cause for cause in IDLE_CAUSES if any(row.device.idle_by_cause_ns[cause] for row in rows)]
 
 
-def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> Figure:
-    """``incomplete`` are devices whose traces lack events, so that no cause is known."""
+def _figure(rows: Sequence[DeviceRow], incomplete: int) -> Figure:
+    """``incomplete`` is the number of devices whose traces lack events, so that no cause is known."""
     causes = _causes_in(rows)
     shares = [
         [percent_of(row.device.idle_by_cause_ns[cause], row.device.window_ns) for cause in causes]
@@ -98,14 +97,10 @@ def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> Figure:
     return Figure(
         name="idle-time-causes",
         title="Idle time by cause",
-        finding=_caption(rows, len(rows) + len(incomplete)),
+        finding=_caption(rows, len(rows) + incomplete),
         aid="Percent of the profiled time."
-        + (
-            f" Not counted: {formats.join_names(incomplete)}, whose events are incomplete."
-            if incomplete
-            else ""
-        )
-        + omitted(len(chosen), len(rows), "device"),
+        + omitted(len(chosen), len(rows), "device")
+        + formats.not_shown(incomplete, "device with incomplete events", "devices with incomplete events"),
         drawings=(
             Drawing(
                 figure=stacked(names, bars, bar="Device", amount="Time", x=upward(top, 4, unit="%")),
@@ -114,27 +109,21 @@ def _figure(rows: Sequence[DeviceRow], incomplete: Sequence[str]) -> Figure:
         ),
         key=tuple((bar.style, bar.label, f"kind-{j}") for j, bar in enumerate(bars)),
         reading="A gap without work has one cause for each moment, see Method. Between queued kernels, launch latency, "
-        "and late launches together are launch-bound time."
-        + (
-            " Hatched: no event of the trace explains it."
-            if any(bar.style == UNKNOWN for bar in bars)
-            else ""
-        ),
+        "and late launches together are launch-bound time. Hatched: no event of the trace explains it.",
         tables=[_table([rows[i] for i in chosen], causes)],
     )
 
 
 def _caption(rows: Sequence[DeviceRow], devices: int) -> str:
-    """How long devices were idle, and the largest cause."""
+    """Idle share of devices, and the largest cause."""
     window, idle = (sum(getattr(row.device, name) for row in rows) for name in ("window_ns", "idle_ns"))
     sums = {cause: sum(row.device.idle_by_cause_ns[cause] for row in rows) for cause in IDLE_CAUSES}
     most = max(IDLE_CAUSES, key=sums.__getitem__)
     share = formats.percent(percent_of(sums[most], idle))
-    subject = "The device was" if devices == 1 else "Devices were"
-    of = f" of {some_of(len(rows), devices, 'device')}" if len(rows) < devices else ""
     return (
-        f"{subject} idle for {formats.percent(percent_of(idle, window))} of the profiled time{of}, {ns_text(idle)}. "
-        f"Largest cause: {CAUSES[most].name}, {share} of the idle time."
+        f"Idle: {formats.percent(percent_of(idle, window))} of the profiled time of "
+        f"{some_of(len(rows), devices, 'device')}, {ns_text(idle)}. Largest cause: {CAUSES[most].name}, {share} of the idle "
+        "time."
     )
 
 
@@ -188,7 +177,7 @@ def _host(report: Report) -> Table:
 
 
 def _calls(report: Report) -> list[str]:
-    """How often the loop fetched batches, and which calls blocked the host."""
+    """Number of batch fetches, and calls that blocked the host."""
     captures = [row.capture for row in captures_of(report)]
     found = []
     fetches, loading = (sum(getattr(one, name) for one in captures) for name in ("loader_calls", "loader_ns"))

@@ -92,7 +92,7 @@ def _lead(rows: Sequence[DeviceRow]) -> list[str]:
 
 
 def _detailed(devices: Sequence[DeviceRow], of_device: Sequence[DeviceRow]) -> list[str]:
-    """Of which devices a large job has names."""
+    """Devices of a large job that have names of kernels."""
     if len(of_device) == len(devices):
         return []
     whole = formats.count(len(devices), "device")
@@ -199,7 +199,7 @@ def _operators_of(one: Kernels) -> str:
 
 
 def _fill(rows: Sequence[DeviceRow]) -> Table:
-    """How well kernels filled each device."""
+    """Occupancy of each device by kernels."""
     chosen = odd_first([(percent_of(row.device.kernel_busy_ns, row.device.window_ns),) for row in rows])
     return Table(
         label="How well kernels filled the devices",
@@ -247,9 +247,6 @@ def _lengths(rows: Sequence[DeviceRow]) -> list[Figure]:
         sum(getattr(row.device.launches, name) for row in rows)
         for name in ("linked", "shorter_than_call", "below_10_us")
     )
-    drawn = (
-        "" if len(found) == len(rows) else f" Drawn: {len(found)} of {formats.count(len(rows), 'device')}."
-    )
     labels = [
         _bin(ends[i], ends[i + 1] if i + 1 < len(ends) else None) for i in range(bins.stop - bins.start)
     ]
@@ -260,7 +257,8 @@ def _lengths(rows: Sequence[DeviceRow]) -> list[Figure]:
             title="Lengths of kernels and of their launch calls",
             finding=f"{formats.percent(percent_of(shorter, linked))} of {formats.count(linked, 'kernel')} lasted shorter "
             f"than the call that launched them, {formats.percent(percent_of(below, linked))} less than 10{formats.NBSP}µs.",
-            aid=f"Percent of kernels by length; the line: by length of their calls.{drawn}",
+            aid="Percent of kernels by length; the line: by length of their calls."
+            + formats.not_shown(len(rows) - len(found), "device"),
             drawings=[Drawing(figure=lengths(labels, [_short_bin(end) for end in ends], *shares))],
             key=(("u", "kernels", "kernels"), ("s2", "their launch calls", "calls")),
             reading="If most kernels are shorter than their calls, the host cannot keep the GPU busy. Each bin is about "
@@ -359,13 +357,15 @@ def _operators(rows: Sequence[CaptureRow]) -> list[Table]:
     found = operator_sums([one for one in calls_of if not one.name.startswith(STEP)])
     calls = sum(row.capture.operator_calls for row in rows)
     none = sum(row.capture.no_operator_ns for row in rows)
-    outside = f" Kernels and copies outside any operator: {ns_text(none)}." if none else ""
-    caption = f"Operators by own time on the host, {formats.count(calls, 'call')} in all.{outside}"
+    caption = (
+        f"Operators by own time on the host, {formats.count(calls, 'call')} in all. Kernels and copies outside any operator: "
+        f"{ns_text(none)}."
+    )
     return _by_time("operator", found, caption)
 
 
 def _marks(rows: Sequence[CaptureRow]) -> list[Table]:
-    """What the program marked, without the steps."""
+    """Marks of the program without the steps."""
     marks = [one for row in rows for one in row.capture.marks if not one.name.startswith(STEP)]
     found = sorted(operator_sums(marks), key=lambda one: (-one.total_ns, one.name))
     return _by_time("mark", found, "Marks of your program (record_function) by time.") if found else []

@@ -1,4 +1,4 @@
-"""What the sections on traces of PyTorch's profiler share: their rows, and the order of these."""
+"""Rows of the sections on traces of PyTorch's profiler, and their order."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def devices_of(report: Report) -> list[DeviceRow]:
 
 
 def odd_first(values: Sequence[Sequence[float]], most: int = MAX_ALL) -> list[int]:
-    """Which rows of values are shown: all in their order, or of more than ``most`` those farthest from the median."""
+    """Indices of the rows to show: all in their order, or of more than ``most`` those farthest from the median."""
     if len(values) <= most:
         return list(range(len(values)))
     table = np.array(values, np.float64)

@@ -9,7 +9,6 @@ import numpy as np
 from jobreport import formats
 from jobreport.page.figures.captures import profiled_steps as drawings
 from jobreport.page.figures.names import rows_class
-from jobreport.page.figures.stacked import Part
 from jobreport.page.kit import Drawing, Figure, Sentences, Subsection, Table
 from jobreport.page.sections.captures.parts import (
     MAX_ALL,
@@ -30,7 +29,7 @@ from jobreport.page.sections.outline import section
 from jobrules.captures.own_times import own_times
 from jobrules.model.captures import BAR_KINDS
 from jobrules.model.time_parts import named
-from jobrules.text import capitalized
+from jobrules.text import capitalized, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +44,16 @@ if TYPE_CHECKING:
 MAX_STEPS, MAX_CELLS = 120, 4096
 #: Slowest steps that are drawn in full detail.
 MAX_LINES = 2
-#: Work of a step that ends later on the device, by this share of its time, is said to.
-LATE = 0.01
+
 #: The scale of the heat map goes from and to these percentiles.
 SCALE = (5, 95)
 #: Fields of a step over all ranks.
 _ENDS = ("shortest", "median", "longest")
 _STEP_PARTS = ("computing", "communication", "waiting", "copies", "device-idle")
+_TIMES = {
+    "own time": "Own time: step time without waiting for other ranks.",
+    "time": "Step time, waiting included.",
+}
 _NO_STEPS = {
     "other_process": "The recorded steps belong to another process.",
     "overlapping": "The recorded steps overlap, so their times are unknown.",
@@ -78,12 +80,12 @@ def profiled_steps(report: Report) -> Content:
     ]
     caused = {one.rank: one.caused_ns for one in report.across_ranks.waiting} if report.across_ranks else {}
     lines.sort(key=lambda one: (-caused.get(one[0].capture.rank or 0, 0), one[1].start_ns - one[1].end_ns))
-    slowest = [_one_step(row, found, several=len(rows) > 1) for row, found in lines[:MAX_LINES]]
+    slowest = [_one_step(row, found) for row, found in lines[:MAX_LINES]]
     return [
         Sentences(_lead(rows, _captured(over_ranks) if over_ranks else len(rows))),
         _heat_map(rows, own, over_ranks) if over_ranks else None,
-        _parts(_widest(stepped, rows, own), several=len(stepped) > 1) if stepped else None,
-        _table(over_ranks, own=own.own),
+        _parts(_widest(stepped, rows, own), _time_of(own)) if stepped else None,
+        _table(over_ranks, _time_of(own)),
         Subsection(title="Slowest step", blocks=slowest),
     ]
 
@@ -104,19 +106,15 @@ def _lead(rows: Sequence[CaptureRow], captured: int) -> list[str]:
     ]
     found = []
     if len(times):
-        median, longest = float(np.median(times)), float(times.max())
-        steps = formats.count(len(times), "step")
-        more = f" of {formats.number(captured, 0)}" if captured > len(rows) else ""
-        of = f" of {formats.number(len(rows), 0)}{more}{formats.NBSP}captures" if captured > 1 else ""
+        of = some_of(len(rows), captured, "capture")
         found.append(
-            f"{steps}{of}, on the host: median {ns_text(median)}, mean {ns_text(float(times.mean()))}, "
-            f"p95 {ns_text(float(np.percentile(times, 95)))}, longest {ns_text(longest)}."
+            f"{formats.count(len(times), 'step')} of {of}, on the host: median {ns_text(float(np.median(times)))}, "
+            f"mean {ns_text(float(times.mean()))}, p95 {ns_text(float(np.percentile(times, 95)))}, "
+            f"longest {ns_text(float(times.max()))}."
         )
     if cut:
-        name, number = cut[0]
-        where = f" of {name}" if len(rows) > 1 else ""
-        are = f", and {formats.number(len(cut) - 1, 0)} more, are" if len(cut) > 1 else " is"
-        found.append(f"Step {number}{where}{are} cut short by the end of the trace and not counted.")
+        steps = formats.join_names([f"{number} of {name}" for name, number in cut])
+        found.append(f"Cut short by the end of the trace and not counted: step {steps}.")
     return found
 
 
@@ -131,21 +129,17 @@ def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[St
     low, high = (float(np.nanpercentile(times, at)) / 1e6 for at in SCALE)
     names = [rows[i].name for i in chosen]
     slowest = int(medians.argmax())
-    what = "own time" if own.own else "time"
+    what = _time_of(own)
     caption = (
         f"{capitalized(rows[slowest].name)} has the longest {what} per step: median {ns_text(medians[slowest])}; "
         f"median rank {ns_text(float(np.median([step.median_ns for step in over_ranks])))}."
     )
-    aid = (
-        "Own time: step time without waiting for other ranks." if own.own else "Step time, waiting included."
-    )
-    left = len(own.numbers) - len(steps)
     drawn = over_ranks[: len(steps)]
     return Figure(
         name="profiled-steps-ranks",
         title=f"{capitalized(what)} of each rank in each step",
         finding=caption,
-        aid=aid + omitted(len(chosen), _captured(over_ranks), "rank"),
+        aid=_TIMES[what] + omitted(len(chosen), _captured(over_ranks), "rank"),
         drawings=(
             Drawing(
                 figure=drawings.over_ranks(
@@ -167,10 +161,14 @@ def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[St
             ("h9", f"{formats.number(high, 2)}{formats.NBSP}ms or more", ""),
         ),
         reading=f"Ten shades from the {SCALE[0]}th to the {SCALE[1]}th percentile of the drawn times. "
-        "Hatched: not recorded."
-        + (f" The first {len(steps)} steps; {left} more in report.json." if left else ""),
+        f"Hatched: not recorded.{formats.not_shown(len(own.numbers) - len(steps), 'later step')}",
         tables=[_own_table(names, steps, times, what)],
     )
+
+
+def _time_of(own: OwnTimes) -> str:
+    """Own time; the time of steps if waiting for other ranks is not known."""
+    return "own time" if own.own else "time"
 
 
 def _captured(over_ranks: Sequence[StepOfRanks]) -> int:
@@ -191,14 +189,13 @@ def _own_table(names: Sequence[str], steps: Sequence[int], times: FloatArray, wh
     )
 
 
-def _table(over_ranks: Sequence[StepOfRanks], *, own: bool) -> Table:
+def _table(over_ranks: Sequence[StepOfRanks], what: str) -> Table:
     """Each step over all ranks: how much the slowest exceeds the median."""
     steps = over_ranks[:MAX_STEPS]
     scale = ns_scale([step.longest_ns for step in steps])
-    what = "Own time" if own else "Time"
     return Table(
         label="Steps over all ranks",
-        caption=f"{what} of each step over all ranks. Imbalance: longest over median, minus 1.",
+        caption=f"{capitalized(what)} of each step over all ranks. Imbalance: longest over median, minus 1.",
         fold="steps over all ranks" if len(steps) > 16 else "",
         heads=(
             *(":Step", "Ranks", f"Shortest ({scale.unit})", f"Median ({scale.unit})"),
@@ -234,44 +231,27 @@ def _step_parts(step: DeviceStep) -> dict[str, int]:
     }
 
 
-def _parts(row: DeviceRow, *, several: bool) -> Figure:
+def _parts(row: DeviceRow, what: str) -> Figure:
     steps = row.device.steps[:MAX_STEPS]
     parts = [part for part in _STEP_PARTS if any(_step_parts(step)[part] for step in steps)]
-    bars = [
-        Part(
-            style=named(part).fill,
-            label=named(part).name,
-            percents=tuple(percent_of(_step_parts(step)[part], step.window_ns) for step in steps),
-            amounts=tuple(ns_text(_step_parts(step)[part]) for step in steps),
-        )
-        for part in parts
-    ]
-    left = len(row.device.steps) - len(steps)
+    looks = [(named(part).fill, named(part).name) for part in parts]
+    times_ms = np.array([[_step_parts(step)[part] for step in steps] for part in parts]) / 1e6
     return Figure(
         name="profiled-steps-parts",
         title="Steps in parts",
-        finding=_parts_caption(row, steps, f" on {row.name}" if several else ""),
-        aid="One bar per step."
-        + (f" The first {len(steps)} steps; {left} more in report.json." if left else ""),
-        drawings=(
-            Drawing(
-                figure=drawings.step_parts(
-                    [step.number for step in steps], bars, [step.window_ns / 1e6 for step in steps]
-                )
-            ),
-        ),
-        key=tuple((part.style, part.label, f"kind-{i}") for i, part in enumerate(bars)),
-        reading=(f"Device of {row.name}, which has the longest own time. " if several else "")
-        + "A step on the device lasts from the end of the work of the step before it to the end of its own.",
+        finding=_parts_caption(row, steps),
+        aid=f"One bar per step.{formats.not_shown(len(row.device.steps) - len(steps), 'later step')}",
+        drawings=(Drawing(figure=drawings.step_parts([step.number for step in steps], looks, times_ms)),),
+        key=tuple((*look, f"kind-{i}") for i, look in enumerate(looks)),
+        reading=f"The device of the rank with the longest {what} per step. A step on the device lasts from the end of the work "
+        "of the step before it to the end of its own.",
         tables=[_parts_table(row, parts)],
     )
 
 
-def _parts_caption(row: DeviceRow, steps: Sequence[DeviceStep], where: str) -> str:
-    """The longest step, and what it has more of than the median step."""
-    complete = [step for step in steps if step.number != row.device.incomplete_step]
-    if len(complete) < 2:
-        return f"Step {steps[0].number} took {ns_text(steps[0].window_ns)} on the device{where}."
+def _parts_caption(row: DeviceRow, steps: Sequence[DeviceStep]) -> str:
+    """The longest step, and the part that it has more of than the median step."""
+    complete = [step for step in steps if step.number != row.device.incomplete_step] or steps
     longest = max(complete, key=lambda step: step.window_ns)
     median = float(np.median([step.window_ns for step in complete]))
     more = {
@@ -280,7 +260,7 @@ def _parts_caption(row: DeviceRow, steps: Sequence[DeviceStep], where: str) -> s
     }
     most = max(more, key=more.__getitem__)
     found = (
-        f"Step {longest.number} is the longest on the device{where}: {ns_text(longest.window_ns)}, "
+        f"Step {longest.number} is the longest on the device of {row.name}: {ns_text(longest.window_ns)}, "
         f"median {ns_text(median)}"
     )
     if more[most] <= 0.01 * median:
@@ -308,24 +288,20 @@ def _parts_table(row: DeviceRow, parts: Sequence[str]) -> Table:
     )
 
 
-def _one_step(row: CaptureRow, lines: StepLines, *, several: bool) -> Figure:
+def _one_step(row: CaptureRow, lines: StepLines) -> Figure:
     length = lines.end_ns - lines.start_ns
-    host_ns = next(one.host_ns for one in row.capture.step_times if one.number == lines.number)
     names = drawings.lane_names(lines)
     streams = [(lane, name) for lane, name in zip(lines.lanes, names, strict=True) if lane.name]
-    where = f" of {row.name}" if several else ""
-    caption = f"Step {lines.number}{where} took {ns_text(host_ns)} on the host"
-    if length - host_ns > LATE * host_ns:
-        caption += f", its last kernel ended {ns_text(length - host_ns)} later"
+    caption = f"Step {lines.number} of {row.name} took {ns_text(length)} with its last kernel"
     if streams:
         lane, name = max(streams, key=lambda one: one[0].covered_ns)
         share = formats.percent(percent_of(lane.covered_ns, length))
-        caption += f"; {formats.escape_name(name, 40)} was busy for {share} of this time"
+        caption += f"; {formats.escape_name(name, 40)} was busy for {share}"
     kinds = {BAR_KINDS[code] for code in np.frombuffer(lines.bars, "<i4").reshape(-1, 6)[:, 3].tolist()}
     scale = ns_scale([lane.covered_ns for lane in lines.lanes])
     return Figure(
         name=f"profiled-steps-slowest-{row.capture.rank if row.capture.rank is not None else 'x'}",
-        title=f"Slowest step{where}",
+        title=f"Slowest step of {row.name}",
         finding=f"{caption}.",
         aid="Milliseconds from the start of the step; host above, streams of the device below.",
         drawings=[Drawing(figure=drawings.one_step(lines), style=f"ranked {rows_class(len(lines.lanes))}")],
@@ -335,7 +311,7 @@ def _one_step(row: CaptureRow, lines: StepLines, *, several: bool) -> Figure:
         "Launches: calls of the runtime on all threads; other rows of the host: the thread of the steps.",
         tables=[
             Table(
-                label=f"Rows of the slowest step{where}",
+                label=f"Rows of the slowest step of {row.name}",
                 fold="time per row",
                 heads=(":Row", "Events", f"Time ({scale.unit})", "Covers (%)"),
                 rows=[

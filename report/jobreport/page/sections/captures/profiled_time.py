@@ -1,4 +1,4 @@
-"""What devices did while PyTorch's profiler recorded: each moment in one part."""
+"""Time of devices while PyTorch's profiler recorded: each moment in one part."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jobreport.page.sections.captures.parts import (
 from jobreport.page.sections.outline import section
 from jobrules.model.time_parts import named
 from jobrules.rules.traces.shares import profiled_gpus
-from jobrules.text import capitalized
+from jobrules.text import capitalized, some_of
 from jobrules.verdict.profiled import MIN_LEAD_IN, ranks_of, world_sizes
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ _SWITCHES = {
 
 @section
 def profiled_time(report: Report) -> Content:
-    """What was recorded, and the time of each device in parts."""
+    """Recorded captures, and the time of each device in parts."""
     rows = devices_of(report)
     if not rows:
         return [NO_DEVICE, _captures(report)] if report.captures else nothing(report, NO_DEVICE)
@@ -95,41 +95,29 @@ def parts_in(rows: Sequence[DeviceRow]) -> list[str]:
 def _lead(report: Report, rows: Sequence[DeviceRow]) -> list[str]:
     captures = [row.capture for row in captures_of(report)]
     ranks, sizes = ranks_of(captures), world_sizes(captures)
-    of = " of several jobs or attempts" if len(sizes) > 1 else ""
-    if len(sizes) == 1 and sizes[0] > len(ranks) > 0:
-        of = f" of {len(ranks)} of {sizes[0]}{formats.NBSP}ranks"
-    gpus = len(profiled_gpus(captures))
-    if gpus != len(captures):
-        of += f" ({formats.count(gpus, 'GPU')})"
+    parts = [formats.count(len(captures), "capture")]
+    if len(sizes) > 1:
+        parts.append("several jobs or attempts")
+    elif sizes and ranks:
+        parts.append(some_of(len(ranks), max(sizes[0], len(ranks)), "rank"))
     hosts = {one.host for one in captures if one.host}
-    on = f" on {formats.count(len(hosts), 'node')}" if len(hosts) > 1 else ""
-    steps = sorted({one.steps for one in captures})
-    each = " each" if len(captures) > 1 else ""
-    recorded = (
-        f"{formats.count(steps[0], 'step')}{each}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]} steps"
-    )
-    window = sum(row.device.window_ns for row in rows)
-    total = f"{ns_text(window)} of device time" if len(rows) > 1 else ns_text(window)
-    found = [f"{formats.count(len(captures), 'capture')}{of}{on}: {recorded}, {total}."]
-    if len(captures) < len(report.captures or ()):
-        left = len(report.captures or ()) - len(captures)
-        files = formats.count(
-            left, "more file repeats a capture and is", "more files repeat captures and are"
-        )
-        found.append(f"{files} left out.")
+    counts = (len(profiled_gpus(captures)), "GPU"), (len(hosts), "node")
+    parts += [formats.count(n, what) for n, what in counts if n]
+    parts.append(f"at most {formats.count(max(one.steps for one in captures), 'step')} each")
+    parts.append(f"{ns_text(sum(row.device.window_ns for row in rows))} of device time")
+    found = [f"Recorded: {', '.join(parts)}."]
+    captured, repeated = len(captures), len(report.captures or ()) - len(captures)
+    if repeated:
+        found.append(f"Left out: {formats.count(repeated, 'file')} with the same capture as another.")
     if empty := sum(not one.devices for one in captures):
-        hold = "holds" if empty == 1 else "hold"
-        found.append(f"{formats.count(empty, 'capture')} {hold} no GPU activity.")
-    if gpus < len(rows) or sum(one.rank is None for one in captures) > 1:
+        found.append(f"Captures without GPU activity: {empty} of {captured}.")
+    if len(profiled_gpus(captures)) < len(rows) or sum(one.rank is None for one in captures) > 1:
         found.append("A GPU is a device of a rank, over all its captures, or of one capture without a rank.")
     longest = max(rows, key=lambda row: row.device.lead_in_ns)
     if percent_of(longest.device.lead_in_ns, longest.device.window_ns) > MIN_LEAD_IN:
-        loading = longest.device.lead_in_loading_ns
-        where = f" on {longest.name}" if len(rows) > 1 else ""
-        most = "At most " if len(rows) > 1 else ""
         found.append(
-            f"{most}{ns_text(longest.device.lead_in_ns)}{where} before the first recorded kernel is not judged"
-            f"{f'; {ns_text(loading)} of it was data loading' if loading else ''}."
+            f"At most {ns_text(longest.device.lead_in_ns)} before the first recorded kernel are not judged "
+            f"({longest.name}); {ns_text(longest.device.lead_in_loading_ns)} of it was data loading."
         )
     incomplete = [row for row in rows if not row.device.complete]
     if incomplete:
@@ -178,21 +166,18 @@ def _figure(rows: Sequence[DeviceRow]) -> Figure:
         ),
         key=tuple((part.style, part.label, f"kind-{j}") for j, part in enumerate(bars)),
         reading="Percent of the profiled time. Each moment counts once: as computing, else as communication, else as "
-        "copies, else as idle."
-        + (" Bars differ most at the top." if several and len(chosen) < len(rows) else ""),
+        "copies, else as idle.",
         tables=[_table([rows[i] for i in chosen], parts)],
     )
 
 
 def _caption(rows: Sequence[DeviceRow]) -> str:
-    """How much of the time devices computed, on what most of the rest went, and which computed least."""
+    """Share of computing, the largest other part, and the device that computed least."""
     window = sum(row.device.window_ns for row in rows)
     sums = {part: sum(parts_of(row.device)[part] for row in rows) for part in PARTS}
     rest = max((part for part in PARTS if part != "computing"), key=sums.__getitem__)
     computed, lost = (formats.percent(percent_of(sums[part], window)) for part in ("computing", rest))
-    found = f"{computed} of the profiled time was computing"
-    if sums[rest]:
-        found += f", {lost} {named(rest).name}"
+    found = f"{computed} of the profiled time was computing, {lost} {named(rest).name}"
     shares = [percent_of(row.device.compute_ns, row.device.window_ns) for row in rows]
     lowest = int(np.argmin(shares))
     if float(np.median(shares)) - shares[lowest] > ALIKE_POINTS:
@@ -239,14 +224,9 @@ def _captures(report: Report) -> Table:
     shown = rows[:MAX_ALL]
     sampled = _sampled(report)
     gpus = sampled.gpus if sampled else {}
-    left = (
-        f" {formats.count(len(rows) - len(shown), 'more capture')} in report.json."
-        if len(rows) > len(shown)
-        else ""
-    )
     return without_empty(
         label="Captures",
-        caption=f"Captures, one per file.{left}",
+        caption=f"Captures, one per file.{formats.not_shown(len(rows) - len(shown), 'capture')}",
         fold="captures" if len(rows) > MAX_OPEN else "",
         heads=(
             ":Capture",

@@ -1,4 +1,4 @@
-"""What the cells of a comparison's notebook call: a comparison is opened, then each section is one call."""
+"""Calls of the cells of a comparison's notebook: a comparison is opened, then each section is one call."""
 
 from __future__ import annotations
 

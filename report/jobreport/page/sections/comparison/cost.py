@@ -1,4 +1,4 @@
-"""What the variants cost, and by which factors they differ."""
+"""Cost of the variants, and the factors by which they differ."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:
 
 
 def _finding(cost: Cost, refused: Mapping[str, str]) -> str:
-    """Which variant costs least, of those that can be compared; otherwise why none can."""
+    """The cheapest variant of those that can be compared; otherwise why none can."""
     cheapest = min((row for row in cost.rows if row.label not in refused), key=lambda row: row.cost)
     if len(refused) == len(cost.rows) - 1:
         return f"Which costs less is not known: {next(iter(refused.values()))}."

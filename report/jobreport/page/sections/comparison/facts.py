@@ -11,7 +11,7 @@ from jobreport.formats import NBSP
 from jobreport.page.kit import Side, Table, Terms
 from jobreport.page.kit.marks import unbroken
 from jobreport.page.sections.comparison.outline import headings_of, section
-from jobrules.text import capitalized, join_names
+from jobrules.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def _table(comparison: Comparison, different: Sequence[Fact]) -> Table:
     names = [
         one.label[0].lower() + one.label[1:] if one.label[1:2].islower() else one.label for one in different
     ]
-    caption = f"{capitalized(join_names(names))} differ{'s' if len(names) == 1 else ''}."
+    caption = f"Different: {join_names(names)}."
     if len(names) > 1:
         caption += " The runs alone cannot separate their effects."
     ratio = [f"{comparison.others[0]} to {comparison.base}"] if two else []
@@ -67,7 +67,7 @@ def _table(comparison: Comparison, different: Sequence[Fact]) -> Table:
 
 
 def _to_add(fact: Fact) -> Markup:
-    """How the value of a fact is given."""
+    """The option that gives the value of a fact."""
     labels = [label for label, value in fact.values.items() if value is None]
     option = unbroken(f"--set {labels[0]}.{fact.key}=VALUE")
     return Markup("{} of {}: add it with <code>{}</code>.").format(fact.label, join_names(labels), option)

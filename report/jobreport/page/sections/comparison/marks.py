@@ -1,4 +1,4 @@
-"""How changes are drawn: a shape for each word, and intervals on one axis."""
+"""Marks of changes: a shape for each word, and intervals on one axis."""
 
 from __future__ import annotations
 

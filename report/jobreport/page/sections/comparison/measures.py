@@ -53,7 +53,7 @@ def measures(comparison: Comparison) -> Content:
 
 
 def _tested(comparison: Comparison, tested: Sequence[Measure]) -> list[Block]:
-    """What changed or may have changed; what is the same, in a fold."""
+    """Measures that changed or may have changed; those that are the same, in a fold."""
     groups: dict[str, list[Measure]] = {name: [] for name in GROUPS}
     for one in sorted(tested, key=_largest, reverse=True):
         groups[_group(comparison, one)].append(one)

@@ -1,4 +1,4 @@
-"""How the comparison was made, and how far it can be trusted."""
+"""Method of the comparison, and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which machines could run each variant."""
+"""Machines that could run each variant."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from jobreport.formats import time_scale
 from jobreport.page.figures import comparison as figures
 from jobreport.page.figures.comparison import Blocks, Line
 from jobreport.page.figures.names import rows_class
-from jobreport.page.kit import Drawing, Empty, Figure, Note, Side, Table
+from jobreport.page.kit import Drawing, Empty, Figure, Side, Table
 from jobreport.page.sections.comparison.outline import section
 from jobrules.text import join_names
 
@@ -37,12 +37,10 @@ def steps(comparison: Comparison) -> Content:
         for label, own in comparison.steps.items()
     }
     scale = time_scale(own.quantiles_s[95] for own in shown.values())
-    more = len(shown) - figures.MAX_LINES
     return [
         "The batch sizes differ, so all times are those of 1,000 samples." if batches else "",
-        _blocks(comparison, {label: own for label, own in shown.items() if own.means_s}, scale),
+        _blocks({label: own for label, own in shown.items() if own.means_s}, scale),
         Side(blocks=[_cumulated(shown, scale), _course(comparison, shown, scale)]),
-        Note(f"{formats.count(more, 'more variant')} in the table." if more > 0 else ""),
     ]
 
 
@@ -60,7 +58,7 @@ def _scaled(own: Steps, factor: float) -> Steps:
     )
 
 
-def _blocks(comparison: Comparison, found: Mapping[str, Steps], scale: TimeScale) -> Figure | None:
+def _blocks(found: Mapping[str, Steps], scale: TimeScale) -> Figure | None:
     if not found:
         return None
     rows = [
@@ -73,7 +71,7 @@ def _blocks(comparison: Comparison, found: Mapping[str, Steps], scale: TimeScale
     ]
     return Figure(
         name="steps-blocks",
-        finding=_basis(comparison),
+        finding="Means of 20 blocks of neighboring steps, averaged over the runs of each variant.",
         aid="Tick: the mean.",
         drawings=[
             Drawing(
@@ -137,17 +135,10 @@ def _typical(shown: Mapping[str, Steps], scale: TimeScale) -> str:
 
 
 def _stalls(comparison: Comparison) -> list[str]:
-    """Of each variant, how few steps carry its difference from the base."""
+    """Number of steps that carry the difference of each variant from the base."""
     base = comparison.steps.get(comparison.base)
     clauses = {label: words.of_stalls(base, comparison.steps.get(label)) for label in comparison.others}
     return [f"{label}: {clause}." for label, clause in clauses.items() if clause]
-
-
-def _basis(comparison: Comparison) -> str:
-    """What the blocks are; of repeats the runs are tested, not the blocks."""
-    if all(len(variant.runs) == 1 for variant in comparison.variants):
-        return "Means of 20 blocks of neighboring steps: their spread is the basis of the test."
-    return "Means of 20 blocks of neighboring steps, averaged over the runs of each variant."
 
 
 def _quantiles(shown: Mapping[str, Steps], scale: TimeScale) -> Table:

@@ -1,4 +1,4 @@
-"""Where the time of the jobs and of their GPUs went."""
+"""Time of the jobs and of their GPUs in parts."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _profiled(comparison: Comparison, traces: Profiled) -> Bars:
 
 
 def _rest_of_steps(comparison: Comparison, traces: Profiled) -> str:
-    """How much of a step the parts leave out; empty if next to nothing, or without steps."""
+    """Time of a step that the parts leave out; empty if next to nothing, or without steps."""
     steps = next((one.values for one in comparison.measures if one.key == "profiled_step_s"), {})
     pairs = {
         label: (_whole(own), step)

@@ -1,4 +1,4 @@
-"""How busy GPUs and cores were in the training loop."""
+"""Utilization of GPUs and cores in the training loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jobreport import formats
 from jobreport.page.figures import comparison as figures
 from jobreport.page.figures.comparison import Line
 from jobreport.page.figures.scales import ceiling
-from jobreport.page.kit import Drawing, Empty, Figure, Note, Side, Table
+from jobreport.page.kit import Drawing, Empty, Figure, Side, Table
 from jobreport.page.sections.comparison.outline import section
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ def use(comparison: Comparison) -> Content:
     drawings = [drawing for device in DEVICES for drawing in _drawings(comparison, device)]
     if not drawings:
         return Empty("Utilization was not recorded, or the reports were made by an older version.")
-    more = len(comparison.use) - MAX_DRAWN
     return [
         Figure(
             name="use",
@@ -36,10 +35,7 @@ def use(comparison: Comparison) -> Content:
             aid="Percent of the training loop at each utilization, mean of the devices of a node. Dashed: the base. "
             "Line: the mean.",
             drawings=[Side(style="four", blocks=drawings)],
-            tables=[
-                Note(f"{formats.count(more, 'more variant')} in the table." if more > 0 else ""),
-                _shares(comparison),
-            ],
+            tables=[_shares(comparison)],
         )
     ]
 
@@ -73,8 +69,7 @@ def _finding(comparison: Comparison) -> str:
             if one.device == device
         ]
         if means:
-            more = f", and {len(means) - 3} more" if len(means) > 3 else ""
-            parts.append(f"{device} utilization: {', '.join(means[:3])}{more}")
+            parts.append(f"{device} utilization: {formats.join_names(means)}")
     return f"Mean {'; '.join(parts)}."
 
 

@@ -28,14 +28,12 @@ def shares_over_time(found: Bottlenecks, report: Report, title: str, *, limit: f
         return None
     with_day = report.job.spans_days
     titles = [formats.escape_name(one.node, 60) if one.node else "All nodes" for one in courses]
-    findings = [
-        _over_time([one], [name], limit, with_day=with_day) for one, name in zip(courses, titles, strict=True)
-    ]
+    findings = [_over_time([one], limit, with_day=with_day) for one in courses]
     figures = drawn_over_time([one.percent for one in courses], columns, report.phases, limit)
     stretch_us = found.stretch * columns.width_us
     return Figure(
         name=f"{found.key}-bottlenecks-time",
-        finding=_over_time(courses, titles, limit, with_day=with_day),
+        finding=_over_time(courses, limit, with_day=with_day),
         aid=f"Columns of {formats.duration(columns.width_us)}.",
         drawings=[
             Drawing(
@@ -47,7 +45,7 @@ def shares_over_time(found: Bottlenecks, report: Report, title: str, *, limit: f
             for figure, name, finding in zip(figures, titles, findings, strict=True)
         ],
         zoom=title,
-        reading=_reading(found, report),
+        reading=_reading(report),
         tables=[
             Table(
                 label=f"{title}: share of bottlenecks over time",
@@ -65,39 +63,26 @@ def shares_over_time(found: Bottlenecks, report: Report, title: str, *, limit: f
     )
 
 
-def _reading(found: Bottlenecks, report: Report) -> str:
-    sentences = ["Orange: percentage of a column's snapshots that are bottlenecks."]
-    if len(report.phases.phases) > 1:
-        sentences.append(f"Dotted: {' and '.join(report.phases.bounds)}.")
-    sentences += profiled_mark(report)
-    if any(value is None for one in found.courses for value in one.percent):
-        sentences.append("Hatched: not measured.")
+def _reading(report: Report) -> str:
+    sentences = [
+        f"Orange: percentage of a column's snapshots that are bottlenecks. Dotted: start and end of the {report.phases.middle}. "
+        "Hatched: not measured.",
+        *profiled_mark(report),
+    ]
     return " ".join(sentences)
 
 
-def _over_time(
-    courses: Sequence[BottlenecksOverTime], titles: Sequence[str], limit: float | None, *, with_day: bool
-) -> str:
-    """How long the share of bottlenecks was above the threshold; without one, when bottlenecks were."""
+def _over_time(courses: Sequence[BottlenecksOverTime], limit: float | None, *, with_day: bool) -> str:
+    """The time above the threshold of the node with most of it; without a threshold, the first and the last bottleneck."""
     if limit is None:
         spans = [(one.start_us, one.end_us) for one in courses if one.start_us and one.end_us]
         if not spans:
             return "No bottleneck is in these columns."
         first, last = (time_of(us, with_day) for us in (min(a for a, _ in spans), max(b for _, b in spans)))
         return f"First bottleneck {first}, last {last}."
-    above = f"The share of bottlenecks was above {formats.plain_number(limit)}% (dashed)"
-    by_length: dict[str, list[str]] = {}
-    for one, title in zip(courses, titles, strict=True):
-        by_length.setdefault(_above(one), []).append(title)
-    if len(by_length) == 1:
-        return f"{above} {next(iter(by_length))}."
-    clauses = [f"{formats.join_names(names)} {part}" for part, names in by_length.items()]
-    return f"{above}: {'; '.join(clauses)}."
-
-
-def _above(one: BottlenecksOverTime) -> str:
-    if not one.known_us:
-        return "not measured"
-    if not one.above_us:
-        return "at no time"
-    return f"for {formats.duration(one.above_us)} of {formats.duration(one.known_us)}"
+    most = max(courses, key=lambda one: one.above_us)
+    where = f" on {formats.escape_name(most.node, 40)}" if len(courses) > 1 else ""
+    return (
+        f"The share of bottlenecks was above {formats.plain_number(limit)}% (dashed) for "
+        f"{formats.duration(most.above_us)} of {formats.duration(most.known_us)}{where}."
+    )

@@ -9,13 +9,13 @@ from jobreport import formats
 from jobreport.page.kit.table import PERCENT_SCALE, Table, bar, node_heads, swatch
 from jobreport.page.sections.outline import zone
 from jobrules.rules.overall_framework_metrics import STEP
+from jobrules.text import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
     from jobrules.analyses.bottlenecks import (
-        BottleneckRun,
         Bottlenecks,
         NodeCores,
         Ran,
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 
 MAX_OPEN_CORES = 32
-
-
-#: Two shares of time that differ by less are similar, in points.
-SIMILAR_POINTS = 5.0
 
 
 def time_of(us: int, with_day: bool) -> str:
@@ -41,7 +37,7 @@ def longest_runs(found: Bottlenecks, report: Report, title: str) -> Table:
     node = [":Node"] if several else []
     return Table(
         label=f"{title}: longest bottlenecks",
-        caption=_run_caption(found.runs, several=several, with_day=with_day),
+        caption=f"The longest bottleneck lasted {formats.duration(found.runs[0].end_us - found.runs[0].start_us)}.",
         heads=(f":Start ({zone(report)})", *node, "Length (s)", "Snapshots", "Most cores", ":Steps"),
         rows=[
             (
@@ -80,16 +76,7 @@ def _span(one: StepSpan) -> str:
     )
 
 
-def _run_caption(runs: Sequence[BottleneckRun], *, several: bool, with_day: bool) -> str:
-    lasted = [formats.duration(run.end_us - run.start_us) for run in runs]
-    equal = lasted.count(lasted[0])
-    if equal > 1:
-        return f"The {formats.count(equal, 'longest bottleneck')} lasted {lasted[0]} each."
-    where = f" on {formats.escape_name(runs[0].node, 40)}" if several else ""
-    return f"The longest bottleneck lasted {lasted[0]}, from {time_of(runs[0].start_us, with_day)}{where}."
-
-
-def cores_of(found: Bottlenecks, did: tuple[str, str], title: str) -> Table:
+def cores_of(found: Bottlenecks, did: str, title: str) -> Table:
     """The cores of each node, those with the same share in one row, and how many are left out."""
     several = len(found.cores) > 1
     rows: list[list[str]] = []
@@ -98,16 +85,11 @@ def cores_of(found: Bottlenecks, did: tuple[str, str], title: str) -> Table:
         for percent, equal in groupby(one.cores, key=lambda core: core.percent):
             names = ", ".join(formats.escape_name(core.core, 24) for core in equal)
             rows.append([*node, names, formats.number(percent), bar(("l", percent))])
-        if several and (others := _other_cores(one)):
-            rows.append([*node, others, "–", ""])
-    caption = _core_caption(found.cores, did, more=found.more_cores)
-    if found.more_cores:
-        caption += f" Not shown: {formats.count(found.more_cores, 'node')} with fewer bottlenecks."
-    elif not several and (others := _other_cores(found.cores[0])):
-        caption += f" Not shown: {others}."
+        rows += [[*node, other, "–", ""] for other in _other_cores(one)]
     return Table(
         label=f"{title}: cores",
-        caption=caption,
+        caption=_core_caption(found.cores[0], did)
+        + formats.not_shown(found.more_cores, "node with fewer bottlenecks", "nodes with fewer bottlenecks"),
         fold="cores by node" if len(rows) > MAX_OPEN_CORES else "",
         heads=node_heads(":Core", "Share of bottlenecks (%)", PERCENT_SCALE, several=several),
         rows=rows,
@@ -115,39 +97,20 @@ def cores_of(found: Bottlenecks, did: tuple[str, str], title: str) -> Table:
     )
 
 
-def _other_cores(one: NodeCores) -> str:
-    more, never = one.ever - len(one.cores), one.count - one.ever
-    others = [
-        f"{formats.count(more, 'other core')} less often" if more else "",
-        f"{formats.number(never, 0)} of {formats.count(one.count, 'core')} never" if never else "",
-    ]
-    return "; ".join(filter(None, others))
+def _other_cores(one: NodeCores) -> list[str]:
+    """Cores that are not listed, and cores that never were above the threshold."""
+    counts = (one.ever - len(one.cores), "less often"), (one.count - one.ever, "never")
+    return [f"{formats.count(n, 'other core')} {often}" for n, often in counts if n]
 
 
-def _core_caption(cores: Sequence[NodeCores], did: tuple[str, str], *, more: int) -> str:
-    """The cores of the node with most bottlenecks, and the other nodes of which the same is true."""
-    facts = [_most_often(one, did) for one in cores]
-    names = [
-        formats.escape_name(one.node, 40) for one, fact in zip(cores, facts, strict=True) if fact == facts[0]
-    ]
-    if len(cores) == 1:
-        where = ""
-    elif len(names) == len(cores) and not more:
-        where = f" on each of {formats.count(len(names), 'node')}"
-    else:
-        where = f" on {formats.join_names(names)}"
-    return f"{facts[0]}{where}."
-
-
-def _most_often(one: NodeCores, did: tuple[str, str]) -> str:
+def _core_caption(one: NodeCores, did: str) -> str:
+    """The cores with most bottlenecks, of the node with most."""
     percent = one.cores[0].percent
-    equal = [core for core in one.cores if core.percent == percent]
-    if len(equal) == one.count > 1:
-        who = f"All {formats.count(one.count, 'core')}"
-    else:
-        who = formats.join_names([formats.escape_name(core.core, 24) for core in equal])
-    share = "every bottleneck" if percent == 100 else f"{formats.percent(percent)} of bottlenecks"
-    return f"{who} {did[len(equal) > 1]} in {share}"
+    equal = sum(core.percent == percent for core in one.cores)
+    return (
+        f"Most often {did}: {some_of(equal, one.count, 'core')} of {formats.escape_name(one.node, 40)}, in "
+        f"{formats.percent(percent)} of bottlenecks."
+    )
 
 
 def _event_type(name: str) -> str:
@@ -156,10 +119,10 @@ def _event_type(name: str) -> str:
 
 def event_types(found: Bottlenecks, title: str) -> Table:
     """Event types during bottlenecks and in other time."""
-    left = f" Not shown: {formats.count(found.more_ran, 'more event type')}." if found.more_ran else ""
     return Table(
         label=f"{title}: event types",
-        caption=f"{_ran_caption(found.ran)} Event types can overlap.{left}",
+        caption=_ran_caption(found.ran[0]) + formats.not_shown(found.more_ran, "event type"),
+        aid="Event types can overlap.",
         heads=(
             *(":Event type", swatch("l", "During bottlenecks (%)"), swatch("u", "Other time (%)")),
             *("Difference (points)", PERCENT_SCALE),
@@ -176,13 +139,8 @@ def event_types(found: Bottlenecks, title: str) -> Table:
     )
 
 
-def _ran_caption(ran: Sequence[Ran]) -> str:
-    first = ran[0]
-    if first.points < SIMILAR_POINTS:
-        return "No event type ran notably more during bottlenecks."
-    equal = [one for one in ran if (one.during, one.otherwise) == (first.during, first.otherwise)]
-    names = formats.join_names([formats.escape_name(_event_type(one.name), 60) for one in equal])
+def _ran_caption(first: Ran) -> str:
     return (
-        f"{names} ran during {formats.percent(first.during)} of bottleneck time and "
-        f"{formats.percent(first.otherwise)} of other time."
+        f"{formats.escape_name(_event_type(first.name), 60)} ran during {formats.percent(first.during)} of bottleneck "
+        f"time and {formats.percent(first.otherwise)} of other time."
     )

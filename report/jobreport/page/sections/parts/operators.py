@@ -45,17 +45,15 @@ def operators(time: FrameworkTime) -> Subsection | None:
 
 
 def _basis(time: FrameworkTime) -> str:
-    """Which steps the shares of operators describe, and for how long operators ran."""
+    """Steps that the shares of operators describe, and the time that operators ran."""
     known = {one.device: one.ran_s for one in time.operators if one.ran_s is not None}
     scale = time_scale(known.values())
     ran = [f"{scale(ran_s)}{formats.NBSP}{scale.unit} on the {device}" for device, ran_s in known.items()]
     lasted = f": {', '.join(ran)}" if ran else ""
     if time.first_step is None or time.last_step is None:
         return f"Operators were recorded without step numbers{lasted}. Shares may describe a few steps only."
-    one = time.first_step == time.last_step
-    steps = f"step {time.first_step}" if one else f"steps {time.first_step} to {time.last_step}"
-    these = "that step" if one else "those steps"
-    return f"Operators were recorded in {steps} only{lasted}. Shares describe {these}, not the job."
+    steps = f"from step {time.first_step} to step {time.last_step}"
+    return f"Operators were recorded {steps} only{lasted}. Shares describe these steps, not the job."
 
 
 def _drawing(table: Operators) -> Drawing:
@@ -103,11 +101,6 @@ def _tables(found: Operators) -> list[Table]:
         counted = formats.number(found.others_calls, 0), totals(found.others_s)
         rows.append((name, *counted, "–", "–", formats.number(found.others_percent)))
     left = len(found.rows) > MAX_OPEN
-    which = (
-        f"Top {MAX_OPEN} {found.device} operators. All {found.device} operators"
-        if left
-        else f"{found.device} operators by self time"
-    )
     heads = (
         *(f":{found.device} operator", "Calls", f"Self time ({totals.unit})", f"Total time ({totals.unit})"),
         *(f"Self time per call ({calls.unit})", "Share (%)"),
@@ -117,7 +110,7 @@ def _tables(found: Operators) -> list[Table]:
     )
     shown = Table(
         label=f"{found.device} operators",
-        caption=f"{which}: {sums}.",
+        caption=f"{found.device} operators by self time, in all {sums}.",
         heads=heads,
         rows=rows[:MAX_OPEN] if left else rows,
     )
@@ -142,14 +135,12 @@ def _most_self_time(tables: Sequence[Operators]) -> Markup:
 
 
 def _reading(time: FrameworkTime) -> str:
-    """Both times of an operator, and the device with most self time."""
-    text = (
-        "Self time excludes called operators, total time includes them. Totals can exceed the elapsed time."
+    """Both times of an operator, and the self time of each device."""
+    devices = [f"{formats.percent(table.self_percent)} on the {table.device}" for table in time.operators]
+    return (
+        "Self time excludes called operators, total time includes them. Totals can exceed the elapsed time. "
+        f"All self time: {', '.join(devices)}."
     )
-    most = max(time.operators, key=lambda table: table.self_s, default=None)
-    if most and most.self_s and len(time.operators) > 1:
-        text += f" {formats.percent(most.self_percent)} of all self time was on the {most.device}."
-    return text
 
 
 def ranked_bars(ranks: Sequence[Rank], *, title: str = "", label: str = "") -> Drawing:

@@ -1,4 +1,4 @@
-"""What record-job noted about the recording: what it cost, what it left out, limits of containers, shared GPUs."""
+"""Notes of record-job on the recording: its cost, gaps, limits of containers, shared GPUs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jobreport.page.kit import Sentences, Subsection, Table, code
 from jobreport.page.kit.marks import status
 from jobreport.sentences import end_of, recordings_of
 from jobrules.model import SECOND_US
-from jobrules.text import capitalized, clock
+from jobrules.text import capitalized, clock, times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobreport.document import Report
-    from jobreport.recordings import RecordedRun, Recording
+    from jobreport.recordings import Recording
 
 #: Overhead that is a warning, in percent; and in seconds, because a short recording costs most at its start.
 MAX_OVERHEAD, MIN_OVERHEAD_S = 1.0, 1.0
@@ -46,17 +46,15 @@ def recorded(report: Report) -> Subsection | None:
 
 
 def interruptions(report: Report) -> str:
-    """How often the job was started again, and after how long, where that was most often; empty if never."""
+    """The number of restarts, and the longest wait before one, of the node with most; empty if there is none."""
     runs = max((one.runs for one in recordings_of(report)), key=len, default=())
     if len(runs) < 2:
         return ""
-    times = "once" if len(runs) == 2 else formats.count(len(runs) - 1, "time")
     ends = [(run.end_us, following.start_us) for run, following in pairwise(runs)]
     # A clock that was set back in between shows a start before the end.
     waits_us = [start_us - end_us for end_us, start_us in ends if end_us and start_us >= end_us]
-    most = "at most " if len(waits_us) > 1 else ""
-    after = f", after {most}{formats.duration(max(waits_us))}" if waits_us else ""
-    return f"The job was started again {times}{after}."
+    after = f", after at most {formats.duration(max(waits_us))}" if waits_us else ""
+    return f"The job was started again {times(len(runs) - 1)}{after}."
 
 
 def pause_reason(report: Report, node: str, start_us: int, end_us: int) -> str:
@@ -89,8 +87,8 @@ def _sentences(found: Sequence[Recording], of: Callable[[Recording], Iterator[st
         f"{capitalized(clause) if len(found) == 1 else f'{formats.join_names(names)}: {clause}'}."
         for clause, names in nodes.items()
     ]
-    left = len(sentences) - MAX_ROWS
-    return [*sentences[:MAX_ROWS], *([f"{formats.number(left, 0)} more in report.json."] if left > 0 else [])]
+    left = formats.not_shown(len(sentences) - MAX_ROWS, "sentence").strip()
+    return [one for one in (*sentences[:MAX_ROWS], left) if one]
 
 
 def _warnings(one: Recording, report: Report) -> Iterator[str]:
@@ -112,8 +110,8 @@ def _warnings(one: Recording, report: Report) -> Iterator[str]:
     if one.runs[-1].ended_by == "parent gone":
         yield "the recorder was killed, so samples may end before the job"
     for end in dict.fromkeys(run.sampler_ended_by for run in one.runs if run.sampler_ended_by):
-        runs = [run for run in one.runs if run.sampler_ended_by == end]
-        yield f"the sampler {_sampler_end(end)}{_in_runs(runs, one)}, so samples end before the job"
+        first = next(run for run in one.runs if run.sampler_ended_by == end)
+        yield f"the sampler {_sampler_end(end)} in the run from {clock(first.start_us)}, so samples end before the job"
 
 
 def _less_written(one: Recording) -> Iterator[str]:
@@ -121,36 +119,28 @@ def _less_written(one: Recording) -> Iterator[str]:
     for change in one.less_written:
         changes[change.rank].append(f"{formats.escape_name(change.written, 60)} from {clock(change.at_us)}")
     for rank, written in changes.items():
-        left = len(written) - MAX_CHANGES
-        more = f", and {formats.count(left, 'more change')}" if left > 0 else ""
         yield (
             f"writing took too much time, so rank {formats.escape_name(rank, 24)} wrote "
-            f"{'; '.join(written[:MAX_CHANGES])}{more}"
+            f"{formats.join_names(written, MAX_CHANGES + 1)}"
         )
 
 
-def _in_runs(runs: Sequence[RecordedRun], one: Recording) -> str:
-    """Which runs of a job that was started again."""
-    if len(one.runs) == 1:
-        return ""
-    first = clock(runs[0].start_us)
-    return f" in the run from {first}" if len(runs) == 1 else f" in {len(runs)} runs, the first from {first}"
-
-
 def _dropped(one: Recording) -> Iterator[str]:
-    """What was dropped in all runs, from the first moment of one to the last of another."""
-    runs = [run for run in one.runs if run.dropped_samples or run.dropped_events]
-    if not runs:
+    """Samples and events that were dropped, and the reasons; the table of runs has the numbers of each."""
+    samples, events = (
+        sum(getattr(run, f"dropped_{what}") for run in one.runs) for what in ("samples", "events")
+    )
+    if not samples + events:
         return
-    samples, events = sum(run.dropped_samples for run in runs), sum(run.dropped_events for run in runs)
-    what = " and ".join(formats.count(n, name) for n, name in ((samples, "sample"), (events, "event")) if n)
-    since = [run.dropped_since_us for run in runs if run.dropped_since_us]
-    until = [run.dropped_until_us for run in runs if run.dropped_until_us]
-    begin = f" from {clock(min(since))}" if since else ""
-    end = f" to {clock(max(until))}" if since and len(until) == len(runs) else ""
-    where = f" in {len(runs)} runs" if len(runs) > 1 else ""
-    reasons = dict.fromkeys(formats.escape_name(run.dropped_reason or "not recorded", 120) for run in runs)
-    yield f"{what} {'was' if samples + events == 1 else 'were'} dropped{where}{begin}{end}: {'; '.join(reasons)}"
+    since = [run.dropped_since_us for run in one.runs if run.dropped_since_us]
+    begin = f", the first at {clock(min(since))}" if since else ""
+    reasons = dict.fromkeys(
+        formats.escape_name(run.dropped_reason, 120) for run in one.runs if run.dropped_reason
+    )
+    yield (
+        f"dropped: {formats.count(samples, 'sample')} and {formats.count(events, 'event')}{begin} "
+        f"({'; '.join(reasons) or 'reason not recorded'})"
+    )
 
 
 def _notes(one: Recording) -> Iterator[str]:
@@ -226,7 +216,6 @@ def _gpus(one: Recording) -> str:
 
 
 def _nodes(found: Sequence[Recording], report: Report) -> Table:
-    left = len(found) - MAX_ROWS
     rows = []
     for one in found[:MAX_ROWS]:
         sampler, hooks = _overhead(one, report)
@@ -245,10 +234,10 @@ def _nodes(found: Sequence[Recording], report: Report) -> Table:
                 formats.number(one.late_ticks, 0),
             )
         )
-    more = f" Not shown: {formats.count(left, 'more node')}." if left > 0 else ""
     return Table(
         label="Recording of each node",
-        caption=f"Recording by {formats.escape_name(found[0].recorder, 40)}.{more}",
+        caption=f"Recording by {formats.escape_name(found[0].recorder, 40)}."
+        + formats.not_shown(len(found) - MAX_ROWS, "node"),
         aid="Sampler: of one core. Hooks: of the time of the training processes. "
         "Tick: reading of all sensors, 99th percentile.",
         heads=(
@@ -263,13 +252,12 @@ def _nodes(found: Sequence[Recording], report: Report) -> Table:
 def _runs(found: Sequence[Recording]) -> Table:
     """Each start of a job that was started again into the same folder."""
     every = [(one.node, run, run is one.runs[-1]) for one in found if len(one.runs) > 1 for run in one.runs]
-    left = len(every) - MAX_ROWS
-    times = [time for _, run, _ in every for time in (run.start_us, run.end_us) if time]
-    with_day = bool(times) and formats.spans_days(min(times), max(times))
+    ends = [time for _, run, _ in every for time in (run.start_us, run.end_us) if time]
+    with_day = bool(ends) and formats.spans_days(min(ends), max(ends))
     return Table(
         label="Runs",
         caption="Runs of the job into the same folder."
-        + (f" Not shown: {formats.count(left, 'earlier run')}." if left > 0 else ""),
+        + formats.not_shown(len(every) - MAX_ROWS, "earlier run"),
         heads=(":Node", "Start (UTC)", "End (UTC)", ":End of the job", "Dropped samples", "Dropped events"),
         rows=[
             (
@@ -287,12 +275,10 @@ def _runs(found: Sequence[Recording]) -> Table:
 
 def _left_out(found: Sequence[Recording]) -> Table:
     every = [(one.node, left) for one in found for left in one.left_out]
-    left = len(every) - MAX_ROWS
     return Table(
         label="Failed readings",
         fold="failed readings" if len(every) > MAX_OPEN_ROWS else "",
-        caption="Sensors that could not be read."
-        + (f" Not shown: {formats.number(left, 0)} more." if left > 0 else ""),
+        caption=f"Sensors that could not be read.{formats.not_shown(len(every) - MAX_ROWS, 'sensor')}",
         heads=(":Node", ":Sensor", ":Reason", "Readings"),
         rows=[
             (

@@ -32,7 +32,7 @@ NOT_HELD = "Storage, network, and licenses are not in the cost."
 
 
 def sizes(found: Sizing, currency: str, job: str) -> tuple[Html, Table]:
-    """What may be tested, and the table of machines; ``job`` is the name of the job in sentences."""
+    """Machines to test, and the table of machines; ``job`` is the name of the job in sentences."""
     estimate = ["The demand is an upper estimate from percentiles of each node."]
     # Host memory is that of the processes of a GPU.
     per_gpu = (
@@ -59,7 +59,7 @@ def sizes(found: Sizing, currency: str, job: str) -> tuple[Html, Table]:
 
 
 def _lead(found: Sizing, job: str) -> str:
-    """What was measured, otherwise what may be tested; the cheapest of it."""
+    """The cheapest machine that was measured, otherwise the cheapest to test."""
     ran = [one for one in found.candidates if one.measured_s is not None and (one.saving or 0) > ABOUT_SAME]
     if ran:
         best = max(ran, key=lambda one: one.saving or 0)
@@ -98,7 +98,7 @@ def _row(one: Candidate, currency: str, name: str, before: str = "") -> list[str
 
 
 def _result(one: Candidate, before: str) -> str:
-    """What it lacks, and what is not known of it."""
+    """Needs that a machine does not meet, and those that are not known."""
     lacks = f"{before}{'; '.join(one.fails)}" if one.fails else ""
     open_ = f"not known: {', '.join(one.unknown)}" if one.unknown else ""
     return "; ".join(filter(None, (lacks, open_))) or "holds all needs"

@@ -1,4 +1,4 @@
-"""What steps spent their time on: outliers and normal steps, and the last steps one by one."""
+"""Steps in parts: outliers against normal steps, and the last steps one by one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from jobrules.analyses.steps import StepTimes
 
 
-#: Shares that differ by fewer points are described as equal; below the second, no figure is drawn.
-ALIKE_POINTS, MIN_POINTS = 5.0, 1.0
+#: Shares that differ by fewer points are not drawn.
+MIN_POINTS = 1.0
 
 
 #: Bars need a reason if they differ by more than this share of their mean. A part of the time is the reason
@@ -39,52 +39,38 @@ def rank_name(node: str, rank: str, times: StepTimes) -> str:
     return " ".join(names)
 
 
-def marked(times: StepTimes) -> str:
-    """What is marked as an outlier; empty if nothing is."""
-    return {
-        "rule": f"longer than mean + {times.stddev:g}σ of its rank and mode",
-        "median": "longer than twice the median of its rank and mode, "
-        "as no step is above StepOutlier's threshold",
-    }.get(times.marked, "")
+def outlier_defined(times: StepTimes) -> str:
+    """Definition of the steps that are marked."""
+    return f"An outlier is longer than mean + {times.stddev:g}σ of its rank and mode or, if no step is, than twice the median."
 
 
 def contrast(times: StepTimes) -> Figure | None:
-    """What outliers spent their time on; None if they do not differ from the other steps at all."""
+    """Event types of outliers against other steps; None if they do not differ."""
     contrast = times.contrast
     if not contrast or abs(contrast.classes[0].points) < MIN_POINTS:
         return None
     first = contrast.classes[0]
-    if abs(first.points) < ALIKE_POINTS:
-        most = formats.number(abs(first.points))
-        finding = (
-            f"Outliers spend their time like normal steps: no event type differs by more than {most} points."
-        )
-    else:
-        outliers, normal = formats.percent(first.outlier_percent), formats.percent(first.normal_percent)
-        name = formats.escape_name(first.name, 40)
-        finding = (
-            f"{name} ran for {outliers} of the time of outliers and {normal} of the time of normal steps."
-        )
+    outliers, normal = formats.percent(first.outlier_percent), formats.percent(first.normal_percent)
     low = len(contrast.classes) <= 3
     return Figure(
         name="steps-contrast",
         title="Normal steps and outliers by event type",
-        finding=finding,
+        finding=f"{formats.escape_name(first.name, 40)} ran for {outliers} of the time of outliers and {normal} of the time "
+        "of normal steps.",
         aid="Percent of step time; event types can overlap.",
         key=((parts.NORMAL, "normal steps", "normal"), (parts.OUTLIER, "outliers", "outlier")),
         drawings=[Drawing(figure=parts.contrast(contrast), style="names low" if low else "names")],
-        reading=f"The largest difference comes first. An outlier is {marked(times)}.",
+        reading=f"The largest difference comes first. {outlier_defined(times)}",
         tables=[_contrast_table(contrast)],
     )
 
 
 def _contrast_table(contrast: StepContrast) -> Table:
     """All numbers of the comparison."""
-    left = f" {formats.count(contrast.left, 'event type')} with smaller differences omitted."
     return Table(
         label="Normal steps and outliers by event type",
         caption="Normal steps and outliers by event type, in percent of their time; difference in points."
-        + (left if contrast.left else ""),
+        + formats.not_shown(contrast.left, "event type"),
         heads=(
             *(":Event type", "Normal steps (%)", "Outliers (%)", "Difference"),
             *("Normal steps compared", "Outliers compared"),
@@ -105,44 +91,29 @@ def why_no_contrast(times: StepTimes) -> str:
     """Why outliers are not compared with other steps; empty if there are none."""
     if not times.marked:
         return ""
-    if times.marks < MIN_OUTLIERS:
-        verb = "is" if times.marks == 1 else "are"
-        return f"{formats.count(times.marks, 'outlier')} {verb} too few to compare with other steps."
     if times.contrast:
-        points = formats.count(int(MIN_POINTS), "point")
-        return f"Outliers spend their time like normal steps: no event type differs by {points} or more."
-    if not times.has_events:
-        return "Only steps were recorded, so what outliers spent their time on is unknown."
-    return f"No event type was recorded in {MIN_OUTLIERS} outliers and in normal steps of the same ranks."
+        return f"No event type differs between outliers and normal steps by {MIN_POINTS:g} point or more."
+    return (
+        f"Outliers are not compared with other steps: that needs {MIN_OUTLIERS} outliers and events of both."
+    )
 
 
 def last_steps(times: StepTimes, unit: Unit, *, with_day: bool) -> Figure:
-    """The last steps in parts, and what covers most of their time."""
+    """The last steps in parts, and the largest part."""
     last = times.last
-    n = len(last.numbers)
     rank = rank_name(last.node, last.rank, times)
     of = f" of {rank}" if rank else ""
-    which = (
-        f"Last {n} {mode_name(last.mode)}steps{of}" if n > 1 else f"The only {mode_name(last.mode)}step{of}"
-    )
-    found = _largest_part(last, with_day=with_day)
-    reading = [*_bars(last, unit)]
-    if n > 1:
-        reading.append("The last bar ends with its step.")
-    reading.append(
-        "Each moment counts once; hatched: no event."
-        if last.by_event
-        else "No events were recorded for these steps: only the step and the time to the next are known."
-    )
+    which = f"Last {formats.count(len(last.numbers), f'{mode_name(last.mode)}step')}{of}"
     key = [(parts.fill(part, last.parts), _part_name(part), "") for part in reversed(last.parts)]
     return Figure(
         name="steps-last",
         title="Last steps in parts",
-        finding=f"{which}{f': {found}' if found else ''}.",
+        finding=f"{which}{_largest_part(last, with_day=with_day)}.",
         aid="A bar runs from one step's start to the next.",
         key=key,
         drawings=[Drawing(figure=parts.last_steps(last, unit))],
-        reading=" ".join(reading),
+        reading=f"{_reason(last)}The last bar ends with its step. Each moment counts once; hatched: no event. Without events, "
+        "only the step and the time to the next are known.",
         tables=[_parts_of_last(last, unit)],
     )
 
@@ -154,42 +125,22 @@ def _complete_bars(last: LastSteps) -> tuple[int, ...]:
 
 
 def _largest_part(last: LastSteps, *, with_day: bool) -> str:
-    """What took most of the time of the last steps, and what was no longer recorded."""
+    """The part with most of the time of the last steps, and what was no longer recorded."""
     if not _complete_bars(last):
         return ""
     largest = max(last.parts, key=lambda part: part.percent)
-    share = formats.percent(largest.percent)
-    ended = _ended(last, with_day=with_day)
-    if not last.by_event:
-        return f"{share} of the time is {'inside' if largest.key == 'in-steps' else 'outside'} steps{ended}"
-    if largest.role == "unknown":
-        return f"no event covers {share} of the time{ended}"
-    return f"{_part_name(largest)} takes {share} of the time"
+    ended = ""
+    if last.ended_us is not None and largest.role == "unknown":
+        until = formats.column_time(last.ended_us, with_day=with_day)
+        ended = f"; last record of {named(last.ended).name}: {until}"
+    return f", largest part: {_part_name(largest)}, {formats.percent(largest.percent)} of the time{ended}"
 
 
-def _ended(last: LastSteps, *, with_day: bool) -> str:
-    """``; data loading was recorded only until 07:56:56``; empty if recording did not end before."""
-    if last.ended_us is None:
-        return ""
-    name = named(last.ended).name
-    the, was = "the " * name.endswith("pass"), "were" if name.endswith("operators") else "was"
-    return f"; {the}{name} {was} recorded only until {formats.column_time(last.ended_us, with_day=with_day)}"
-
-
-def _bars(last: LastSteps, unit: Unit) -> list[str]:
-    """How long the bars are, and which part makes them differ."""
+def _reason(last: LastSteps) -> str:
+    """The part that most of the variance of the bars goes with; empty if they differ little or in several."""
     bars = _complete_bars(last)
     if not bars:
-        return []
-    lengths = f"Bars last {unit.range(min(bars), max(bars))}"
-    if not min(bars) <= last.total_us[-1] <= max(bars):
-        lengths += f", the last one {unit.short(last.total_us[-1])}"
-    reason = _reason(last, bars)
-    return [f"{lengths}.", f"They differ mostly in {reason}."] if reason else [f"{lengths}."]
-
-
-def _reason(last: LastSteps, bars: tuple[int, ...]) -> str:
-    """The part that most of the variance of the bars goes with; empty if they differ little or in several."""
+        return ""
     mean = sum(bars) / len(bars)
     if max(bars) - min(bars) < WORTH_A_REASON * mean:
         return ""
@@ -200,13 +151,7 @@ def _reason(last: LastSteps, bars: tuple[int, ...]) -> str:
     most = max(covariance)
     if most < MOST_OF_VARIANCE * sum((bar - mean) ** 2 for bar in bars):
         return ""
-    in_words = {
-        "no-event": "time without events",
-        "outside-steps": "the time to the next step",
-        "in-steps": "the step itself",
-    }
-    part = last.parts[covariance.index(most)]
-    return in_words.get(part.key, _part_name(part))
+    return f"Bars differ mostly in {_part_name(last.parts[covariance.index(most)])}. "
 
 
 def _part_name(part: StepPart) -> str:

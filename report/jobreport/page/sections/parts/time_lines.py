@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.page.figures.over_time import SharedTime
-from jobreport.page.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of, unmeasured
+from jobreport.page.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of
 from jobreport.page.kit import Column, Drawing, Side, Table
 from jobrules.model import Metric
 
@@ -89,16 +89,8 @@ class TimeLines(Struct, frozen=True, kw_only=True):
         return formats.duration(size_of(columns, self.most) * columns.width_us)
 
     @property
-    def hatched(self) -> bool:
-        """Whether any plot has a time that was not measured."""
-        columns, course = self.report.columns, self.report.phases
-        size = size_of(columns, self.most)
-        plots = (lines for name in self.names for lines in self.plots(name))
-        return any(unmeasured(lines, columns, course, size) for lines in plots)
-
-    @property
     def key(self) -> list[tuple[str, str, str]]:
-        """What the two lines of a plot are, of each pair that is drawn."""
+        """Names of the two lines of a plot, of each pair that is drawn."""
         entries: list[tuple[str, str, str]] = []
         keys = {tuple(line.key for line in p) for name in self.names for p in self.plots(name) if len(p) > 1}
         for pair, (_, solid, dashed) in PAIRS.items():
@@ -108,11 +100,9 @@ class TimeLines(Struct, frozen=True, kw_only=True):
 
     @property
     def reading(self) -> str:
-        """What caption and key do not say of the marks that are drawn."""
+        """Explanation of the marks, in addition to caption and key."""
         phases = self.report.phases
         sentences = [f"Columns of {self.column}."]
-        if any(line.key in REASONS for name in self.names for line in self.of_node(name)):
-            sentences.append("Slowdowns: percentage of the time; band: lowest to highest of any GPU.")
         if len(phases.phases) > 1:
             day = self.report.job.spans_days
             ends = [
@@ -121,11 +111,7 @@ class TimeLines(Struct, frozen=True, kw_only=True):
             ]
             sentences.append(f"Dotted: {' and '.join(ends)}.")
         sentences += profiled_mark(self.report)
-        if self.hatched:
-            sentences.append("Hatched: not measured.")
-        if len(self.names) > 1:
-            sentences.append("All nodes share one scale per metric.")
-        return " ".join(sentences)
+        return " ".join([*sentences, "Hatched: not measured. All nodes share one scale per metric."])
 
     def table(self, what: str = "the time lines") -> Table:
         """Mean, lowest, and highest value of each line, and how much of it was not measured."""
@@ -212,11 +198,9 @@ def _summary(line: TimeLine, scale: formats.Scale) -> tuple[str, str, str]:
 
 
 def profiled_mark(report: Report) -> list[str]:
-    """What solid upright lines over time are; empty without any."""
+    """Explanation of solid upright lines over time; empty without any."""
     spans = report.phases.profiled
     if not spans:
         return []
-    day = report.job.spans_days
-    more = f" and {len(spans) - 1} more" if len(spans) > 1 else ""
-    first = formats.column_time(spans[0][0], with_day=day)
-    return [f"Solid upright line: PyTorch traces were recorded ({first}{more})."]
+    first = formats.column_time(spans[0][0], with_day=report.job.spans_days)
+    return [f"Solid upright line: PyTorch traces were recorded (first {first})."]
