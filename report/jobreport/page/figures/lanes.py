@@ -71,7 +71,8 @@ def lanes(
         ("Duration", quantity("ms", "ms", 3)),
         ("Events", "@events{0,0}"),
     ]
-    canvas.tooltip(rows, drawn, formatters={"@left": "datetime"} if "%" in start else {})
+    options = {"formatters": {"@left": "datetime"}} if "%" in start else {}
+    canvas.tooltip(rows, drawn, **options)
 
 
 def columns(
