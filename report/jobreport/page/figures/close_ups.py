@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from jobreport.page.figures import over_columns
 from jobreport.page.figures.canvas import Canvas, Figure
+from jobreport.page.figures.captures.lanes import Events, lanes
 from jobreport.page.figures.chart import US_PER_MS, downward, over_time, quantity, upward
 from jobreport.page.figures.framework import RANKED_PX
-from jobreport.page.figures.lanes import Events, lanes
 from jobreport.page.figures.models import Range1d
 from jobreport.page.figures.names import fitted, width_px
 from jobrules.model.time_parts import named

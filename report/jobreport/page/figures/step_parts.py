@@ -10,7 +10,7 @@ import numpy as np
 from jobreport.formats import escape_name
 from jobreport.page.figures import chart, theme
 from jobreport.page.figures.canvas import Canvas, Figure
-from jobreport.page.figures.lanes import columns
+from jobreport.page.figures.captures.lanes import columns
 from jobreport.page.figures.scales import ceiling
 from jobreport.page.figures.steps import upward
 from jobrules.analyses.step_parts import EVENT_TYPE

@@ -75,7 +75,7 @@ TOPICS = {
     ),
     "steps": Topic(
         r"[Nn]o (?:single )?(?:training )?step was recorded()|^Steps were not recorded()",
-        r"(?:come from|and) (?:the first and the last )?steps?\b()|steps took \d()|^Steps \d()",
+        r"Phases come from [^:.]*\bsteps?\b()|steps took \d()|^Steps \d()",
         ("No single step was recorded", "The middle half of steps took 0.6 to 0.7 s"),
     ),
     "low windows": Topic(

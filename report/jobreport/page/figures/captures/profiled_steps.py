@@ -9,9 +9,9 @@ import numpy as np
 from jobreport.formats import escape_name
 from jobreport.page.figures import chart, theme
 from jobreport.page.figures.canvas import UNKNOWN, Canvas, Figure
+from jobreport.page.figures.captures.lanes import Events, columns, lanes
 from jobreport.page.figures.chart import quantity
 from jobreport.page.figures.framework import RANKED_PX
-from jobreport.page.figures.lanes import Events, columns, lanes
 from jobreport.page.figures.names import cut_apart, fitted
 from jobreport.page.figures.scales import ceiling
 from jobrules.model.captures import BAR_KINDS
