@@ -74,7 +74,7 @@ TOPICS = {
         ("Start-up and wind-down are unknown", "GPU work took 91.1% of the job, start-up 1 min 18 s"),
     ),
     "steps": Topic(
-        r"[Nn]o (?:single )?(?:training )?step was recorded()|^Steps were not recorded()",
+        r"[Nn]o (?:single )?step was recorded()|^Steps were not recorded()",
         r"Phases come from [^:.]*\bsteps?\b()|steps took \d()|^Steps \d()",
         ("No single step was recorded", "The middle half of steps took 0.6 to 0.7 s"),
     ),
