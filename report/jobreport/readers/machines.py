@@ -134,9 +134,10 @@ def _without_others(piece: Piece, ran_us: _Span, engine: Engine, zone: tzinfo) -
     tally.take(quality.remarks)
     for log in quality.logs:
         if span := others.get(log.node):
-            offset = _zone_with_overlap(span, ran_us, zone)
-            code = "machines.other_zone" if offset else "machines.other_times"
-            tally.note(code, file=log.file, **({"offset": offset} if offset else {}))
+            if offset := _zone_with_overlap(span, ran_us, zone):
+                tally.note("machines.other_zone", file=log.file, offset=offset)
+            else:
+                tally.note("machines.other_times", file=log.file)
     logs = tuple(log for log in quality.logs if log.node not in others)
     quality = replace(quality, remarks=tally.remarks(), logs=logs)
     kept = {node: [] if node in others else [span] for node, span in spans.items() if span}

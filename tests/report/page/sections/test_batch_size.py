@@ -78,8 +78,8 @@ def test_the_boxes_are_grouped_by_metric_with_a_limit_over_each_group() -> None:
     assert figure
     assert without
     drawing = figure.drawing
-    (quads,) = [one for one in figure.live.renderers if isinstance(one.glyph, Quad)]  # type: ignore[attr-defined]
-    assert [name.rsplit(",")[0] for name in quads.data_source.data["name"]] == [  # type: ignore[attr-defined]
+    (quads,) = [one for one in figure.live.renderers if isinstance(one.glyph, Quad)]
+    assert [name.rsplit(",")[0] for name in quads.data_source.data["name"]] == [
         "n CPU",
         "n gpu0",
         "n gpu1",
