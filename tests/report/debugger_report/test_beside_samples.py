@@ -116,7 +116,7 @@ def test_a_mean_of_the_cores_is_that_of_as_many_as_the_results_name(tmp_path: Pa
     assert report.verdict.use is not None
     length_h = (report.job.end_us - report.job.start_us) / 3.6e9
     assert report.verdict.use.hours == pytest.approx(made.cores * length_h, rel=0.01)
-    assert f"The mean of {made.cores} cores was " in read(devices_section(report)).text
+    assert f"Mean of {made.cores} cores: " in read(devices_section(report)).text
 
 
 def test_a_rule_is_answered_by_results_where_the_work_is_too_short(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from jobreport.page.kit.table import node_cells, node_heads, swatch
 from jobreport.page.sections.outline import covers_time, not_recorded, section
 from jobreport.page.sections.parts.time_lines import profiled_mark
 from jobrules.model import Metric
+from jobrules.text import capitalized
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,7 @@ def _caption(report: Report, grid: DeviceGrid) -> str:
     if grid.cores:
         at = formats.spread(100 * core.at_limit for core in grid.cores)
         clauses.append(f"{_cores(report)}: {grid.limit:g}% or more in {at} of samples")
-    return f"{'; '.join(clauses)}."
+    return f"{capitalized('; '.join(clauses))}."
 
 
 def _gpus(report: Report) -> list[Box]:
