@@ -69,8 +69,8 @@ class _Writer:
             return [self.written(item) for item in value]
         if isinstance(value, np.generic):
             value = value.item()
-        if isinstance(value, float) and math.isnan(value):
-            return {"type": "number", "value": "nan"}
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"type": "number", "value": "nan" if math.isnan(value) else f"{value:+}"}
         return value
 
     def _model(self, model: Model) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class _Writer:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def _array(array: npt.NDArray[Any]) -> Any:

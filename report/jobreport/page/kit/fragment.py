@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +73,19 @@ class _Compiled(FileSystemBytecodeCache):
     @classmethod
     def if_possible(cls) -> _Compiled | None:
         """None where Python writes no byte code."""
-        folder = Path(__file__).with_name("__pycache__")
+        folder = Path(cache_from_source(__file__)).parent
         return (
             None
             if sys.dont_write_bytecode or not os.access(folder, os.W_OK)
             else cls(str(folder), "%s.jinja")
         )
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Load a template; a file that cannot be read counts as none."""
+        try:
+            super().load_bytecode(bucket)
+        except Exception:  # noqa: BLE001 - a broken pickle raises any
+            bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Keep a template, if there is room on the disk."""

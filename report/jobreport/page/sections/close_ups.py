@@ -112,7 +112,7 @@ def _caption(close_up: CloseUp) -> str:
     """The steps or the bottlenecks, then the mean GPU utilization."""
     lasted = seconds((close_up.end_us - close_up.start_us) / SECOND_US)
     if close_up.worst:
-        found = _bottlenecks(close_up.worst)
+        found = _bottlenecks(close_up.worst) if close_up.worst.snapshots else f"{lasted} of samples."
     elif close_up.key == "first-events":
         found = f"The first {lasted} of events."
     else:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from jobrules.analyses.time_lines import Columns
     from jobrules.verdict.findings import Verdict
 
-#: Sentences about nodes.
-MAX_SENTENCES = 4
 #: Rows of a table that is not folded away.
 MAX_OPEN_ROWS = 16
 #: A fetch in parts of a step: training does not wait up to the first, and waits from the second on.

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 #: Percent of the ranks' time outside steps that is worth a look.
 MUCH_OUTSIDE = 25.0
-
 #: Percent of the time between steps, from which on the event type that ran is named.
 MUCH_BETWEEN = 10.0
 _RULE = "OverallFrameworkMetrics"

@@ -88,12 +88,15 @@ def _windows(report: Report) -> str:
         return ""
     if not card.was_evaluated:
         return why_not_evaluated(report, card.name)
+    windows = formats.count(card.evaluated, "window")
+    if card.violating and not card.kinds:
+        return f"`LowGPUUtilization`: {windows}, {card.violating} low or fluctuating."
     values = {p.name: formats.plain_number(p.value) for p in card.parameters}
     p95, p5 = values.get("threshold_p95", "–"), values.get("threshold_p5", "–")
     low, fluctuating = (card.kinds.get(kind, 0) for kind in ("low", "fluctuating"))
     return (
-        f"`LowGPUUtilization`: {formats.count(card.evaluated, 'window')}, {low} low (p95 below {p95}%), {fluctuating} "
-        f"fluctuating (p95 at least {p95}%, p5 below {p5}%)."
+        f"`LowGPUUtilization`: {windows}, {low} low (p95 below {p95}%), {fluctuating} fluctuating (p95 at least {p95}%, "
+        f"p5 below {p5}%)."
     )
 
 

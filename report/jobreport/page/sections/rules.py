@@ -161,7 +161,8 @@ def _missing(card: RuleCard) -> str:
         if device.reason and device.status is Status.NOT_EVALUATED and device.reason != card.reason:
             by_reason.setdefault(device.reason, []).append(device.name)
     rows = [f"{formats.join_names(names)} ({reason})" for reason, names in by_reason.items()]
-    return "; ".join(rows[:MAX_REASONS]) + formats.not_shown(len(rows) - MAX_REASONS, "reason").rstrip(".")
+    more = [formats.count(len(rows) - MAX_REASONS, "more reason")] if len(rows) > MAX_REASONS else []
+    return "; ".join([*rows[:MAX_REASONS], *more])
 
 
 def _bullet(measure: Measure) -> Bullet:

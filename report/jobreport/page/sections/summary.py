@@ -175,10 +175,11 @@ def _table(report: Report) -> Table:
 
 def _basis(report: Report) -> str:
     """The records that the phases come from."""
+    basis = report.phases.basis
     # Steps that only the results hold have no times of their own.
-    of_results = report.of_debugger or (report.has_debugger and report.steps is None)
+    of_results = report.has_debugger and report.steps is None if basis == "steps" else report.gpus_of_debugger
     bases = BASES | BASES_OF_RESULTS if of_results else BASES
-    return bases.get(report.phases.basis, NO_BASIS)
+    return bases.get(basis, NO_BASIS)
 
 
 def _caption(report: Report) -> str:

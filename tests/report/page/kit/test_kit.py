@@ -6,15 +6,21 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+from jinja2 import DictLoader, Environment
+from jinja2.bccache import bc_magic
 from markupsafe import Markup
 
 from jobreport.page.figures import chart
 from jobreport.page.figures.canvas import Canvas
 from jobreport.page.kit import Drawing, Empty, Figure, Fold, Note, Sentences, Subsection, Table
+from jobreport.page.kit.fragment import _Compiled
 from jobreport.page.kit.section import sections_of
 from tests.report.page.sections.html import Page, read
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jobreport.page.kit.section import Content
 
 OUTLINE = (("first", "First"), ("made-here", "Made here"))
@@ -82,3 +88,18 @@ def test_texts_are_escaped_and_markup_is_not() -> None:
     assert "<b>" in page.text
     assert [tag for tag, _ in page.elements].count("i") == 1
     assert "Title. a&b" in [attributes.get("aria-label") for _, attributes in page.elements]
+
+
+@pytest.mark.parametrize("size", [0, len(bc_magic), len(bc_magic) + 5, -20])
+def test_a_compiled_template_that_is_cut_short_is_compiled_again(size: int, tmp_path: Path) -> None:
+    def filled() -> str:
+        cache = _Compiled(str(tmp_path), "%s.jinja")
+        return Environment(loader=DictLoader({"a": "text"}), bytecode_cache=cache).get_template("a").render()
+
+    assert filled() == "text"
+    (kept,) = tmp_path.iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:size])
+
+    assert filled() == "text"
+    assert kept.read_bytes() == whole

@@ -56,6 +56,9 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "passed": lambda: shown(*ONE),
     "not evaluated": lambda: shown(*ONE, status=Status.NOT_EVALUATED, reason="only 5 of 1001 samples"),
     "all fluctuate": lambda: of_kinds(0, 16),
+    "triggered in results, without kinds": lambda: shown(
+        *ONE, status=Status.TRIGGERED, evaluated=16, violating=3
+    ),
     "two equal GPUs": lambda: of_means(27.26, 27.34),
     "two similar GPUs": lambda: of_means(27.0, 31.9),
     "two GPUs that differ": lambda: of_means(27.0, 32.0),

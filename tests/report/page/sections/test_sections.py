@@ -12,12 +12,13 @@ import pytest
 from jobreport import document
 from jobreport.document import Report
 from jobreport.page import sections
-from jobreport.page.figures import chart
+from jobreport.page.figures import chart, models
 from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
 from jobrules.measures.sample_weights import Gap
 from jobrules.verdict.phases import JobPhases
 from tests.copies import replace
 from tests.once import slow_but
+from tests.report.page.figures import embedded
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import Page, read
 
@@ -56,6 +57,7 @@ CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
 )
 
 
+_FIGURES = re.compile(r'<script type="application/json" class="jr-figures"[^>]*>(.*?)</script>', re.DOTALL)
 #: Pages by the id of their report, which is kept, and what makes its live plots: many tests look at one page.
 _PAGES: dict[tuple[int, int], tuple[Report, dict[Callable[[Report], sections.Fragment], str], Page]] = {}
 
@@ -130,6 +132,20 @@ def test_headings_nest(report: Report) -> None:
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1
     assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+def test_bokeh_itself_reads_every_figure_and_every_kind_of_model() -> None:
+    found = set()
+    for name in ("gpu", "captures"):
+        for text in _FIGURES.findall("".join(html_by_call(example(name)).values())):
+            document = embedded.loaded(text)
+            assert len(document.roots) == len(json.loads(text)["roots"])
+            found |= {type(one).__name__ for one in document.models}
+
+    kinds = {
+        name for name, one in vars(models).items() if isinstance(one, type) and issubclass(one, models.Model)
+    }
+    assert kinds - found == {"Model", "Glyph", "DocumentConfig"}
 
 
 def test_no_inline_styles(report: Report) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jobreport.document import Report
+from jobreport.document import DEBUGGER_RESULTS, Report
 from jobreport.page import sections
 from jobrules.measures.sample_weights import Gap
 from jobrules.model import Severity
@@ -58,6 +58,12 @@ def paused() -> sections.Fragment:
     return sections.summary(replace(report, phases=replace(report.phases, gaps=(gap,))))
 
 
+def beside_results() -> sections.Fragment:
+    """Samples without steps, and results of SageMaker Debugger."""
+    job = replace(BASE.job, sources=(*BASE.job.sources, DEBUGGER_RESULTS))
+    return sections.summary(replace(BASE, job=job, steps=None, phases=replace(BASE.phases, basis="gpu")))
+
+
 VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "three phases": lambda: sections.summary(BASE),
     "one phase": lambda: sections.summary(single()),
@@ -65,6 +71,7 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "work by steps and GPUs": lambda: sections.summary(
         replace(BASE, phases=replace(BASE.phases, basis="both"))
     ),
+    "work by GPUs, beside results": beside_results,
     "two seconds": short,
     "use of all time": lambda: with_use(17.2, used=14.6, lost=70.3, unknown=15.1),
     "use, all measured": lambda: with_use(17.2, used=14.6, lost=70.3),

@@ -66,7 +66,6 @@ def _figure(found: Sequence[Memory]) -> Figure:
     )
     scale = formats.rate_scale(map(float, values), "B")
     reserved = any(one.curve.reserved for one in drawn)
-
     several = len(found) > 1
     return Figure(
         name="allocated-memory-curve",

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 MAX_STEPS, MAX_CELLS = 120, 4096
 #: Slowest steps that are drawn in full detail.
 MAX_LINES = 2
-
 #: The scale of the heat map goes from and to these percentiles.
 SCALE = (5, 95)
 #: Fields of a step over all ranks.

@@ -92,7 +92,8 @@ def _cumulated(shown: Mapping[str, Steps], scale: TimeScale) -> Figure:
         name="steps-cumulated",
         title="Share of steps by duration",
         finding=_typical(shown, scale),
-        aid="Percent of the steps that took at most so long, up to p99.",
+        aid="Percent of the steps that took at most so long, up to p99."
+        + formats.not_shown(len(shown) - figures.MAX_LINES, "variant"),
         key=_key(lines),
         drawings=[Drawing(figure=figures.cumulated(lines, scale.factor, scale.unit))],
         tables=[_quantiles(shown, scale)],
@@ -110,7 +111,8 @@ def _course(comparison: Comparison, shown: Mapping[str, Steps], scale: TimeScale
         name="steps-course",
         title="Step time in the order of the steps",
         finding=" ".join([course, *_stalls(comparison)]),
-        aid="Means of the blocks, in the order of the steps.",
+        aid="Means of the blocks, in the order of the steps."
+        + formats.not_shown(len(shown) - figures.MAX_LINES, "variant"),
         key=_key(lines),
         drawings=[Drawing(figure=figures.over_loop(lines, scale.factor, scale.unit))],
     )

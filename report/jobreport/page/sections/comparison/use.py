@@ -33,7 +33,7 @@ def use(comparison: Comparison) -> Content:
             name="use",
             finding=_finding(comparison),
             aid="Percent of the training loop at each utilization, mean of the devices of a node. Dashed: the base. "
-            "Line: the mean.",
+            "Line: the mean." + formats.not_shown(len(comparison.use) - MAX_DRAWN, "variant"),
             drawings=[Side(style="four", blocks=drawings)],
             tables=[_shares(comparison)],
         )

@@ -119,9 +119,11 @@ def _less_written(one: Recording) -> Iterator[str]:
     for change in one.less_written:
         changes[change.rank].append(f"{formats.escape_name(change.written, 60)} from {clock(change.at_us)}")
     for rank, written in changes.items():
+        left = len(written) - MAX_CHANGES
+        more = [formats.count(left, "more change")] if left > 0 else []
         yield (
             f"writing took too much time, so rank {formats.escape_name(rank, 24)} wrote "
-            f"{formats.join_names(written, MAX_CHANGES + 1)}"
+            f"{'; '.join([*written[:MAX_CHANGES], *more])}"
         )
 
 
