@@ -91,8 +91,13 @@ def _bottlenecks(report: Report, key: str) -> Content:
     words = _WORDS[key]
     found = next((one for one in report.bottlenecks if one.key == key), None)
     if found is None:
-        what = f"node with samples of GPU and {words.metric}"
-        return not_recorded(what, in_results=report.has_debugger)
+        missing = {"GPU", words.metric} - {row.label for row in report.utilization}
+        what = (
+            f"{' or '.join(sorted(missing))} sample"
+            if missing
+            else f"node with samples of GPU and {words.metric}"
+        )
+        return not_recorded(what, in_results=report.gpus_of_debugger)
     card, title = report.card(words.rule), words.title
     over_time = found.bottlenecks and (
         found.split.parts[-1].percent >= MIN_DRAWN or (card is not None and card.status is Status.TRIGGERED)

@@ -86,7 +86,7 @@ def _lead(time: FrameworkTime) -> str:
         return f"{found} No backward pass was recorded, so it and the optimizer count as outside steps."
     if outside <= MUCH_OUTSIDE or _between(time):
         return found
-    return f"{found} Check data loading, evaluation, and checkpoints."
+    return f"{found} Check checkpoints, and data loading and evaluation that are no part of steps."
 
 
 def _outside(time: FrameworkTime) -> float | None:

@@ -51,7 +51,7 @@ def gpu_utilization(report: Report) -> Content:
             key=key(boxes),
             drawings=[Drawing(figure=figure, style="boxes")],
             reading="Box: p25 to p75; thick line: median; short line: p95; "
-            "whiskers: farthest sample within 1.5 box heights. Boxes show all samples, windows only the last ones.",
+            "whiskers: farthest sample within 1.5 box heights.",
         ),
         _table(boxes, debugger=report.gpus_of_debugger),
     ]
@@ -96,7 +96,7 @@ def _windows(report: Report) -> str:
     low, fluctuating = (card.kinds.get(kind, 0) for kind in ("low", "fluctuating"))
     return (
         f"`LowGPUUtilization`: {windows}, {low} low (p95 below {p95}%), {fluctuating} fluctuating (p95 at least {p95}%, "
-        f"p5 below {p5}%)."
+        f"p5 below {p5}%). A window holds only the last samples, a box all."
     )
 
 
