@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from jobreport import formats
@@ -79,18 +80,14 @@ def unread(report: Report) -> str:
     """
     kinds = [one for one in report.quality.remarks if one.code.startswith("recognized.")]
     names = dict.fromkeys(re.split(r"[,;]", one.reason)[0] for one in kinds)
-    logs = [
-        one
-        for source in report.quality.sources
-        for one in source.remarks
-        if one.code in {"machines.other_zone", "machines.other_times"}
-    ]
+    told = Counter({("file", f"not read: {', '.join(names)}"): sum(one.count for one in kinds)})
+    for source in report.quality.sources:
+        for one in source.remarks:
+            if one.code in {"machines.other_zone", "machines.other_times"}:
+                told["log", one.reason] += one.count
     return " ".join(
         f"{count(total, noun)} {'is' if total == 1 else 'are'} {what}."
-        for noun, total, what in (
-            ("file", sum(one.count for one in kinds), f"not read: {', '.join(names)}"),
-            ("log", sum(one.count for one in logs), logs[0].reason if logs else ""),
-        )
+        for (noun, what), total in told.items()
         if total
     )
 

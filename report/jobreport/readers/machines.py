@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jobreport.readers.grouping import Piece
+    from jobreport.remarks import LogFile
     from jobreport.tables.engine import Engine, Handle, Made
     from jobrules.model import IntArray, JobInMemory, Panel, PartFacts
 
@@ -128,21 +129,39 @@ def _of_this_job(pieces: Sequence[Piece], engine: Engine, zone: tzinfo) -> list[
 
 def _without_others(piece: Piece, ran_us: _Span, engine: Engine, zone: tzinfo) -> Piece:
     """The piece without the logs of other times, on which it has remarks."""
-    spans = {facts.node: facts.samples_us for facts in piece.facts}
-    others = {node: span for node, span in spans.items() if span and _overlap_us(span, ran_us) < 0}
     quality, tally = piece.found.quality, Tally()
     tally.take(quality.remarks)
-    for log in quality.logs:
-        if span := others.get(log.node):
-            if offset := _zone_with_overlap(span, ran_us, zone):
+    kept: dict[str, list[_Span]] = {facts.node: [] for facts in piece.facts}
+    used: list[LogFile] = []
+    for logs in _in_turn(quality.logs):
+        span = (logs[0].first_us, max(log.last_us for log in logs))
+        if _overlap_us(span, ran_us) >= 0:
+            kept[logs[0].node].append(span)
+            used += logs
+        elif offset := _zone_with_overlap(span, ran_us, zone):
+            for log in logs:
                 tally.note("machines.other_zone", file=log.file, offset=offset)
-            else:
+        else:
+            for log in logs:
                 tally.note("machines.other_times", file=log.file)
-    logs = tuple(log for log in quality.logs if log.node not in others)
-    quality = replace(quality, remarks=tally.remarks(), logs=logs)
-    kept = {node: [] if node in others else [span] for node, span in spans.items() if span}
+    in_use = tuple(log for log in quality.logs if log in used)
+    quality = replace(quality, remarks=tally.remarks(), logs=in_use)
     piece = replace(piece, found=replace(piece.found, quality=quality))
     return restricted(piece, kept, engine, "times.other_job")
+
+
+def _in_turn(logs: Sequence[LogFile]) -> list[list[LogFile]]:
+    """The logs of each machine, those that follow one another together: parts of a rotated log are one."""
+    found: list[list[LogFile]] = []
+    end_us = 0
+    for log in sorted(logs, key=lambda one: (one.node, one.first_us)):
+        if found and found[-1][0].node == log.node and log.first_us - end_us <= _MINUTE_US:
+            found[-1].append(log)
+            end_us = max(end_us, log.last_us)
+        else:
+            found.append([log])
+            end_us = log.last_us
+    return found
 
 
 def _overlap_us(one: _Span, other: _Span) -> int:

@@ -179,6 +179,31 @@ def test_a_log_of_other_times_changes_nothing_but_a_remark(
 
 
 @pytest.mark.parametrize(
+    ("later_s", "used", "codes"),
+    [
+        ((-4000.0, 86400.0), 0, ["machines.other_times", "machines.other_zone"]),
+        ((-86400.0, 0.0), 900, ["machines.joined", "machines.other_times"]),
+        # Parts of one log, which began before the job.
+        ((-905.0, -5.0), 1800, ["machines.joined"]),
+    ],
+)
+def test_each_log_of_a_machine_is_of_its_own_times(
+    tmp_path: Path, later_s: tuple[float, ...], used: int, codes: list[str]
+) -> None:
+    write_samples(tmp_path, 1)
+    for number, later in enumerate(later_s):
+        write_log(tmp_path, 1, later_s=later, name=f"gpu.csv.{number}")
+
+    report = make_report(tmp_path, tmp_path / "out", Options(formats=["json"])).report
+
+    source = next(one for one in report.quality.sources if one.source == "nvidia-smi logs")
+    assert (source.rows, len(source.logs)) == (used, used // 900)
+    assert sorted(one.code for one in source.remarks if one.code.startswith("machines.")) == codes
+    assert [node.name for node in report.job.nodes] == ["algo-1"]
+    assert unread(report).count("log is not in use") == 2 - used // 900
+
+
+@pytest.mark.parametrize(
     ("later_s", "offset"),
     [(7200, "+02:00"), (-19800 + 30, "-05:30"), (20700 - 30, "+05:45"), (3600 + 30, "+01:00")],
 )
