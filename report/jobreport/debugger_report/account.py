@@ -7,6 +7,7 @@ and the time outside of steps if Dataloader shows that training waits for data.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from jobreport.document import DEBUGGER
 from jobreport.readers.debugger_results.loop import SOURCE, loop_facts, training_steps
 from jobrules.causes.cpu import ONLY_IDLE, busy_process, few_cores, saturated_cores
 from jobrules.measures.clock_offsets import Clocks
-from jobrules.measures.core_use import CROWDED_PART, ProcessUse
+from jobrules.measures.core_use import CROWDED_PART, ProcessUse, near_one
 from jobrules.measures.data_waits import SAME_PART
 from jobrules.measures.work import Work
 from jobrules.model import SECOND_US, Finding, Inferred, JobInMemory, Note, Where
@@ -205,7 +206,7 @@ def _steady(of: _Evidence, rule: BatchSize, result: RuleResult) -> None:
     """GPUs steadily below their capacity: one process may be the limit; or small batches, where the CPU has room, on the
     grounds that rules on samples have.
 
-    The mean of an unknown number of cores clears nobody.
+    The mean of an unknown number of cores clears nobody. Nor does about one core for each GPU.
     """
     ledger = of.ledger
     cpu = [of.results.usage.get("CPU", {}).get(node) for node in {node for node, _ in ledger.used}]
@@ -227,6 +228,8 @@ def _steady(of: _Evidence, rule: BatchSize, result: RuleResult) -> None:
         if use.at_limit and CPUBottleneck in of.rules:
             owner, found = of.rules[CPUBottleneck]
             cause = busy_process(of.rules[CPUBottleneck][0], found, use)
+        elif _one_core_per_gpu(of.results, of.facts):
+            return
         ledger.take_active(_inferred(cause, "LoadBalancing and OverallSystemUsage"), owner)
 
 
@@ -239,6 +242,15 @@ _CLAIMS: tuple[tuple[type[Rule], Callable[[_Evidence, Any, RuleResult], None]], 
     (LoadBalancing, _uneven),
     (BatchSize, _steady),
 )
+
+
+def _one_core_per_gpu(results: RuleResults, facts: LoopFacts) -> bool:
+    """Whether about one core was in use for each GPU of a node: as in samples, each may have a process at its limit."""
+    gpus, cores = Counter(node for node, _ in gpus_of(results)), facts.cores or 0
+    return any(
+        used and gpus[node] and near_one(used.p50 / 100 * cores / gpus[node])
+        for node, used in results.usage.get("CPU", {}).items()
+    )
 
 
 def _highest_mean(usage: Usage) -> float:
@@ -254,7 +266,8 @@ def _recorded(results: RuleResults, facts: LoopFacts, saturated: float) -> dict[
         "steps": facts.steps > 0,
         "data loading": facts.fetch_s is not None,
     }
-    undecided = {"steps", *(["CPU utilization"] if saturated >= max(facts.waited, RELEVANT_PART) else [])}
+    is_cpu_undecided = saturated >= max(facts.waited, RELEVANT_PART) or _one_core_per_gpu(results, facts)
+    undecided = {"steps", *(["CPU utilization"] if is_cpu_undecided else [])}
     return {what: there for what, there in known.items() if not (there and what in undecided)}
 
 

@@ -242,6 +242,17 @@ def test_a_steady_gpu_with_one_core_in_use_names_one_process(
     assert keys(built(tmp_path, **rules).verdict)[0] == first
 
 
+def test_about_one_core_for_each_gpu_clears_no_cpu(tmp_path: Path) -> None:
+    levels = {30: SAMPLES}
+    rules = steady(levels, (26, 27, 40), 8, CPUBottleneck=bottlenecks(range(0)))
+    alone = built(tmp_path / "alone", **rules)
+
+    both = built(tmp_path / "both", **rules | {"LoadBalancing": balance(gpu0=levels, gpu1=levels)})
+
+    assert (keys(alone.verdict)[0], keys(both.verdict)[0]) == ("batch-size", "unexplained")
+    assert "CPU" not in str(both.verdict.findings[0])
+
+
 #: Results, the key of a finding, and what its evidence says and does not say.
 EVIDENCE: dict[str, tuple[Rules, str, list[str], list[str]]] = {
     "a saturated CPU": (
