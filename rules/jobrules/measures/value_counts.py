@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
+from jobrules.model.order import between
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -63,7 +65,4 @@ class Counted(Struct, frozen=True, kw_only=True, eq=False):
             self.values[np.searchsorted(ranks, np.minimum(at, ranks[-1] - 1), side="right")]
             for at in (below, below + 1)
         )
-        part = place - below
-        # From the nearer of the two, as there: then no rounding leaves the interval.
-        found = np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part))
-        return [float(one) for one in found.tolist()]
+        return [float(one) for one in between(low, high, place - below).tolist()]

@@ -22,8 +22,12 @@ def quantiles(values: FloatArray, probs: Sequence[float]) -> FloatArray:
     place = last * np.asarray(probs)
     below = place.astype(np.int64)
     low, high = ordered[..., below], ordered[..., np.minimum(below + 1, last)]
-    part = place - below
-    # From the nearer of the two, as there: then no rounding leaves the interval.
+    return between(low, high, place - below)
+
+
+def between(low: FloatArray | IntArray, high: FloatArray | IntArray, part: FloatArray) -> FloatArray:
+    """(…) what lies at these parts of the way from one value to another, as in ``np.quantile``."""
+    # From the nearer of the two: then no rounding leaves the interval.
     return np.asarray(np.where(part < 0.5, low + (high - low) * part, high - (high - low) * (1 - part)))
 
 

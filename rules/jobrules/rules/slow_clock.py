@@ -99,7 +99,6 @@ class SlowClock(GPURule[_Clocked]):
         time_us, values = gpu.series(Metric.GPU_CLOCK)
         at_work = gpu.at(Metric.GPU_UTILIZATION, time_us) >= self.min_utilization
         when_us, clock = time_us[at_work], values[at_work]
-        _, memory = gpu.series(Metric.GPU_MEMORY_TOTAL)
         few = reason_few_samples(len(clock), self.patience - 1, "samples of a busy GPU")
         return _Clocked(
             node=gpu.node,
@@ -107,7 +106,7 @@ class SlowClock(GPURule[_Clocked]):
             samples=len(clock),
             reason=few if len(clock) < self.patience else None,
             clock=float(np.median(clock)) if len(clock) else math.nan,
-            memory=float(memory.max()) if len(memory) else None,
+            memory=gpu.memory_size,
             heat=_share(gpu.at(Metric.GPU_THERMAL_SLOWDOWN, when_us)),
             capped=_share(gpu.at(Metric.GPU_POWER_CAP, when_us)),
         )
