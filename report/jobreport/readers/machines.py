@@ -132,35 +132,36 @@ def _without_others(piece: Piece, ran_us: _Span, engine: Engine, zone: tzinfo) -
     quality, tally = piece.found.quality, Tally()
     tally.take(quality.remarks)
     kept: dict[str, list[_Span]] = {facts.node: [] for facts in piece.facts}
-    used: list[LogFile] = []
-    for logs in _in_turn(quality.logs):
-        span = (logs[0].first_us, max(log.last_us for log in logs))
+    others: set[LogFile] = set()
+    for span, logs in _in_turn(quality.logs):
         if _overlap_us(span, ran_us) >= 0:
             kept[logs[0].node].append(span)
-            used += logs
-        elif offset := _zone_with_overlap(span, ran_us, zone):
-            for log in logs:
+            continue
+        others.update(logs)
+        offset = _zone_with_overlap(span, ran_us, zone)
+        for log in logs:
+            if offset:
                 tally.note("machines.other_zone", file=log.file, offset=offset)
-        else:
-            for log in logs:
+            else:
                 tally.note("machines.other_times", file=log.file)
-    in_use = tuple(log for log in quality.logs if log in used)
+    if not others:
+        return piece
+    in_use = tuple(log for log in quality.logs if log not in others)
     quality = replace(quality, remarks=tally.remarks(), logs=in_use)
     piece = replace(piece, found=replace(piece.found, quality=quality))
     return restricted(piece, kept, engine, "times.other_job")
 
 
-def _in_turn(logs: Sequence[LogFile]) -> list[list[LogFile]]:
-    """The logs of each machine, those that follow one another together: parts of a rotated log are one."""
-    found: list[list[LogFile]] = []
-    end_us = 0
+def _in_turn(logs: Sequence[LogFile]) -> list[tuple[_Span, list[LogFile]]]:
+    """The logs of each machine with their time, those that follow one another together: parts of a rotated log are one."""
+    found: list[tuple[_Span, list[LogFile]]] = []
     for log in sorted(logs, key=lambda one: (one.node, one.first_us)):
-        if found and found[-1][0].node == log.node and log.first_us - end_us <= _MINUTE_US:
-            found[-1].append(log)
-            end_us = max(end_us, log.last_us)
+        (begin_us, end_us), mine = found[-1] if found else ((0, 0), [])
+        if mine and mine[0].node == log.node and log.first_us - end_us <= _MINUTE_US:
+            mine.append(log)
+            found[-1] = (begin_us, max(end_us, log.last_us)), mine
         else:
-            found.append([log])
-            end_us = log.last_us
+            found.append(((log.first_us, log.last_us), [log]))
     return found
 
 
