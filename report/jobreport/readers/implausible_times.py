@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jobrules.model import Panel, PartFacts
 
 #: No job pauses this long.
-_FAR_US = 30 * 24 * 3600 * SECOND_US
+FAR_US = 30 * 24 * 3600 * SECOND_US
 
 
 #: First and last time.
@@ -63,13 +63,13 @@ def _plausible(tables: Sequence[tuple[PartFacts, Handle]], engine: Engine, earli
     """When the records of a node may be: up to 30 days from its largest cluster; empty if it has no record."""
     sampled = span_of(facts.samples_us for facts, _ in tables)
     near = sampled or span_of(facts.events_us for facts, _ in tables)
-    if near and near[1] - near[0] > _FAR_US:
+    if near and near[1] - near[0] > FAR_US:
         clusters_of = _sample_clusters if sampled else _event_clusters
         found = engine.ask(clusters_of, [([handle], (earliest_us,)) for _, handle in tables])
         near = _largest(cluster for some in found for cluster in some)
-    if near is None or near[1] + _FAR_US < earliest_us:
+    if near is None or near[1] + FAR_US < earliest_us:
         return []
-    return [(max(near[0] - _FAR_US, earliest_us), near[1] + _FAR_US)]
+    return [(max(near[0] - FAR_US, earliest_us), near[1] + FAR_US)]
 
 
 def _sample_clusters(jobs: Sequence[Job], _: int) -> list[_Cluster]:
@@ -90,7 +90,7 @@ def _clusters(time_us: IntArray, counts: IntArray) -> list[_Cluster]:
     """The clusters of ascending times, each of which stands for ``counts`` records."""
     if not len(time_us):
         return []
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(time_us) > _FAR_US) + 1))
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(time_us) > FAR_US) + 1))
     ends = np.append(starts[1:], len(time_us)) - 1
     records = np.add.reduceat(counts, starts)
     return list(zip(time_us[starts].tolist(), time_us[ends].tolist(), records.tolist(), strict=True))
@@ -100,7 +100,7 @@ def _largest(found: Iterable[_Cluster]) -> _Span:
     """First and last time of the clusters with most records, joined where they lie near one another."""
     joined: list[_Cluster] = []
     for first, last, records in sorted(found):
-        if joined and first - joined[-1][1] <= _FAR_US:
+        if joined and first - joined[-1][1] <= FAR_US:
             begin, end, before = joined.pop()
             joined.append((begin, max(end, last), before + records))
         else:

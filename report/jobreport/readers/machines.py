@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec.structs import replace
 
-from jobreport.readers.implausible_times import restricted
+from jobreport.readers.implausible_times import FAR_US, restricted
 from jobreport.readers.tally import Tally
 from jobreport.tables.engine import Task
 from jobrules.model import SECOND_US, span_of
@@ -118,9 +118,14 @@ class _Change:
 def _of_this_job(pieces: Sequence[Piece], engine: Engine, zone: tzinfo) -> list[Piece]:
     """The pieces without logs from before or after all samples and events, if a reader that names machines has samples."""
     named = [facts for piece in pieces if piece.group.reader.names_machines for facts in piece.facts]
-    ran_us = span_of(span for facts in named for span in (facts.samples_us, facts.events_us))
-    if ran_us is None or not any(facts.panels for facts in named):
+    sampled_us = span_of(facts.samples_us for facts in named)
+    if sampled_us is None:
         return [*pieces]
+    # Events that are farther away, as those without dates, are left out later.
+    near_us = sampled_us[0] - FAR_US, sampled_us[1] + FAR_US
+    events_us = [us for facts in named if (us := facts.events_us) and _overlap_us(us, near_us) >= 0]
+    firsts, lasts = zip(sampled_us, *events_us, strict=True)
+    ran_us = min(firsts), max(lasts)
     return [
         piece if piece.group.reader.names_machines else _without_others(piece, ran_us, engine, zone)
         for piece in pieces

@@ -16,6 +16,7 @@ from jobreport.pipeline import make_report
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.sentences import unread
 from jobrules.model import SECOND_US, Metric
+from tests.report.readers import events
 
 START_S = 1_767_441_600
 
@@ -176,6 +177,14 @@ def test_a_log_of_other_times_changes_nothing_but_a_remark(
     assert (after.verdict, after.job.nodes) == (before.verdict, before.job.nodes)
     assert " is not in use, recorded at other times" in unread(after)
     assert unread(after) in summary.terminal(after)
+
+
+def test_events_without_dates_hide_no_log_of_other_times(tmp_path: Path) -> None:
+    write_samples(tmp_path, 1)
+    (tmp_path / "horovod_timeline_raw.json").write_text(events.text([events.x(ts=77_000_000_000)]))
+    write_log(tmp_path, 1, later_s=-86400.0)
+
+    assert codes(tmp_path)[1] == ["machines.other_times"]
 
 
 @pytest.mark.parametrize(
