@@ -151,7 +151,7 @@ _LOGS: dict[str, Shape] = {
     "quotes": Shape(_ROWS, lambda _: '"\n'),
     "blank lines": Shape(_ROWS, lambda _: "\n"),
     "blank lines, some rows": Shape(_NAMES, lambda i: _some_rows(i, "\n")),
-    "few short fields": Shape(_ROWS, lambda _: "1, 2\n"),
+    "few short fields": Shape(_ROWS, lambda _: "1, 2\n", _SHORT),
     "few short fields, each another": Shape(_ROWS, lambda i: f"{i}, {i % 7}\n", _SHORT),
     "wrong number of fields": Shape(_NAMES, lambda i: _row(i).rstrip() + ", 1" * (i % 100 and i % 3) + "\n"),
     "messages": Shape(_ROWS, lambda i: f"loss {i / 7:.4f} step {i}\n"),

@@ -208,7 +208,7 @@ def tables(blocks: Iterable[Block], names: Sequence[str]) -> Iterator[Table | Sk
         if block.line == 1:
             writers.prefix = _prefix_of(lines[:_SHOWN], names)
         if "" in lines:  # nothing but line ends may be all of a large file
-            numbers = numbers[np.fromiter(map(bool, lines), np.bool_, len(lines))]
+            numbers = numbers[[*compress(range(len(lines)), lines)]]
             lines = [*filter(None, lines)]
         if len(lines) > _MANY_LINES:
             lines, numbers = _without_words(lines, numbers, skipped)

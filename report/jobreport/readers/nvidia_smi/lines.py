@@ -48,12 +48,22 @@ def _block(text: str, line: int, skip: Callable[[Skipped], None], *, cut: bool =
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     lines = text.split("\n")
-    if max(map(len, lines)) > MAX_LINE:
+    if _has_long_line(text):
         for place, one in enumerate(lines):
             if len(one) > MAX_LINE:
                 skip(Skipped(code="nvidia_smi.long_line", count=1, line=line + place, text=one[:MAX_LINE]))
                 lines[place] = ""
     return Block(line=line, lines=lines, cut=cut)
+
+
+def _has_long_line(text: str) -> bool:
+    """From line end to line end, as far apart as they may be: there may be a million lines."""
+    begin = 0
+    while len(text) - begin > MAX_LINE:
+        begin = text.rfind("\n", begin, begin + MAX_LINE + 1) + 1
+        if not begin:
+            return True
+    return False
 
 
 def _texts(pieces: Iterable[bytes]) -> Iterator[str]:

@@ -144,7 +144,8 @@ class NvidiaSmi:
         lines = blocks(_chunks(file, note), skip)
         first = list(islice(lines, 1))
         lines = chain(first, lines)
-        beginning = "\n".join(line for block in first for line in block.lines)[:_BEGINNING]
+        # Each line is at least its end.
+        beginning = "\n".join(line for block in first for line in block.lines[:_BEGINNING])[:_BEGINNING]
         form, names = self._form(beginning) or headed, self._columns
         if form is not headed and (prefix := prefix_of(first_lines := beginning.split("\n")[:-1])):
             if len({writer_of(line, prefix) for line in first_lines}) > 1:
