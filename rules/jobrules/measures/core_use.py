@@ -149,7 +149,9 @@ class ProcessUse(Struct, frozen=True, kw_only=True):
 def near_one(cores: FloatArray | float) -> BoolArray:
     """Whether so many cores may be those of one process without threads."""
     least, most = OF_ONE_PROCESS
-    return (least <= np.asarray(cores)) & (np.asarray(cores) <= most)
+    # A mean of the cores times their number is rounded.
+    known = np.round(cores, 9)
+    return (least <= known) & (known <= most)
 
 
 def process_use(part: Job, work: Work, cores: int = 0) -> Iterator[ProcessUse]:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobrules import (
@@ -486,6 +486,7 @@ def account_of_rules(job: Job) -> tuple[list[Cause], RuleResult]:
 
 
 @given(st.integers(0, 2**32 - 1))
+@example(286)  # three cores with 130% in all
 def test_causes_of_rules_claim_what_a_plain_account_finds(seed: int) -> None:
     job = random_job(seed)
     work = Work.of(job)
