@@ -299,9 +299,11 @@ def _matrix(found: Balance, node: NodeLoad) -> Table:
     names = [formats.escape_name(gpu.device, 12) for gpu in listed]
     partly = any(not gpu.enough for gpu in listed)
     name, left = formats.escape_name(node.node, 40), len(node.gpus) - len(listed)
+    # The name of the only node says nothing.
+    title = f"{name}." if len(found.nodes) > 1 else ""
     return Table(
         label=f"Distances of the GPUs of {name}",
-        caption=f"{name}.{formats.not_shown(left, 'GPU that differs less', 'GPUs that differ less')}",
+        caption=f"{title}{formats.not_shown(left, 'GPU that differs less', 'GPUs that differ less')}".strip(),
         style="matrix",
         heads=[":GPU", *names, "Mean (%)", *([":Compared"] if partly else [])],
         rows=[
