@@ -1,4 +1,4 @@
-"""What a section says in the variants that its tests make, each as its difference from the first. See README.md."""
+"""What a section says in the variants that its tests make, each as its difference from the first of its section. See README.md."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ MODULES = sorted(path.stem for path in SECTIONS.glob("test_*.py") if "\nVARIANTS
 
 
 def differences(texts: dict[str, str]) -> str:
-    """The first text whole, and of each other one the lines that differ."""
-    (first, base), *others = ((name, text.splitlines()) for name, text in texts.items())
-    lines = [f"== {first}", *base]
-    for name, text in others:
+    """The first text of each section whole, and of each other one the lines that differ from it."""
+    lines: list[str] = []
+    first: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        made = text.splitlines()
+        base = first.setdefault(made[0], made)
         lines += ["", f"== {name}"]
-        lines += [one for one in difflib.ndiff(base, text) if one[0] in "+-"]
-    return "\n".join(lines) + "\n"
+        lines += made if base is made else [one for one in difflib.ndiff(base, made) if one[0] in "+-"]
+    return "\n".join(lines[1:]) + "\n"
 
 
 @pytest.mark.parametrize("module", MODULES)

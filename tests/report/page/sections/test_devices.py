@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobreport import document
 from jobreport.document import Origin, Report
 from jobreport.page import sections
 from jobreport.page.figures import devices as figure
@@ -201,20 +200,6 @@ def test_a_single_gpu_stands_beside_the_busiest_core(gpus: int, cores: int, expe
     assert [row.name for row in figure.defaults(drawn(grid))] == expected
     page = read(sections.devices(report(grid)))
     assert page.faults == []
-
-
-def test_the_table_has_a_row_for_each_gpu_and_core_with_shares_that_add_up() -> None:
-    base = examples.gpu_job()
-    page = read(sections.devices(replace(base, devices=example_devices.devices("algo-1", gpus=8))))
-
-    assert len(page.all("tr")) == 1 + 8 + 4
-    assert "cpu1 3,600 36.0 36.0 99.0 99.5 100.0 12.5 62.5 25.0" in page.text
-
-
-def test_a_grid_survives_the_report_file() -> None:
-    given = report(example_devices.devices("n"))
-
-    assert document.from_json(document.to_json(given)).devices == given.devices
 
 
 def test_no_measured_column_at_all_is_still_a_figure() -> None:

@@ -159,15 +159,6 @@ def test_nodes_with_other_gpus_have_a_key_each() -> None:
     assert series == ["n0-s1", "n0-band", "n1-s1", "n1-band"]
 
 
-def test_every_switch_of_the_key_has_a_series_in_the_figure() -> None:
-    page = page_of(EXAMPLE)
-
-    ((_, text),) = page.scripts
-    told = {a["data-series"] for a in page.all("span") if "data-series" in a}
-    assert told == {"n0-s1", "n0-s2", "n0-band"}
-    assert all(f'"name":"{name}"' in text for name in told)
-
-
 def test_a_job_that_covers_no_time_has_a_table_and_no_figure() -> None:
     report = replace(examples.single_sample(), gpu_memory=replace(EXAMPLE, rises=()))
 

@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nbformat
 import pytest
@@ -51,9 +54,15 @@ def report_of(folder: Path, text: str) -> Report:
     return pipeline.make_report(folder / "job", folder / "out", Options(formats=("json",))).report
 
 
+@cache
+def logged() -> Report:
+    with TemporaryDirectory() as folder:
+        return report_of(Path(folder), log())
+
+
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    return report_of(tmp_path_factory.mktemp("log"), log())
+def report() -> Report:
+    return logged()
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +104,6 @@ def test_a_log_of_days_counts_on() -> None:
     assert over_time(0, hour).told("@time") == "@time{%T} after the start"
 
 
-def test_power_temperature_and_clocks(report: Report) -> None:
-    page = read(sections.power(report))
-
-    told = text_of(page)
-    assert "Heat slowed gpu1 for 50.0%" in told
-    assert "No GPU was slowed by the hardware or the power limit." in told
-    # 80 s at 300 W; slowed in 20 of 40 s, so the median clock is the other one.
-    row = next(row for row in re.findall(r"<tr>.*?</tr>", sections.power(report).html) if ">gpu1<" in row)
-    cells = re.findall(r"<td>(.*?)</td>", row)
-    assert cells[:6] == ["300.0", "300.0", "400", "6.7", "61.0", "61"]
-    assert cells[6:] == ["1,500", "1,500", "50.0", "0.0", "0.0"]
-
-
 def reasons(names: str, rows: list[str]) -> str:
     """A sample every second; a row is the cells of GPU 0 and, behind a bar, those of further ones."""
     told = [f"timestamp, index, {names}"]
@@ -121,49 +117,33 @@ HEAT = "clocks_event_reasons.sw_thermal_slowdown"
 HARDWARE = "clocks_event_reasons.hw_slowdown"
 
 
-@pytest.mark.parametrize(
-    ("names", "rows", "told", "never"),
-    [
-        (
-            f"utilization.gpu [%], temperature.gpu, {HEAT}",
-            ["95%, 60, Not Active | 95%, 60, [N/A] | 95%, 60, [N/A] | 95%, [N/A], [N/A]"] * 20,
-            ["No GPU was slowed by heat,", "for 1 of 4 GPUs."],
-            [],
-        ),
-        (
-            f"utilization.gpu [%], {HEAT}",
-            ["95%, Not Active | 95%, Active"] + ["95%, Not Active"] * 20,
-            ["No GPU was slowed by heat,", "for 1 of 2 GPUs.", "gpu1 –"],
-            ["Heat slowed", "Nothing held", "100.0%"],
-        ),
-        (
-            f"utilization.gpu [%], {HEAT}",
-            ["95%, Not Active"] * 100 + ["95%, Active"] + ["95%, Not Active"] * 3000,
-            ["Heat slowed gpu0 for under 0.1%", "gpu0 under 0.1"],
-            ["No GPU"],
-        ),
-        (
-            f"utilization.gpu [%], temperature.gpu, {HEAT}",
-            ["95%, 60, Not Active | 95%, 60, Active | 95%, 60, [N/A]"] * 20,
-            ["Heat slowed gpu1 for 100.0%"],
-            [],
-        ),
-        (
-            f"utilization.gpu [%], {HEAT}, {HARDWARE}",
-            ["95%, Not Active, Not Active"] * 20 + ["95%, Not Active, Active"] * 20,
-            ["The driver does not say whether the hardware slowed GPUs for heat."],
-            ["slowed by heat"],
-        ),
-    ],
-    ids=["of-some", "one-sample", "a-second", "of-two", "unasked"],
-)
-def test_slowdowns_are_named_as_far_as_they_are_known(
-    names: str, rows: list[str], told: list[str], never: list[str], tmp_path: Path
-) -> None:
-    text = text_of(read(sections.power(report_of(tmp_path, reasons(names, rows)))))
+def power_of(names: str, rows: list[str]) -> sections.Fragment:
+    with TemporaryDirectory() as folder:
+        return sections.power(report_of(Path(folder), reasons(names, rows)))
 
-    assert [words for words in told if words not in text] == []
-    assert [words for words in never if words in text] == []
+
+COOL, HOT = "95%, Not Active", "95%, Active"
+VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
+    "reasons of one of four GPUs": lambda: power_of(
+        f"utilization.gpu [%], temperature.gpu, {HEAT}",
+        ["95%, 60, Not Active | 95%, 60, [N/A] | 95%, 60, [N/A] | 95%, [N/A], [N/A]"] * 20,
+    ),
+    "one sample of a GPU": lambda: power_of(
+        f"utilization.gpu [%], {HEAT}", [f"{COOL} | {HOT}"] + [COOL] * 20
+    ),
+    "heat for a second": lambda: power_of(
+        f"utilization.gpu [%], {HEAT}", [COOL] * 100 + [HOT] + [COOL] * 3000
+    ),
+    "reasons of two of three GPUs": lambda: power_of(
+        f"utilization.gpu [%], temperature.gpu, {HEAT}",
+        ["95%, 60, Not Active | 95%, 60, Active | 95%, 60, [N/A]"] * 20,
+    ),
+    "a slowdown that may be of heat": lambda: power_of(
+        f"utilization.gpu [%], {HEAT}, {HARDWARE}", [f"{COOL}, Not Active"] * 20 + [f"{COOL}, Active"] * 20
+    ),
+    "memory activity alone": lambda: sections.gpu_memory(replace(logged(), power=())),
+    "memory in use and activity": lambda: sections.gpu_memory(logged()),
+}
 
 
 def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
@@ -172,26 +152,6 @@ def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
     drawn = set(re.findall(r'id="live-power0-([a-z-]+)"', html))
     assert drawn == {"gpu-power", "gpu-temperature", "gpu-clock", "gpu-thermal-slowdown"}
     assert "gpu-power" not in sections.nodes(report).html
-
-
-def test_memory_in_use_is_not_memory_activity(report: Report) -> None:
-    memory, use, nodes = (
-        text_of(read(call(report))) for call in (sections.gpu_memory, sections.utilization, sections.nodes)
-    )
-
-    assert "4.0 GiB on gpu1" in memory
-    assert "leak" not in memory
-    assert "larger batch" not in memory
-    for told in (memory, use, nodes):
-        assert "GPU memory activity" in told
-        assert "GiB" in told
-
-
-def test_activity_alone_says_nothing_of_memory_in_use(report: Report) -> None:
-    told = text_of(read(sections.gpu_memory(replace(report, power=()))))
-
-    assert "GPU memory activity" in told
-    assert "in use peaked" not in told
 
 
 def test_sections_without_data_are_one_line(report: Report) -> None:

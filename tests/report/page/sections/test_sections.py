@@ -14,9 +14,6 @@ from jobreport.document import Report
 from jobreport.page import sections
 from jobreport.page.figures import chart, models
 from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
-from jobrules.measures.sample_weights import Gap
-from jobrules.verdict.phases import JobPhases
-from tests.copies import replace
 from tests.once import slow_but
 from tests.report.page.figures import embedded
 from tests.report.page.sections import examples
@@ -209,69 +206,11 @@ def test_the_direction_of_text_cannot_be_turned_by_a_name() -> None:
     assert "\u202e" not in "".join(html_by_call(example("hostile")).values())
 
 
-def test_the_verdict_sums_agree() -> None:
-    report = examples.gpu_job()
-    use = report.verdict.use
-    assert use is not None
-
-    text = read(sections.verdict(report)).text.replace("\u00a0", " ")
-
-    shares = [float(n) for n in re.findall(r"GPU-h, ([\d.]+)%", text)]
-    hours = [float(n) for n in re.findall(r"([\d.]+) GPU-h, [\d.]+%", text)][: len(use.parts)]
-    assert round(sum(shares[: len(use.parts)]), 1) == 100.0
-    assert round(sum(hours), 2) == use.hours
-    assert "4.72 of 8.00 GPU‑hours were lost" in text
-
-
 def test_the_bar_is_as_wide_as_its_parts() -> None:
     page = read(sections.verdict(examples.gpu_job()))
 
     widths = [float(str(r["width"]).rstrip("%")) for r in page.all("rect") if str(r.get("height")) == "100%"]
     assert round(sum(widths), 1) == 100.0
-
-
-def test_gaps_are_listed_per_node_with_their_share() -> None:
-    text = read(sections.summary(examples.hostile_job())).text.replace("\u00a0", " ")
-
-    assert "of which not measured" in text
-    assert "08:10:00 08:15:00 5 min 12.5%" in text
-    assert "Sampling paused once, for at most 5 min." in text
-
-
-def test_a_job_that_passes_midnight_shows_dates() -> None:
-    report = examples.gpu_job()
-    day = 86_400_000_000
-    gap = Gap(node="algo-1", start_us=report.job.start_us, end_us=report.job.start_us + day)
-    long = replace(
-        report,
-        job=replace(report.job, end_us=report.job.start_us + day),
-        phases=JobPhases(
-            basis="none",
-            phases=(replace(report.phases.phases[0], key="whole", end_us=report.job.start_us + day),),
-            gaps=(gap,),
-            first_work_us=None,
-            last_work_us=None,
-        ),
-    )
-
-    assert "2025-11-15 08:00:00" in read(sections.summary(long)).text
-    assert "2025-11-15 08:00:00" in read(sections.quality(long)).text
-
-
-def test_rules_are_sorted_by_severity_then_error_then_passed_and_what_is_open_is_a_line() -> None:
-    page = read(sections.rules(examples.gpu_job()))
-
-    cards = [str(a["aria-labelledby"]) for a in page.all("article")]
-    assert cards == ["r-LowGPUUtilization", "r-BatchSize", "r-IOBottleneck", "r-GPUMemoryIncrease"]
-    assert {"r-MaxInitializationTime", "r-OverallSystemUsage"} <= set(page.ids)
-    assert "2 of 5 rules triggered, 1 passed, 1 not evaluated, 1 failed." in page.text
-
-
-def test_many_gpus_fold_their_table_and_are_all_in_it() -> None:
-    page = read(sections.gpu_utilization(examples.many_nodes()))
-
-    assert page.all("details")
-    assert len(page.all("tr")) == 129
 
 
 def test_the_same_report_gives_the_same_html_and_stays_the_same() -> None:
