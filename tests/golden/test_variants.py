@@ -15,8 +15,13 @@ from tests.report.comparison.test_verdict import VERDICTS
 pytestmark = pytest.mark.usefixtures("without_live_plots")
 
 TEXTS = Path(__file__).parent / "variants"
-SECTIONS = Path(__file__).parents[1] / "report" / "page" / "sections"
-MODULES = sorted(path.stem for path in SECTIONS.glob("test_*.py") if "\nVARIANTS" in path.read_text("utf-8"))
+TESTS = Path(__file__).parents[1]
+MODULES = {
+    f"{prefix}{path.stem.removeprefix('test_')}": ".".join(("tests", *path.relative_to(TESTS).parts))[:-3]
+    for folder, prefix in (("report/page/sections", ""), ("report/output", "output_"))
+    for path in sorted((TESTS / folder).glob("test_*.py"))
+    if "\nVARIANTS" in path.read_text("utf-8")
+}
 
 
 def differences(texts: dict[str, str]) -> str:
@@ -33,9 +38,9 @@ def differences(texts: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_variants_say_what_they_said(module: str, request: pytest.FixtureRequest) -> None:
-    variants = import_module(f"tests.report.page.sections.{module}").VARIANTS
-    made = differences({name: Visible.of(make()) for name, make in variants.items()})
-    hold({TEXTS / f"{module.removeprefix('test_')}.txt": made}, request)
+    made = {name: make() for name, make in import_module(MODULES[module]).VARIANTS.items()}
+    texts = {name: one if isinstance(one, str) else Visible.of(one) for name, one in made.items()}
+    hold({TEXTS / f"{module}.txt": differences(texts)}, request)
 
 
 def test_the_verdicts_of_comparisons_say_what_they_said(request: pytest.FixtureRequest) -> None:

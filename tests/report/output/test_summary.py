@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ from jobreport.remarks import Quality, SourceQuality
 from jobrules import RULES
 from jobrules.model import Job, JobInMemory, Metric, Severity, Status
 from jobrules.rule import not_recorded, reason_short, run_rules
+from jobrules.text import NBSP
 from jobrules.verdict.not_evaluated import NotEvaluated
 from tests.captured_jobs import job_of, training
 from tests.copies import replace
@@ -35,66 +40,76 @@ def report_of(job: Job) -> Report:
 LOW = make_job(cpu=[[10.0] * 4] * 1500, gpu=[20.0] * 1500, memory=[20.0] * 1500)
 
 
-def test_the_summary_holds_verdict_findings_and_what_was_not_checked() -> None:
-    text = summary.markdown(report_of(LOW))
-
-    assert "**20.0% of GPU time was used." in text
-    assert "**Main cause (critical): The GPU worked steadily below its capacity" in text
-    assert "**Critical: The GPU worked steadily below its capacity" in text
-    assert "Also seen as: low utilization in" in text
-    assert "Try first:* Raise the batch size" in text
-    assert "rules were not evaluated.** Not recorded: " in text
-    assert "steps \\(StepOutlier, MaxInitializationTime\\)" in text
+def told(report: Report) -> str:
+    """What the ticket and the terminal say."""
+    texts = ("# Ticket", summary.markdown(report), "# Terminal", *summary.terminal(report))
+    return "\n".join(texts).replace(NBSP, " ")
 
 
-def test_every_rule_that_was_not_evaluated_is_named_on_page_ticket_and_terminal() -> None:
-    report = report_of(LOW)
+def with_verdict(report: Report, **changes: Any) -> Report:
+    return replace(report, verdict=replace(report.verdict, **changes))
+
+
+def unevaluated() -> Report:
+    """Three rules without an answer, for two reasons."""
     reasons = [not_recorded(Metric.GPU_POWER)] * 2 + [reason_short(60_000_000, 15)]
     missing = tuple(
         NotEvaluated(rule=f"Rule{i}", status=Status.NOT_EVALUATED, reason=reason)
         for i, reason in enumerate(reasons)
     )
-    verdict = replace(report.verdict, not_evaluated=missing, findings=(), rules=len(missing))
-    report = replace(report, verdict=verdict)
-
-    text, (_, none, record, last) = summary.markdown(report), summary.terminal(report)
-    page = read(sections.verdict(report)).text
-
-    brief = "Not recorded: GPU power (2 rules). Too short: Rule2."
-    groups = "Not recorded: GPU power (Rule0, Rule1). Too short: Rule2 needs 15 min of samples, this job has 1 min."
-    assert f"## Not evaluated\n\n{groups}" in text.replace("\u00a0", " ").replace("\\", "")
-    assert " ".join(page.replace("\u00a0", " ").split()).endswith(
-        f"No rule was evaluated. Which rules {brief}"
-    )
-    assert none == "No rule was evaluated."
-    assert record == "Record next: GPU power, to see what was not checked."
-    assert last.replace("\u00a0", " ") == f"Not checked: 3 of 3 rules. {brief}"
+    return with_verdict(report_of(LOW), not_evaluated=missing, findings=(), rules=len(missing))
 
 
-def test_a_job_whose_script_recorded_nothing_says_how_to_record_steps() -> None:
-    _, none, record, _ = summary.terminal(report := report_of(make_job(cpu=[50.0] * 100)))
-
-    assert none == "No rule was evaluated."
-    assert record == (
-        "Record next: Loader events and steps, to see what was not checked. jobrecord.start() and "
-        "jobrecord.data(loader) in the training script record steps and data loading."
-    )
-    how = "`jobrecord.start()` and `jobrecord.data(loader)` in the training script record steps and data loading."
-    assert report.verdict.advice[1] == how
-
-
-def test_rules_that_do_not_apply_are_not_missing() -> None:
+def inapplicable() -> Report:
+    """Rules that do not apply, and none that lacks something."""
     report = report_of(make_job(cpu=[50.0] * 100))
-    verdict = report.verdict
-    absent = tuple(one for one in verdict.not_evaluated if not one.applies)
-    report = replace(report, verdict=replace(verdict, not_evaluated=absent))
+    absent = tuple(one for one in report.verdict.not_evaluated if not one.applies)
+    return with_verdict(report, not_evaluated=absent)
 
-    *_, last = summary.terminal(report)
 
-    assert (
-        last.replace("\u00a0", " ")
-        == "All 3 rules were evaluated. Not applicable: no GPU was sampled, no PyTorch trace was found."
-    )
+def with_code() -> Report:
+    report = report_of(LOW)
+    first = replace(report.verdict.findings[0], advice=("Raise ``num_workers``.", "Or not."))
+    return with_verdict(report, findings=(first,))
+
+
+def of_power() -> Report:
+    """The use of one GPU, and the power of four."""
+    power = make_panel(Metric.GPU_POWER, np.full((1500, 4), 400.0))
+    return report_of(make_job(gpu=[0.0] * 1500, extra=[power]))
+
+
+def traced(*, alone: bool) -> Report:
+    with TemporaryDirectory() as folder:
+        traces = job_of(Path(folder), training("data loading", 0.4))
+    assert isinstance(LOW, JobInMemory)
+    return report_of(traces if alone else dataclasses.replace(LOW, captures=traces.captures))
+
+
+#: Reports whose ticket, lines on the terminal, and first sections are held by an accepted text.
+REPORTS: dict[str, Callable[[], Report]] = {
+    "low use": lambda: report_of(LOW),
+    "rules that were not evaluated": unevaluated,
+    "a script that recorded nothing": lambda: report_of(make_job(cpu=[50.0] * 100)),
+    "rules that do not apply": inapplicable,
+    "advice with code": with_code,
+    "a single sample": lambda: report_of(make_job(gpu=[1.0])),
+    "use of one GPU of four": of_power,
+    "a GPU that was never used": lambda: report_of(make_job(gpu=[0.0] * 1500)),
+    "a GPU that was hardly used": lambda: report_of(make_job(gpu=[10.0] + [0.0] * 1499)),
+    "traces alone": lambda: traced(alone=True),
+    "traces beside samples": lambda: traced(alone=False),
+}
+SHOWN: dict[str, Callable[[Report], sections.Fragment | str]] = {
+    "ticket and terminal": told,
+    "head": sections.head,
+    "verdict": sections.verdict,
+}
+VARIANTS: dict[str, Callable[[], sections.Fragment | str]] = {
+    f"{name}, {what}": partial(lambda make, show: show(make()), make, show)
+    for what, show in SHOWN.items()
+    for name, make in REPORTS.items()
+}
 
 
 def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
@@ -141,36 +156,6 @@ def test_the_parts_come_in_the_order_of_the_bar() -> None:
     assert keys == ["used", "gpu-never-used", "cpu-bottleneck", "start-up", "wind-down", "busy"]
 
 
-def test_gpus_whose_use_was_not_sampled_are_told_wherever_the_others_are_counted() -> None:
-    power = make_panel(Metric.GPU_POWER, np.full((1500, 4), 400.0))
-    report = report_of(make_job(gpu=[0.0] * 1500, extra=[power]))
-
-    text, page, head = (
-        summary.markdown(report),
-        read(sections.verdict(report)).text,
-        read(sections.head(report)).text,
-    )
-    told = "of the time of 1 of 4 GPUs was used"
-    assert told in text.replace("\u00a0", " ")
-    assert told in page.replace("\u00a0", " ")
-    assert "Utilization of 3 more GPUs is unknown." in page.replace("\u00a0", " ")
-    assert "1\u00a0node with 4\u00a0GPUs" in text
-    assert "1 node, 4 GPUs" in head.replace("\u00a0", " ")
-    assert sections.head(report).facts["title"].startswith("0.0% of the time of 1 of 4 GPUs used")
-    assert not any("No GPU was used" in one for one in (text, page))
-
-
-def test_nothing_is_told_as_nothing_and_not_as_little() -> None:
-    never, hardly = (report_of(make_job(gpu=[first] + [0.0] * 1499)) for first in (0.0, 10.0))
-
-    for report, told in ((never, "0.000"), (hardly, "under 0.001")):
-        assert f"- Used: {told}\u00a0GPU-h, 0.0%" in summary.markdown(report)
-        assert f"Used {told} GPU-h" in read(sections.verdict(report)).text.replace("\u00a0", " ")
-    text = read(sections.utilization(never)).text
-    assert "Median utilization: GPU 0.0%." in text
-    assert "not measured" not in text
-
-
 def test_names_from_data_stay_text() -> None:
     hostile = replace(LOW, name="<script>alert(1)</script> [x](http://e.example) @all `a`\x1b[31m")
 
@@ -190,15 +175,6 @@ def test_code_in_our_texts_is_a_code_span_and_nothing_else_is() -> None:
     )
 
 
-def test_advice_shows_no_backticks_of_its_source() -> None:
-    report = report_of(LOW)
-    first = replace(report.verdict.findings[0], advice=("Raise ``num_workers``.", "Or not."))
-    report = replace(report, verdict=replace(report.verdict, findings=(first,)))
-
-    assert "*Try first:* Raise `num_workers`. Or not.\n" in summary.markdown(report)
-    assert summary.terminal(report)[2] == "Try first: Raise num_workers."
-
-
 def test_the_summary_fits_a_text_field_whatever_the_number_of_findings() -> None:
     report = report_of(LOW)
     many = replace(report, verdict=replace(report.verdict, findings=report.verdict.findings * 200))
@@ -207,11 +183,6 @@ def test_the_summary_fits_a_text_field_whatever_the_number_of_findings() -> None
 
     assert len(text) < MAX_CHARACTERS
     assert "more findings" in text
-
-
-def test_the_terminal_gets_at_most_five_lines() -> None:
-    assert len(summary.terminal(report_of(LOW))) <= 5
-    assert summary.terminal(report_of(make_job(gpu=[1.0])))[0].startswith("Utilization is unknown")
 
 
 def test_severities_are_ordered() -> None:
@@ -260,25 +231,3 @@ def test_a_ticket_and_a_terminal_begin_with_what_matters(job: Path) -> None:
             assert verdict.advice_head in text
             assert verdict.advice[0].replace("`", "") in text
     assert JARGON.findall(top + "\n".join(lines)) == []
-
-
-def test_page_ticket_and_terminal_say_the_same_of_the_profiled_time(tmp_path: Path) -> None:
-    traces = job_of(tmp_path, training("data loading", 0.4))
-    assert isinstance(LOW, JobInMemory)
-    alone, both = report_of(traces), report_of(dataclasses.replace(LOW, captures=traces.captures))
-
-    for report, whole in (
-        (alone, "Only traces were recorded"),
-        (both, "The traces cover 0.5 s of 12 min 30 s"),
-    ):
-        texts = (read(sections.verdict(report)).text, summary.markdown(report).replace("\\", ""))
-        for text in (one.replace("\u00a0", " ") for one in texts):
-            assert "of the profiled time of 1 GPU (0.5 s) was used for computing" in text
-            assert "40.0% was lost, 40.0% while the training loop fetched the next batch." in text
-            assert whole in text
-            assert "Lost: waiting for data" in text
-            assert "0.200 GPU-s, 40.0%" in text
-    assert "60.0% of the profiled time" in summary.terminal(alone)[0]
-    first, *_ = summary.terminal(both)
-    assert first.startswith("20.0% of GPU time was used.")
-    assert "Traces: 60.0% of the profiled time" in first
