@@ -276,14 +276,6 @@ def test_an_empty_name_is_refused(tmp_path: Path) -> None:
         assert "the name is empty" in done.stderr
 
 
-def test_a_place_that_cannot_be_written_is_a_sentence_and_status_two(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = make_report("--job-dir", sample("cpu"), "--out", tmp_path / "file" / "out", "--formats", "json")
-
-    assert done.returncode == 2
-    assert "--out" in done.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are different there")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobreport import build, cli, pipeline
 from jobreport.document import Report, to_json
-from jobreport.errors import JobReportError, NothingReadableError
+from jobreport.errors import JobReportError
 from jobreport.options import Options
 from jobreport.output import notebook
 from jobreport.page import sections
@@ -93,16 +93,6 @@ def test_a_bug_is_a_sentence_and_status_one(
     assert "Internal error: ValueError: by hand. This is a bug" in capsys.readouterr().err
 
 
-def test_replacing_a_report_removes_what_is_no_longer_asked_for(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    pipeline.make_report(SAMPLE, out, Options(formats=["json", "md"]))
-    (out / "mine.txt").write_text("stays")
-
-    pipeline.make_report(SAMPLE, out, Options(formats=["json"], force=True))
-
-    assert sorted(p.name for p in out.iterdir()) == ["mine.txt", "report.json", "rules"]
-
-
 def test_the_name_of_the_job_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(SAMPLE, tmp_path / "my-job" / "profiler-output")
     monkeypatch.chdir(tmp_path)
@@ -164,15 +154,6 @@ def test_a_report_in_the_job_directory_is_no_part_of_the_job(inside: str, tmp_pa
     assert before == after
     outside = pipeline.make_report(SAMPLE, tmp_path / "out", Options(formats=("json",))).report
     assert json.loads(after)["quality"] == json.loads(to_json(outside))["quality"]
-
-
-def test_nothing_readable_leaves_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "job").mkdir()
-
-    with pytest.raises(NothingReadableError):
-        pipeline.make_report(tmp_path / "job", tmp_path / "out")
-
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_file_that_is_named_was_made_now(tmp_path: Path) -> None:

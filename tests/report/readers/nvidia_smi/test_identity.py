@@ -78,6 +78,13 @@ def uuid(text: str, name: str) -> str:
     return with_column(text, "uuid", {"0": name})
 
 
+def uuids_alone(text: str, machine: str) -> str:
+    """The log with a UUID of the machine instead of the number of a GPU."""
+    head, *lines = text.replace("index", "uuid").splitlines()
+    cells = [line.split(", ") for line in lines]
+    return "\n".join([head, *(", ".join([at, f"GPU-{machine}{gpu}", *more]) for at, gpu, *more in cells), ""])
+
+
 def host(text: str, *names: str) -> str:
     return with_column(text, "hostname", {str(gpu): name for gpu, name in enumerate(names)})
 
@@ -183,6 +190,10 @@ MACHINES: dict[str, tuple[dict[str, str], dict[str, int]]] = {
     "equal rows of GPUs with different UUIDs": (
         {f"{n}.csv": uuid(log((0,)), f"GPU-{n}") for n in (1, 2)},
         {"1": 1, "2": 1},
+    ),
+    "GPUs that have UUIDs only": (
+        {f"smi_{n}.csv": uuids_alone(log(seed=n), str(n)) for n in (1, 2)},
+        {"smi_1": 2, "smi_2": 2},
     ),
     "machines of one name": (
         {f"{n}.csv": host(uuid(log((0,), seed=n), f"GPU-{n}"), "localhost") for n in (1, 2)},

@@ -67,24 +67,6 @@ def check(job: JobInMemory, *, nodes: tuple[str, ...] = ("node",), start: dateti
 
 
 @pytest.mark.parametrize(
-    "names",
-    [("0: ", "1: "), ("node-1: ", "node-2: "), ("[rank0]:", "[rank8]:")],
-)
-@pytest.mark.parametrize("has_header", [True, False])
-def test_several_writers_are_several_machines(
-    names: tuple[str, str], tmp_path: Path, *, has_header: bool
-) -> None:
-    made = [log(name + DATED, name + "{dated}").splitlines()[not has_header :] for name in names]
-    text = "".join(f"{one}\n{other}\n" for one, other in zip(*made, strict=True))
-
-    job, left = read(tmp_path, text, columns=None if has_header else f"timestamp,{NAMES}")
-
-    nodes = [name.strip("[]: ") for name in names]
-    check(job, nodes=tuple(f"task-{node}" if node.isdigit() else node for node in nodes))
-    assert not left
-
-
-@pytest.mark.parametrize(
     ("prefix", "start"),
     [
         ("2026-01-13T15:00:0{s}.123456789Z ", START),

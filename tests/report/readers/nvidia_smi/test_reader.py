@@ -13,7 +13,7 @@ import pytest
 from generator.hardware import POWER_CAP, THERMAL, TOTAL_MIB, Gauges, gauges
 from generator.job import JobSpec
 from generator.scenarios import SCENARIOS
-from generator.smi_log import DIALECTS, MESSAGES
+from generator.smi_log import DIALECTS
 from generator.writer import LogSpec, write_job
 
 from jobreport.errors import NothingReadableError, UsageError
@@ -166,23 +166,6 @@ def test_a_file_a_host_gives_each_host_what_was_measured_there(dialect: str, tmp
     assert lost(source(quality)) == 0
 
 
-def test_messages_and_headers_among_the_rows_are_counted_and_cost_nothing(tmp_path: Path) -> None:
-    write_job(spec_of(), tmp_path, gzipped=False, log=LogSpec(dialect=DIALECTS["noisy"]))
-    lines = (tmp_path / "nvidia-smi.csv").read_text().splitlines()
-
-    found = source(read_job(tmp_path, strict=True)[1])
-
-    headers = sum(line.startswith("timestamp,") for line in lines)
-    messages = sum(line in MESSAGES for line in lines)
-    rows = sum(line.startswith("2025/") for line in lines)
-    assert headers > 1
-    assert messages > 3
-    assert "" in lines
-    assert headers + messages + rows + lines.count("") == len(lines)
-    assert found.rows == rows - 1
-    assert found.rows + lost(found) == rows + messages
-
-
 def test_times_of_a_zone_are_read_as_that_zone_s_where_the_clock_is_put_back(tmp_path: Path) -> None:
     # 2025-10-26 00:57:20 UTC, three minutes before the clocks of Berlin were put back.
     spec = spec_of(start_us=1_761_440_240 * SECOND_US)
@@ -229,15 +212,6 @@ def test_gpus_with_uuids_only_have_the_numbers_of_their_turn_and_keep_them(tmp_p
     (tmp_path / "gpu.csv").write_text("\n".join([header, *lines[:45], other, *late, ""]))
 
     assert uses(tmp_path) == {"node": [0, 20, 40]}
-
-
-def test_files_of_hosts_whose_gpus_have_uuids_only_stay_apart(tmp_path: Path) -> None:
-    for name in ("smi_1", "smi_2"):
-        lines = lines_of(gpus=2, uuids=f"GPU-{name}-")
-        text = "\n".join(["timestamp, uuid, utilization.gpu [%]", *lines, ""])
-        (tmp_path / f"{name}.csv").write_text(text)
-
-    assert uses(tmp_path) == {"smi_1": [0, 20], "smi_2": [0, 20]}
 
 
 def read(folder: Path, **texts: str) -> tuple[Job, SourceQuality]:
@@ -339,15 +313,6 @@ def test_rows_under_a_header_without_a_machine_are_not_lost(
         nodes.values()
     )
     assert (found.rows, lost(found)) == (20 * len(hosts) + 20, 1)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
-def test_names_survive_every_encoding(encoding: str, tmp_path: Path) -> None:
-    lines = ["timestamp, hostname, index, utilization.gpu [%]", *lines_of(["köln"]), ""]
-    mark = "\ufeff" if encoding == "utf-16-be" else ""
-    (tmp_path / "gpu.csv").write_bytes((mark + "\r\n".join(lines)).encode(encoding))
-
-    assert uses(tmp_path) == {"köln": [0, 20]}
 
 
 PMON = "#Date Time gpu pid type sm mem command\n#YYYYMMDD HH:MM:SS Idx # C/G % % name\n"

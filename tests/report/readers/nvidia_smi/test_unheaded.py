@@ -309,13 +309,6 @@ def test_memory_that_is_shared_with_the_machine_has_no_size_of_its_own(tmp_path:
     assert {panel.metric for panel in job.panels} == METRICS - memory
 
 
-@pytest.mark.parametrize(("form", "name"), [("gpustat JSON", "gpu.json"), ("-q -x 550", "gpu.xml.1")])
-def test_documents_may_have_suffixes_of_their_own(form: str, name: str, tmp_path: Path) -> None:
-    _, found = read(tmp_path, "".join(map(FORMS[form][0], moments(3, 2))), name)
-
-    assert found.rows == 6
-
-
 @pytest.mark.parametrize(("name", "is_log"), [("gpu.json", False), ("gpu.txt", True)])
 def test_json_that_looks_like_a_header_is_no_log(name: str, is_log: bool, tmp_path: Path) -> None:
     path = tmp_path / name
