@@ -24,7 +24,7 @@ _NUMBERS = (int, float)
 class Positions(dict[Any, int]):
     """The position of each key in ``listed``; one that is asked for and not there is added.
 
-    ``listed`` holds what ``made`` makes of the keys; equal ones have one position.
+    ``listed`` holds what ``made`` makes of the keys; equal ones have one position. Of what it made it makes the same.
     """
 
     def __init__(self, made: Callable[[Any], Any] = lambda key: key, longest: int = 1000) -> None:
@@ -32,14 +32,14 @@ class Positions(dict[Any, int]):
         super().__init__()
         self.listed: list[Any] = []
         self._made, self._longest = made, longest
-        self._known: dict[Any, int] = {}
 
     def __missing__(self, key: Any) -> int:
         made = self._made(key)
-        position = self._known.setdefault(made, len(self.listed))
-        if position == len(self.listed):
+        position = self.get(made)
+        if position is None:
+            position = self[made] = len(self.listed)
             self.listed.append(made)
-        if not (isinstance(key, str) and len(key) > self._longest):
+        if made is not key and not (isinstance(key, str) and len(key) > self._longest):
             self[key] = position
         return position
 

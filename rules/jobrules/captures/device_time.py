@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from jobrules.captures.kinds import COMMUNICATION, COMPUTE, COPY, PAGEABLE, classes, matching
+from jobrules.captures.kinds import COMMUNICATION, COMPUTE, COPY, are_pageable, classes
 from jobrules.captures.trace import NO_CORRELATION, NOT_GIVEN, DeviceEvents, HostCalls
 from jobrules.measures.intervals import Intervals, difference, joined, outside, union, within
 
@@ -129,7 +129,7 @@ def device_times(trace: Trace, steps: HostSteps) -> list[DeviceTime]:
 def _pageable(events: DeviceEvents, kinds: CodeArray, names: Sequence[str]) -> BoolArray:
     """(events,) which are copies from or to pageable host memory."""
     copies = kinds == COPY
-    return np.asarray(copies & matching(names, PAGEABLE, events.name[copies])[events.name])
+    return np.asarray(copies & are_pageable(names, events.name[copies])[events.name])
 
 
 def launches_of(events: DeviceEvents, launches: HostCalls) -> CodeArray:

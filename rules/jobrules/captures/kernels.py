@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
 
-from jobrules.captures.kinds import COMMUNICATION, COMPUTE, COPY, uses_tensor_cores
+from jobrules.captures.kinds import COMMUNICATION, COMPUTE, COPY, tensor_cores
 from jobrules.captures.trace import NOT_GIVEN
 from jobrules.model.captures import EventClass, Kernels
 
@@ -40,32 +41,30 @@ def kernel_table(time: DeviceTime, names: Sequence[str], operator: IntArray) -> 
     """Fields of ``DeviceCapture`` on kernels; ``operator`` is the position of the name of each event's operator."""
     kernels = _kernels(time)
     length = time.events.end_ns - time.events.start_ns
-    counted = len(kernels.begin)
-    first = time.events.name[kernels.rows[kernels.begin]]
-    by_time = sorted(
-        range(counted),
-        key=lambda one: (-kernels.total_ns[one], names[int(first[one])]),
-    )
-    tensor, no_tensor, compute = 0, 0, 0
-    for one in range(counted):
-        row = kernels.rows[kernels.begin[one]]
-        if time.kind[row] == COMPUTE:
-            uses = uses_tensor_cores(names[time.events.name[row]])
-            total = int(kernels.total_ns[one])
-            compute += total
-            tensor += total if uses else 0
-            no_tensor += total if uses is False else 0
+    first = kernels.rows[kernels.begin]
+    of_name = [names[one] for one in time.events.name[first].tolist()]
+    uses, lacks = tensor_cores(of_name)
+    compute_ns = np.where(time.kind[first] == COMPUTE, kernels.total_ns, 0)
+    total_ns = kernels.total_ns.tolist()
+    longest = nsmallest(MAX_ROWS, range(len(first)), key=lambda one: (-total_ns[one], of_name[one]))
     return {
         "kernels": tuple(
-            _row(time, names, operator, length[own], own)
-            for own in (kernels.rows[kernels.begin[one] : kernels.end[one]] for one in by_time[:MAX_ROWS])
+            _row(
+                time,
+                names,
+                operator,
+                length[own := kernels.rows[kernels.begin[one] : kernels.end[one]]],
+                own,
+                uses_tensor_cores=True if uses[one] else False if lacks[one] else None,
+            )
+            for one in longest
         ),
-        "kernel_names": counted,
+        "kernel_names": len(first),
         "kernel_calls": len(kernels.rows),
         "kernel_total_ns": int(kernels.total_ns.sum()),
-        "compute_total_ns": compute,
-        "tensor_core_ns": tensor,
-        "no_tensor_core_ns": no_tensor,
+        "compute_total_ns": int(compute_ns.sum()),
+        "tensor_core_ns": int(compute_ns[uses].sum()),
+        "no_tensor_core_ns": int(compute_ns[lacks].sum()),
     }
 
 
@@ -85,7 +84,13 @@ def _kernels(time: DeviceTime) -> _Groups:
 
 
 def _row(
-    time: DeviceTime, names: Sequence[str], operator: IntArray, length: IntArray, rows: IntArray
+    time: DeviceTime,
+    names: Sequence[str],
+    operator: IntArray,
+    length: IntArray,
+    rows: IntArray,
+    *,
+    uses_tensor_cores: bool | None,
 ) -> Kernels:
     """The kernels of a name, sorted by length; lengths are theirs."""
     name = names[time.events.name[rows[0]]]
@@ -100,7 +105,7 @@ def _row(
         total_ns=int(length.sum()),
         median_ns=(int(length[(len(rows) - 1) // 2]) + int(length[len(rows) // 2])) / 2,
         max_ns=int(length[-1]),
-        tensor_cores=uses_tensor_cores(name),
+        tensor_cores=uses_tensor_cores,
         blocks_per_sm=float(known.mean()) if len(known) else None,
         operators=tuple(
             names[one]
