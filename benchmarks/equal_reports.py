@@ -28,6 +28,8 @@ RENAMED = (
     (rf"{_PARTS}(hours|seconds|cost)$", r"\1.parts.\2.amount"),
     (rf"{_PARTS}(key|label|role)$", ""),
     (r"^verdict\.use\.roles\.\d+\.role$", ""),
+    (r"^steps\.last\.(parts\..*\.(name|label|key|role)|ended)$", ""),
+    (r"^framework\.(steps|passes|general)\..*\.key$", ""),
 )
 #: Values that are left out where they are those by default.
 DEFAULTS = (rf"{_PARTS}(finding|when|measured)$", ("", True))
@@ -45,11 +47,14 @@ def report_of(tree: Path, job: Path) -> dict[str, Any]:
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """All values but null and empty ones; rules, whose order is that of their cards, by name."""
     if isinstance(value, dict | list) and value:
         items = value.items() if isinstance(value, dict) else enumerate(value)
+        if place == "rules":
+            items = ((rule["name"], rule) for rule in value)
         for key, inner in items:
             yield from _leaves(inner, f"{place}.{key}" if place else str(key))
-    else:
+    elif value not in (None, [], {}):
         yield place, value
 
 
