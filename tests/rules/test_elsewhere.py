@@ -79,6 +79,20 @@ def job_of(name: str, nodes: int) -> tuple[Job, Quality]:
         return read_job(Path(folder), strict=True)
 
 
+#: What a GPU's power, heat, clock, and memory errors may be.
+CONDITIONS: dict[Metric, tuple[float, ...]] = {
+    Metric.GPU_POWER: (70, 300, 395, 400),
+    Metric.GPU_POWER_LIMIT: (400,),
+    Metric.GPU_TEMPERATURE: (40, 80, 92),
+    Metric.GPU_CLOCK: (210, 1200, 1980),
+    Metric.GPU_THERMAL_SLOWDOWN: (0, 0, 0, 100),
+    Metric.GPU_POWER_CAP: (0, 100),
+    Metric.GPU_HARDWARE_SLOWDOWN: (0, 0, 100),
+    Metric.GPU_ECC_CORRECTED: (0, 3, 7),
+    Metric.GPU_ECC_UNCORRECTED: (0, 0, 1),
+}
+
+
 def odd_job(seed: int) -> JobInMemory:
     """Nodes that differ in kind: in GPUs and cores, without one or the other, with steps or events only."""
     rng = np.random.default_rng(seed)
@@ -90,6 +104,7 @@ def odd_job(seed: int) -> JobInMemory:
             (Metric.GPU_UTILIZATION, gpus, "gpu"),
             (Metric.GPU_MEMORY_ACTIVITY, gpus if i % 2 else 0, "gpu"),
             (Metric.CPU_UTILIZATION, i % 3 * 2, "cpu"),
+            (Metric.IO_WAIT, i % 3 * 2, "cpu"),
             (Metric.GPU_MEMORY_USED, gpus if i % 2 else 0, "gpu"),
             (Metric.GPU_MEMORY_TOTAL, gpus if i % 2 else 0, "gpu"),
         ):
@@ -102,6 +117,15 @@ def odd_job(seed: int) -> JobInMemory:
                 values[0] = 1.0
                 values[:, 0] = np.nan_to_num(values[:, 0])
                 panels.append(make_panel(metric, values, node=node, start_us=start_us, prefix=prefix))
+        for metric, levels in CONDITIONS.items() if gpus else ():
+            if rng.random() < 0.8:
+                # At moments of their own.
+                times = start_us + np.cumsum(rng.integers(1, 3, n)) * SECOND_US
+                values = rng.choice(levels, (n, gpus)).astype(float)
+                values[1:][rng.random((n - 1, gpus)) < 0.1] = np.nan
+                values[:, 0] = np.nan_to_num(values[:, 0])
+                values[:, -1] = levels[0] if metric is Metric.GPU_CLOCK else values[:, -1]
+                panels.append(make_panel(metric, values, node=node, time_us=times))
         if i in (0, 3, 4):
             spans = [(0.5 * k, 0.5 * k + float(rng.random())) for k in range(int(rng.integers(1, 150)))]
             steps.append(make_steps(spans, node=node, rank=f"{i}", start_us=start_us))

@@ -1,27 +1,15 @@
-"""The rules on power, heat, clocks and memory errors: what they share, and jobs whose nodes lie elsewhere."""
+"""What the rules on power, heat, clocks and memory errors share."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 import numpy as np
 import pytest
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.gpu_conditions import GPU, ConditionTime, gpus
-from jobrules.model import SECOND_US, Job, Metric, Panel, ReasonKind, Status, in_words
-from jobrules.rule import Rule, run_rules
-from jobrules.rules.ecc_errors import ECCErrors
-from jobrules.rules.energy import Energy
-from jobrules.rules.power_cap import PowerCap
-from jobrules.rules.slow_clock import SlowClock
+from jobrules.model import SECOND_US, Job, Metric, Panel, in_words
 from jobrules.rules.thermal_throttling import ThermalThrottling
-from tests.copies import replace
-from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, make_job, make_panel
-
-RULES: tuple[Rule, ...] = (ThermalThrottling(), PowerCap(), SlowClock(), ECCErrors(), Energy())
 
 
 def job_of(*panels: Panel) -> Job:
@@ -32,85 +20,6 @@ def one_gpu(*panels: Panel) -> GPU:
     job = job_of(*panels)
     (found,) = gpus(job.parts[0], Clocks.of(job), panels[0].metric)
     return found
-
-
-def random_job(seed: int) -> Job:
-    """Three nodes that log different things of one to three GPUs, at moments of their own, with holes."""
-    rng = np.random.default_rng(seed)
-    panels = []
-    levels: dict[Metric, tuple[float, ...]] = {
-        Metric.GPU_UTILIZATION: (0, 5, 60, 100),
-        Metric.GPU_MEMORY_TOTAL: (80e9,),
-        Metric.GPU_POWER: (70, 300, 395, 400),
-        Metric.GPU_POWER_LIMIT: (400,),
-        Metric.GPU_TEMPERATURE: (40, 80, 92),
-        Metric.GPU_CLOCK: (210, 1200, 1980),
-        Metric.GPU_THERMAL_SLOWDOWN: (0, 0, 0, 100),
-        Metric.GPU_POWER_CAP: (0, 100),
-        Metric.GPU_HARDWARE_SLOWDOWN: (0, 0, 100),
-        Metric.GPU_ECC_CORRECTED: (0, 3, 7),
-        Metric.GPU_ECC_UNCORRECTED: (0, 0, 1),
-    }
-    for node in ("a-10", "a-2", "B"):
-        n, many = int(rng.integers(2, 200)), int(rng.integers(1, 4))
-        for metric, choices in levels.items():
-            if rng.random() < 0.2:
-                continue
-            values = rng.choice(choices, (n, many)).astype(float)
-            values[rng.random(values.shape) < 0.1] = np.nan
-            values[0] = choices[-1]
-            steps = np.cumsum(rng.integers(1, 4 if metric is Metric.GPU_UTILIZATION else 3, n)) * SECOND_US
-            values[:, 0] = np.nan_to_num(values[:, 0])
-            panels.append(make_panel(metric, values, node=node, time_us=START_US + steps))
-    return job_of(*panels)
-
-
-def plain(value: Any) -> Any:
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_nodes_that_lie_elsewhere_and_tables_that_lie_otherwise_change_nothing(seed: int) -> None:
-    job = random_job(seed)
-    turned = job_of(*(replace(panel, values=np.asfortranarray(panel.values)) for panel in job.panels))
-    here = plain(run_rules(RULES, job, strict=True))
-
-    assert plain(run_rules(RULES, turned, strict=True)) == here
-    assert plain(run_rules(RULES, JobElsewhere(job), strict=True)) == here
-
-
-def test_the_jobs_above_trigger_and_pass_and_miss_what_they_need() -> None:
-    seen = {
-        (result.rule, result.status)
-        for seed in range(12)
-        for result in run_rules(RULES, random_job(seed), strict=True)
-    }
-
-    assert {rule for rule, status in seen if status is Status.TRIGGERED} == {
-        "ThermalThrottling",
-        "PowerCap",
-        "SlowClock",
-        "ECCErrors",
-    }
-    assert ("Energy", Status.PASSED) in seen
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_job_without_such_samples_is_not_evaluated(rule: Rule) -> None:
-    (found,) = run_rules([rule], make_job(gpu=[50, 60]), strict=True)
-
-    assert found.status is Status.NOT_EVALUATED
-    assert found.reason
-    assert found.reason.kind is ReasonKind.NOT_RECORDED
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_single_sample_covers_no_time_and_stops_no_rule(rule: Rule) -> None:
-    job = job_of(*(make_panel(metric, [1.0]) for metric in Metric if metric is not Metric.CPU_UTILIZATION))
-
-    (found,) = run_rules([rule], job, strict=True)
-
-    assert found.status is Status.NOT_EVALUATED
 
 
 def test_the_value_in_force_is_looked_up_by_time_and_grows_old() -> None:

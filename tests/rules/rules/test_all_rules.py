@@ -7,9 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from jobrules import RULES, Rule
+from jobrules import RULES, Dataloader, Rule
 from jobrules.model import Job, Metric, RuleResult, Status, in_words
 from jobrules.rule import not_recorded, parameter_fields, run_rules
+from jobrules.rules.traces.shares import CaptureRule
 from tests.copies import replace
 from tests.jobs import make_job, make_panel
 from tests.rules.test_elsewhere import EAGER, odd_job
@@ -20,6 +21,7 @@ SMALL = {
     "one GPU sample": make_job(gpu=[1.0]),
     "one CPU sample": make_job(cpu=[1.0]),
     "no value first": make_job(gpu=[np.nan, 1.0]),
+    "one sample of each kind": make_job(extra=[make_panel(metric, [1.0]) for metric in Metric]),
 }
 
 
@@ -88,6 +90,14 @@ def test_a_result_agrees_with_itself(kind: type[Rule], seed: int, eager: bool) -
         assert finding.title
         assert finding.advice
         assert {name.partition("/")[0] for name in finding.devices} <= set(job.nodes)
+
+
+def test_the_odd_jobs_give_every_rule_on_samples_and_steps_something_to_say() -> None:
+    found = [result for seed in range(4) for result in results(seed, eager=True)[1].values()]
+
+    told = {kind.__name__ for kind in RULES if not issubclass(kind, CaptureRule | Dataloader)}
+    assert {one.rule for one in found if one.status is not Status.NOT_EVALUATED} == told
+    assert len({one.rule for one in found if one.status is Status.TRIGGERED}) >= 14
 
 
 @every_rule
