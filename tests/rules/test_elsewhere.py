@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,28 +37,22 @@ from tests.copies import replace
 from tests.elsewhere import JobElsewhere
 from tests.jobs import START_US, joined_steps, make_events, make_panel, make_steps
 
-#: Scenarios and numbers of nodes; of more than four nodes, only some are drawn. The first ones in every run of the tests.
+#: Scenarios and numbers of nodes; of more than four nodes, only some are drawn.
 JOBS = (
     ("cpu-bottleneck", 3),
-    *(
-        pytest.param(name, nodes, marks=pytest.mark.slow)
-        for name, nodes in (
-            ("small-batch", 6),
-            ("healthy", 2),
-            ("io-bottleneck", 2),
-            ("imbalance", 2),
-            ("memory-jump", 2),
-            ("step-outliers", 2),
-            ("few-loaders", 2),
-            ("horovod", 2),
-            ("two-clocks", 2),
-            ("cpu", 2),
-        )
-    ),
+    ("small-batch", 6),
+    ("healthy", 2),
+    ("io-bottleneck", 2),
+    ("imbalance", 2),
+    ("memory-jump", 2),
+    ("step-outliers", 2),
+    ("few-loaders", 2),
+    ("horovod", 2),
+    ("two-clocks", 2),
+    ("cpu", 2),
 )
 
 
-@cache
 def job_of(name: str, nodes: int) -> tuple[Job, Quality]:
     """A job of several nodes that is long enough for its scenario's rules."""
     scenario = SCENARIOS[name]
@@ -165,6 +158,12 @@ EAGER = (
 )
 
 
+def rules_of(*, eager: bool) -> list[Rule]:
+    """All rules, with these thresholds or their defaults."""
+    chosen: dict[type[Rule], Rule] = {type(rule): rule for rule in EAGER} if eager else {}
+    return [chosen.get(kind) or kind() for kind in RULES]
+
+
 @pytest.mark.parametrize(
     ("seed", "eager"),
     [
@@ -178,15 +177,10 @@ def test_odd_jobs_give_the_same_elsewhere_and_in_any_layout_of_their_values(seed
     turned = dataclasses.replace(
         job, panels=tuple(replace(panel, values=np.asfortranarray(panel.values)) for panel in job.panels)
     )
-    chosen: dict[type[Rule], Rule] = {type(rule): rule for rule in EAGER} if eager else {}
-    rules = [chosen.get(kind) or kind() for kind in RULES]
+    rules = rules_of(eager=eager)
     quality = Quality()
-    made = []
-    for one in (job, turned, JobElsewhere(job)):
-        results = run_rules(rules, one, strict=True)
-        made.append(document.to_json(build_report(one, quality, rules, results, "make-report", strict=True)))
-    assert made[1] == made[0]
-    assert made[2] == made[0]
+    here, *others = (made(one, quality, rules) for one in (job, turned, JobElsewhere(job)))
+    assert others == [here] * 2
 
 
 def plain(value: Any) -> Any:
@@ -194,23 +188,24 @@ def plain(value: Any) -> Any:
     return msgspec.to_builtins(value, str_keys=True, enc_hook=str)
 
 
+def made(job: Job, quality: Quality, rules: list[Rule]) -> tuple[list[Any], bytes]:
+    """What each rule says, and the report."""
+    results = run_rules(rules, job, strict=True)
+    report = build_report(job, quality, rules, results, "make-report", strict=True)
+    return [plain(result) for result in results], document.to_json(report)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "nodes"), JOBS)
 def test_results_and_report_of_parts_that_lie_elsewhere_are_the_same(name: str, nodes: int) -> None:
     job, quality = job_of(name, nodes)
-    rules = [rule() for rule in RULES]
-    made = []
-    for one in (job, JobElsewhere(job)):
-        results = run_rules(rules, one, strict=True)
-        report = document.to_json(build_report(one, quality, rules, results, "make-report", strict=True))
-        made.append(({rule.name: plain(result) for rule, result in zip(rules, results, strict=True)}, report))
-    (here, here_report), (there, there_report) = made
-    for rule, result in here.items():
-        assert there[rule] == result
-    assert there_report == here_report
+    rules = rules_of(eager=False)
+
+    assert made(JobElsewhere(job), quality, rules) == made(job, quality, rules)
 
 
 def test_a_job_that_lies_elsewhere_keeps_its_tables_from_rules() -> None:
-    job, _ = job_of("healthy", 2)
+    job = odd_job(1)
     away = JobElsewhere(job)
     with pytest.raises(AssertionError, match="elsewhere"):
         assert away.panels

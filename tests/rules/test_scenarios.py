@@ -18,31 +18,26 @@ from jobrules.model import RuleResult, Severity, Status
 from jobrules.rule import run_rules
 from jobrules.rules.traces.shares import CaptureRule
 from jobrules.verdict.findings import Verdict
+from tests.once import slow_but
 from tests.paths import ROOT
 from tests.rules.diagnosis_jobs import CAUSES, SHAPES
 from tests.rules.test_diagnosis import TOLERANCE, graded, hits_of, matrix
 from tests.verdicts import verdict_of
 
 SEEDS = (1, 2, 3)
-#: The first in every run of the tests, the others in ``make test-slow``.
-EACH_SEED = [SEEDS[0], *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS[1:])]
 START_US = 1_741_080_077_500_000
 # Rules on traces have jobs of their own: test_capture_rules.py.
 JUDGES = tuple(rule for rule in RULES if rule.can_trigger and not issubclass(rule, CaptureRule))
-#: Scenarios that lose GPU time for the reason they are made for; of others the main finding is no cause.
-CAUSED = (
-    "cpu-bottleneck",
-    "io-bottleneck",
-    "imbalance",
-    "step-outliers",
-    "slow-start",
-    "small-batch",
-)
 #: Scenarios that lose no GPU time: their rules trigger, and the verdict finds nothing.
 WITHOUT_LOSS = ("few-loaders", "many-loaders", "memory-jump")
 #: Scenarios that are made for a comparison: GPUs wait for data in both, and more is lost without a cause.
 COMPARED = ("oversized", "right-sized")
 PAGE = ROOT / "docs" / "scenarios.md"
+#: Scenarios and seeds; those that are read in moments in every run of the tests, the others in ``make test-slow``.
+QUICK = ("cpu", "cpu-bottleneck", "fluctuating", "throttled", "idle-gaps", "lopsided")
+EACH = slow_but({(name, SEEDS[0]) for name in QUICK}, [(name, seed) for seed in SEEDS for name in SCENARIOS])
+LOGGED = ("healthy", "throttled", "idle-gpu", "leaking", "lopsided", "slow-clock")
+LOGS = slow_but({(name, SEEDS[0]) for name in LOGGED}, [(name, seed) for seed in SEEDS for name in LOGGED])
 
 
 @cache
@@ -77,8 +72,7 @@ def statuses(name: str, seed: int) -> dict[str, Status]:
     return {rule: result.status for rule, result in judged(name, seed)[0].items()}
 
 
-@pytest.mark.parametrize("seed", EACH_SEED)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("name", "seed"), EACH)
 def test_a_scenario_triggers_its_rules_and_no_unrelated_one_and_details_are_plain_json(
     name: str, seed: int
 ) -> None:
@@ -91,8 +85,7 @@ def test_a_scenario_triggers_its_rules_and_no_unrelated_one_and_details_are_plai
     assert triggered <= {*scenario.triggers, *scenario.also}
 
 
-@pytest.mark.parametrize("seed", EACH_SEED)
-@pytest.mark.parametrize("name", ["healthy", "throttled", "idle-gpu", "leaking", "lopsided", "slow-clock"])
+@pytest.mark.parametrize(("name", "seed"), LOGS)
 def test_a_log_gives_one_warning_or_none(name: str, seed: int) -> None:
     verdict = judged(name, seed, logged=True)[1]
 
@@ -102,8 +95,7 @@ def test_a_log_gives_one_warning_or_none(name: str, seed: int) -> None:
     assert all(f.rules[0] in SCENARIOS[name].triggers for f in warnings)
 
 
-@pytest.mark.parametrize("seed", EACH_SEED)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("name", "seed"), EACH)
 def test_the_main_finding_is_what_the_scenario_is_made_for(name: str, seed: int) -> None:
     verdict = judged(name, seed)[1]
     main = verdict.main_finding
@@ -120,78 +112,8 @@ def test_the_main_finding_is_what_the_scenario_is_made_for(name: str, seed: int)
         assert main is None
 
 
-@pytest.mark.parametrize("seed", EACH_SEED)
-@pytest.mark.parametrize("name", CAUSED)
-def test_the_main_finding_of_these_explains_lost_time(name: str, seed: int) -> None:
-    verdict = judged(name, seed)[1]
-
-    assert verdict.has_cause
-    assert verdict.use is not None
-    # More than any other finding.
-    hours: dict[str, float] = {}
-    for part in verdict.use.parts:
-        hours[part.finding] = hours.get(part.finding, 0.0) + part.amount
-    assert hours.pop(verdict.findings[0].key) > max((h for key, h in hours.items() if key), default=0.0)
-
-
-@pytest.mark.parametrize("seed", EACH_SEED)
-@pytest.mark.parametrize(
-    ("name", "headline"),
-    [
-        # One loader process for every four cores, five for every two.
-        ("few-loaders", "2\u00a0loader processes for 8\u00a0cores: too few"),
-        ("many-loaders", "20\u00a0loader processes for 8\u00a0cores: too many"),
-    ],
-)
-def test_loaders_are_counted_and_are_no_cause_of_lost_time(name: str, headline: str, seed: int) -> None:
-    results, verdict = judged(name, seed)
-
-    assert results["Dataloader"].headline == headline
-    # As busy as the healthy job: the GPUs do not wait for data.
-    assert verdict.findings == ()
-
-
-@pytest.mark.parametrize("seed", EACH_SEED)
-def test_gpus_that_wait_between_bursts_are_not_explained_by_a_small_batch(seed: int) -> None:
-    verdict = judged("fluctuating", seed)[1]
-
-    assert verdict.main_finding is not None
-    # About one of 8 cores is in use meanwhile.
-    assert verdict.main_finding.key in ("unexplained", "one-process")
-    assert "batch" not in " ".join(verdict.main_finding.advice)
-
-
-@pytest.mark.parametrize("seed", EACH_SEED)
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_amounts_and_parts_agree_to_the_printed_digit(name: str, seed: int) -> None:
-    verdict = judged(name, seed)[1]
-    use = verdict.use
-    assert use is not None
-
-    assert round(sum(part.percent for part in use.parts), 1) == 100.0
-    assert round(sum(part.amount for part in use.parts), use.digits) == use.hours
-    findings = {finding.key: finding for finding in verdict.findings}
-    for key in {part.finding for part in use.parts if part.finding}:
-        parts = [part for part in use.parts if part.finding == key]
-        hours, percent = sum(part.amount for part in parts), sum(part.percent for part in parts)
-        assert findings[key].gpu_s == pytest.approx(3600 * hours, abs=3600 * len(parts) * 10**-use.digits)
-        assert findings[key].share == pytest.approx(percent / 100)
-
-
-def test_every_rule_has_a_scenario_and_the_healthy_job_is_judged_by_all_that_its_samples_feed() -> None:
+def test_every_rule_has_a_scenario() -> None:
     assert {rule for one in SCENARIOS.values() for rule in one.triggers} == {r.__name__ for r in JUDGES}
-    healthy = statuses("healthy", SEEDS[0])
-    unfed = {rule for rule, status in healthy.items() if status is Status.NOT_EVALUATED}
-    # What only nvidia-smi samples.
-    assert unfed == {
-        "GPUMemoryFull",
-        "GPUMemoryLeak",
-        "ThermalThrottling",
-        "PowerCap",
-        "SlowClock",
-        "ECCErrors",
-    }
-    assert {status for rule, status in healthy.items() if rule not in unfed} == {Status.PASSED}
 
 
 def cell(name: str, rule: str) -> str:

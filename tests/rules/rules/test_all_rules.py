@@ -13,7 +13,7 @@ from jobrules.rule import not_recorded, parameter_fields, run_rules
 from jobrules.rules.traces.shares import CaptureRule
 from tests.copies import replace
 from tests.jobs import make_job, make_panel
-from tests.rules.test_elsewhere import EAGER, odd_job
+from tests.rules.test_elsewhere import odd_job, rules_of
 
 every_rule = pytest.mark.parametrize("kind", RULES, ids=lambda kind: kind.__name__)
 SMALL = {
@@ -28,9 +28,8 @@ SMALL = {
 @cache
 def results(seed: int, eager: bool) -> tuple[Job, dict[str, RuleResult]]:
     """An odd job and the result of every rule, with thresholds that nearly everything exceeds if eager."""
-    chosen: dict[type[Rule], Rule] = {type(rule): rule for rule in EAGER} if eager else {}
     job = odd_job(seed)
-    found = run_rules([chosen.get(kind) or kind() for kind in RULES], job, strict=True)
+    found = run_rules(rules_of(eager=eager), job, strict=True)
     return job, {result.rule: result for result in found}
 
 
@@ -105,7 +104,7 @@ def test_names_from_data_stay_on_one_line(kind: type[Rule]) -> None:
     job, _ = results(2, eager=True)
     names = {node: f"{node}\n</script>\u202e" for node in job.nodes}
     panels = tuple(replace(panel, node=names[panel.node], last_us=panel.last_us) for panel in job.panels)
-    chosen = next((rule for rule in EAGER if type(rule) is kind), None) or kind()
+    (chosen,) = (rule for rule in rules_of(eager=True) if type(rule) is kind)
 
     (result,) = run_rules([chosen], make_job(extra=panels), strict=True)
 
