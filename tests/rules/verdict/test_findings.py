@@ -105,16 +105,6 @@ def test_start_up_and_wind_down_also_need_minutes(
     assert parts(verdict)[key] == pytest.approx(100 * idle_min / (idle_min + work_min), abs=0.2)
 
 
-def test_what_is_sampled_outside_of_the_work_is_evidence_of_nothing_in_it() -> None:
-    edge = np.full(300, 0.0)
-    gpu = np.concatenate((edge, np.full(2000, 95.0), edge))
-    cpu = np.where(gpu[:, None] == 0, [99.0] * 8, 20.0)
-    verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, io_wait=cpu, interval_s=2))
-
-    assert keys(verdict) == ["start-up", "wind-down"]
-    assert {"cpu-bottleneck", "io-bottleneck"}.isdisjoint(parts(verdict))
-
-
 def test_a_healthy_job_has_no_finding() -> None:
     verdict = verdict_of(make_job(cpu=[[50.0] * 4] * N, gpu=[95.0] * N, memory=[80.0] * N, interval_s=2))
 

@@ -1,14 +1,11 @@
-"""Jobs on which an earlier verdict was wrong, made small and written as files; each test says how.
+"""Jobs on which an earlier verdict was wrong, made small; each test says how.
 
 Jobs of which only rule results of SageMaker Debugger are left are in tests/report/debugger_report/test_account.py.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,80 +15,14 @@ from jobreport.document import Report
 from jobreport.output import summary
 from jobreport.page.sections import findings as findings_section
 from jobreport.page.sections import verdict as verdict_section
-from jobreport.readers.registry import read_job
 from jobreport.remarks import Quality
 from jobrules import RULES
-from jobrules.model import SECOND_US, Job, JobInMemory, Loader, LoopFacts, Metric, Severity, in_words
+from jobrules.model import Job, JobInMemory, Loader, LoopFacts, Severity, in_words
 from jobrules.rule import run_rules
 from jobrules.verdict.phases import job_phases
 from tests.jobs import START_US, make_events, make_job, make_steps
 from tests.report.page.sections.html import read
-from tests.report.readers import events, samples
 from tests.verdicts import found, keys, parts, verdict_of
-
-#: Kind and dimension of a line of SageMaker Debugger's sample files.
-LINES = {
-    Metric.GPU_UTILIZATION: ("gpu", "GPUUtilization"),
-    Metric.GPU_MEMORY_ACTIVITY: ("gpu", "GPUMemoryUtilization"),
-    Metric.CPU_UTILIZATION: ("cpu", "CPUUtilization"),
-    Metric.IO_WAIT: ("cpu", "I/OWaitPercentage"),
-}
-
-
-def from_files(folder: Path, job: Job, results: Mapping[str, object] | None = None) -> Job:
-    """The job with steps and events of one rank, written as SageMaker Debugger does, and read."""
-    assert isinstance(job, JobInMemory)
-    lines = [
-        samples.sample(value, at=us / SECOND_US, name=device, kind=kind, dimension=dimension)
-        for panel in job.panels
-        for kind, dimension in (LINES[panel.metric],)
-        for us, row in zip(panel.time_us.tolist(), panel.values.tolist(), strict=True)
-        for device, value in zip(panel.devices, row, strict=True)
-    ]
-    written: dict[str, str | list[str]] = {samples.FILE: lines, "system/training_job_end.ts": ""}
-    if len(job.steps):
-        written[events.FILE] = events.text(trace_of(job))
-    written |= {
-        f"profiler-reports/{rule}.json": json.dumps(result) for rule, result in (results or {}).items()
-    }
-    samples.write(folder, written)
-    return read_job(folder, strict=True)[0]
-
-
-def trace_of(job: JobInMemory) -> list[events.Row]:
-    """Rows of a trace file: steps, events, and the setting up of loaders."""
-    rows = [
-        events.base(START_US),
-        events.lane(1, "Step:ModeKeys.TRAIN"),
-        events.lane(2, "DataLoaderIterInitialize"),
-    ]
-    rows += [
-        events.x(
-            f"{loader.iterator}.__init__",
-            loader.start_us - START_US,
-            10,
-            2,
-            args={"num_workers": loader.num_workers, "pin_memory": loader.pin_memory, "pid": 33},
-        )
-        for loader in job.events.loaders
-    ]
-    rows += [events.lane(3 + i, lane.event_type) for i, lane in enumerate(job.events.lanes)]
-    rows += [
-        events.x(job.events.names[name], us - START_US, end - us, 3 + lane, args={"pid": 33})
-        for name, lane, us, end in zip(
-            job.events.name.tolist(),
-            job.events.lane.tolist(),
-            job.events.start_us.tolist(),
-            job.events.end_us.tolist(),
-            strict=True,
-        )
-    ]
-    return rows + [
-        events.x("Step:ModeKeys.TRAIN", us - START_US, end - us, 1, args={"pid": 33, "step_num": str(i)})
-        for i, (us, end) in enumerate(
-            zip(job.steps.start_us.tolist(), job.steps.end_us.tolist(), strict=True)
-        )
-    ]
 
 
 def report_of(job: Job) -> Report:
@@ -107,33 +38,33 @@ def page_of(report: Report) -> str:
 
 
 def stalls_at_the_edges(n: int = 3600) -> Job:
-    """Busy for 53 minutes; before and after a GPU idles beside a full core."""
+    """Busy for 53 minutes; before and after a GPU idles beside a full core, or one that waits for a disk."""
     second = np.arange(n)
     edge = (second < 420) | (second >= n - 120)
     gpu = np.where(edge, 0.0, 95.0 + second % 4)
     gpu[400] = 1.0
     cpu = np.where(edge[:, None], [99.0] + [10.0] * 7, 30.0)
-    return make_job(gpu=gpu, cpu=cpu, io_wait=np.zeros((n, 8)), interval_s=1)
+    return make_job(gpu=gpu, cpu=cpu, io_wait=cpu, interval_s=1)
 
 
-def test_a_bottlenecks_before_and_after_the_work_are_no_cause(tmp_path: Path) -> None:
+def test_a_bottlenecks_before_and_after_the_work_are_no_cause() -> None:
     """Was: a GPU idled beside a full core in 11% of snapshots, all of them before and after the work."""
-    job = from_files(tmp_path, stalls_at_the_edges())
+    job = stalls_at_the_edges()
     verdict = verdict_of(job)
 
     assert keys(verdict) == ["start-up"]
-    assert {"saturated-process", "cpu-bottleneck"}.isdisjoint(parts(verdict))
+    assert {"saturated-process", "cpu-bottleneck", "io-bottleneck"}.isdisjoint(parts(verdict))
     # The rule counts them all the same, and its card says where.
     card = next(card for card in report_of(job).rules if card.name == "CPUBottleneck")
     assert card.violations == 540
     assert card.violating == 0
 
 
-def test_b_the_last_window_is_not_the_job(tmp_path: Path) -> None:
+def test_b_the_last_window_is_not_the_job() -> None:
     """Was: GPU little used, p95 of 0%, which was the p95 of the last window."""
     gpu = [85.0, 99.0] * 1800 + [0.0] * 600
     job = make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1)
-    report = report_of(from_files(tmp_path, job))
+    report = report_of(job)
     said = page_of(report)
 
     assert [f.key for f in report.verdict.findings] == ["wind-down"]
@@ -182,7 +113,7 @@ def test_a_job_without_gpus_waits_for_data_too() -> None:
     assert main.advice[0].startswith("Set ``num_workers`` above 0 (8")
 
 
-def test_c_without_loader_workers_the_batch_is_not_too_small(tmp_path: Path) -> None:
+def test_c_without_loader_workers_the_batch_is_not_too_small() -> None:
     """Was: raise the batch size, where a batch took 0.4 s to load and 0.01 s to train."""
     n = 1200
     single = "_SingleProcessDataLoaderIter"
@@ -199,7 +130,7 @@ def test_c_without_loader_workers_the_batch_is_not_too_small(tmp_path: Path) -> 
         steps=steps,
         events=make_events(fetches, loaders=[loader]),
     )
-    verdict = verdict_of(from_files(tmp_path, job))
+    verdict = verdict_of(job)
 
     (finding,) = verdict.findings
     assert finding.key == "data-loading"
@@ -216,28 +147,21 @@ def beside(job: Job, facts: LoopFacts) -> Job:
     return replace(job, loop_facts=facts)
 
 
-def test_g_results_beside_samples_say_what_the_gpu_waited_for(tmp_path: Path) -> None:
+def test_g_results_beside_samples_say_what_the_gpu_waited_for() -> None:
     """Was: rule results were not needed, though they hold the steps and fetches that the samples lack."""
     gpu = [0.0] * 600 + [0.0, 0.0, 0.0, 60.0] * 450
     job = make_job(gpu=gpu, cpu=[[30.0] * 8] * len(gpu), interval_s=1)
-    loader = {"num_workers": 0, "cores": 8, "dataloaders": 1, "dataloading_time": {"p50": 0.4}}
-    # A third outside of steps is half: of a single rank it counts half.
-    phases = {"others": 100 / 3, "Step:ModeKeys.TRAIN": 200 / 3}
-    rank = {"phase": "Step:ModeKeys.TRAIN", "number_of_outliers": 0, "step_stats": {"p50": 0.02}}
-    results = {
-        "Dataloader": {"Datapoints": 10, "Details": loader},
-        "OverallFrameworkMetrics": {"Datapoints": 0, "Details": {"phase": phases}},
-        "StepOutlier": {"Datapoints": 4500, "Details": {"step_details": {"algo-1-33": rank}}},
-        "MaxInitializationTime": {
-            "Datapoints": 4500,
-            "Details": {"step_num": {"first": START_US + 600_000_000, "last": START_US + 2399_000_000}},
-        },
-    }
-    counters = {"RuleTriggered": 0, "Violations": 0, "RuleParameters": ""}
-    without = verdict_of(from_files(tmp_path / "samples", job))
-    verdict = verdict_of(
-        from_files(tmp_path / "both", job, {rule: counters | result for rule, result in results.items()})
+    facts = LoopFacts(
+        source="SageMaker Debugger's results",
+        steps_us=(START_US + 600_000_000, START_US + 2399_000_000),
+        outside=0.5,
+        step_s=0.02,
+        fetch_s=0.4,
+        fetches=10,
+        num_workers=0,
+        cores=8,
     )
+    without, verdict = verdict_of(job), verdict_of(beside(job, facts))
 
     assert found(without, "unexplained").share == pytest.approx(0.64, abs=0.01)
     waited = found(verdict, "data-loading")
@@ -279,10 +203,10 @@ def test_steps_of_results_are_part_of_the_work() -> None:
     assert (before.key, before.end_us) == ("before", first)
 
 
-def test_d_a_single_sample_of_one_percent_is_no_begin_of_work(tmp_path: Path) -> None:
+def test_d_a_single_sample_of_one_percent_is_no_begin_of_work() -> None:
     """Was: no GPU worked in the first 3 min, then 40% unexplained."""
     gpu = [0.0] * 180 + [1.0] + [0.0] * 179 + [95.0] * 540
-    job = from_files(tmp_path, make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1))
+    job = make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1)
     verdict = verdict_of(job)
 
     (finding,) = verdict.findings
@@ -294,12 +218,12 @@ def test_d_a_single_sample_of_one_percent_is_no_begin_of_work(tmp_path: Path) ->
     assert phases[0].percent == pytest.approx(40, abs=0.1)
 
 
-def test_e_a_share_stands_beside_what_it_is_the_share_of(tmp_path: Path) -> None:
+def test_e_a_share_stands_beside_what_it_is_the_share_of() -> None:
     """Was: 17.5% of GPU time beside three windows in violation, which held 7% of it."""
     minute = 60
     gpu = [80.0, 86.0] * (30 * minute) + [20.0] * (3 * minute)
     job = make_job(gpu=gpu, cpu=[[20.0] * 8] * len(gpu), interval_s=1)
-    report = report_of(from_files(tmp_path, job))
+    report = report_of(job)
 
     verdict = report.verdict
     assert verdict.use is not None
@@ -310,11 +234,11 @@ def test_e_a_share_stands_beside_what_it_is_the_share_of(tmp_path: Path) -> None
     assert "window" not in " ".join(f.title for f in verdict.findings)
 
 
-def test_i_a_gpu_that_was_never_used_for_fourteen_minutes_is_a_finding(tmp_path: Path) -> None:
+def test_i_a_gpu_that_was_never_used_for_fourteen_minutes_is_a_finding() -> None:
     """Was: none, since the rule wants 15 minutes."""
     n = 14 * 60
-    beside = verdict_of(from_files(tmp_path / "beside", make_job(gpu=[[95.0, 0.0]] * n, interval_s=1)))
-    alone = verdict_of(from_files(tmp_path / "alone", make_job(gpu=[0.0] * n, interval_s=1)))
+    beside = verdict_of(make_job(gpu=[[95.0, 0.0]] * n, interval_s=1))
+    alone = verdict_of(make_job(gpu=[0.0] * n, interval_s=1))
 
     for verdict, share in ((beside, 0.5), (alone, 1.0)):
         assert keys(verdict) == ["gpu-never-used"]
@@ -322,13 +246,13 @@ def test_i_a_gpu_that_was_never_used_for_fourteen_minutes_is_a_finding(tmp_path:
         assert "never used" in verdict.findings[0].title
 
 
-def test_j_page_summary_and_cards_agree_on_the_cores(tmp_path: Path) -> None:
+def test_j_page_summary_and_cards_agree_on_the_cores() -> None:
     """Was: the verdict said that the CPU is little used too, a section that busy cores are the likely limit."""
     n = 2400
     low = np.arange(n) % 2 == 0
     gpu = np.where(low, 2.0, 50.0)
     cpu = np.where(low[:, None], [97.0] * 6 + [20.0] * 2, 40.0)
-    report = report_of(from_files(tmp_path, make_job(gpu=gpu, cpu=cpu, memory=[10.0] * n, interval_s=1)))
+    report = report_of(make_job(gpu=gpu, cpu=cpu, memory=[10.0] * n, interval_s=1))
     said = page_of(report)
 
     assert report.verdict.findings[0].key == "cpu-bottleneck"
