@@ -1,10 +1,8 @@
-"""Loads, distances and boxes against plain slow references."""
+"""Loads and distances against the rule, boxes against plain slow references."""
 
 from __future__ import annotations
 
-import math
 import statistics
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -22,24 +20,6 @@ from tests.report.page.sections.example_balance import of_panels, panel
 VALUES = st.sampled_from([None, 0.0, 1.9, 2.0, 9.9, 10.0, 50.0, 97.9, 98.0, 99.0, 100.0])
 ROWS = st.lists(st.tuples(VALUES, VALUES, VALUES, st.integers(1, 100)), min_size=1, max_size=40)
 LOOPS = st.none() | st.tuples(st.integers(0, 1500), st.integers(1, 1500))
-
-
-def plain_bins(values: list[float], width: int) -> list[float]:
-    """Percent of the values in bins of a width, the last one closed."""
-    found = []
-    for low in range(0, 100, width):
-        high = low + width
-        inside = [v for v in values if low <= v < high or (high == 100 and v == 100)]
-        found.append(100 * len(inside) / len(values))
-    return found
-
-
-def plain_distance(one: list[float], other: list[float]) -> float:
-    total = 0.0
-    for a, b in zip((v / 100 for v in one), (v / 100 for v in other), strict=True):
-        middle = (a + b) / 2
-        total += sum(part * math.log(part / middle) for part in (a, b) if part)
-    return math.sqrt(max(0.0, total) / 2)
 
 
 def job_of(
@@ -67,47 +47,12 @@ def job_of(
 
 
 @given(ROWS, st.integers(1, 10), LOOPS)
-def test_loads_and_distances_are_those_of_the_definition(
+def test_loads_and_distances_are_those_of_the_rule(
     rows: list[tuple[float | None, ...]], patience: int, loop_s: tuple[int, int] | None
 ) -> None:
     if all(v is None for row in rows for v in row[:3]):
         return
     job, counted = job_of(rows, loop_s)
-
-    found = balance(job, LoadBalancing(patience=patience))
-
-    assert found
-    (node,) = found.nodes
-    assert node.basis == ("training loop" if loop_s else "whole job")
-    bins = [plain_bins(values, 2) if values else [] for values in counted]
-    far = {
-        (i, j): plain_distance(bins[i], bins[j])
-        for i, j in combinations(range(len(counted)), 2)
-        if bins[i] and bins[j]
-    }
-    for i, (gpu, values) in enumerate(zip(node.gpus, counted, strict=True)):
-        own = [d for pair, d in far.items() if i in pair]
-        assert gpu.samples == len(values)
-        assert gpu.mean == (pytest.approx(statistics.fmean(values), abs=1e-3) if values else None)
-        assert gpu.histogram == pytest.approx(bins[i], abs=0.006)
-        assert gpu.tenths == pytest.approx(plain_bins(values, 10) if values else [], abs=0.006)
-        assert gpu.mean_distance == (pytest.approx(statistics.fmean(own), abs=1e-4) if own else None)
-    listed = {
-        (i, i + 1 + k): d for i, row in enumerate(node.distances) for k, d in enumerate(row) if d is not None
-    }
-    assert listed == pytest.approx(far, abs=1e-6)
-    filled = [own for own in bins if own]
-    usual = [statistics.fmean(column) for column in zip(*filled, strict=True)]
-    assert node.histogram == pytest.approx(usual, abs=0.006)
-
-
-@given(ROWS, st.integers(1, 10), LOOPS)
-def test_figure_and_rule_agree(
-    rows: list[tuple[float | None, ...]], patience: int, loop_s: tuple[int, int] | None
-) -> None:
-    if all(v is None for row in rows for v in row[:3]):
-        return
-    job, _ = job_of(rows, loop_s)
     rule = LoadBalancing(patience=patience)
 
     found, result = balance(job, rule), rule.check(job)
@@ -115,18 +60,28 @@ def test_figure_and_rule_agree(
     assert found
     (node,) = found.nodes
     told = result.details[node.node]
-    for gpu in node.gpus:
+    assert node.basis == told["basis"]
+    theirs = {(one, other): d for one, row in told["all_distances"].items() for other, d in row.items()}
+    loads = []
+    for gpu, values in zip(node.gpus, counted, strict=True):
         counts = told["all_workloads"][gpu.device]
-        assert sum(counts) == gpu.samples
-        shares = [100 * n / sum(counts) for n in counts] if gpu.samples else []
+        assert sum(counts) == gpu.samples == len(values)
+        assert gpu.mean == (pytest.approx(statistics.fmean(values), abs=1e-3) if values else None)
+        shares = [100 * n / sum(counts) for n in counts] if values else []
+        loads += [shares] if values else []
         assert gpu.histogram == pytest.approx(shares, abs=0.006)
+        tenths = [sum(shares[i : i + 5]) for i in range(0, len(shares), 5)]
+        assert gpu.tenths == pytest.approx(tenths, abs=0.006)
+        own = [d for pair, d in theirs.items() if gpu.device in pair]
+        assert gpu.mean_distance == (pytest.approx(statistics.fmean(own), abs=1e-4) if own else None)
+    usual = [statistics.fmean(column) for column in zip(*loads, strict=True)]
+    assert node.histogram == pytest.approx(usual, abs=0.006)
     distances = {
         (node.listed[i], node.listed[i + 1 + k]): d
         for i, row in enumerate(node.distances)
         for k, d in enumerate(row)
         if d is not None
     }
-    theirs = {(one, other): d for one, row in told["all_distances"].items() for other, d in row.items()}
     assert distances == pytest.approx(theirs, abs=1e-6)
     pair = node.farthest
     judged = result.status in (Status.TRIGGERED, Status.PASSED)

@@ -74,32 +74,23 @@ def jobs(draw: st.DrawFn) -> Job:
     return make_job(extra=panels, steps=joined_steps(*steps) if steps else None)
 
 
-def reference(job: Job, grid: Columns) -> dict[str, Any] | None:
-    """The same, sample by sample."""
-    told: dict[str, Any] = {"split": Counter[str](), "nodes": {}, "columns": {}, "hits": {}, "runs": []}
+def reference(job: Job, grid: Columns) -> dict[str, tuple[int, Counter[str], bool, dict[int, Any]]]:
+    """Of each node low snapshots without a core sample, parts of its GPU samples, if these are of the loop, columns."""
+    told = {}
     for name in job.nodes:
         gpu, cpu = job.panel(name, Metric.GPU_UTILIZATION), job.panel(name, Metric.CPU_UTILIZATION)
         if gpu is None or cpu is None:
             continue
         cores_at = {int(s): row for s, row in zip(cpu.snapshot, cpu.values, strict=True)}
         rows = []
-        often = Counter[str]()
         for t, snapshot, values in zip(gpu.time_us.tolist(), gpu.snapshot.tolist(), gpu.values, strict=True):
-            low = [v for v in values if v < 10]
-            full = [c for c, v in zip(cpu.devices, cores_at.get(snapshot, []), strict=False) if v > 90]
-            hit = bool(low and full)
-            often.update(full if hit else [])
-            rows.append((t, values, bool(low), snapshot in cores_at, hit, len(full)))
-        split = Counter[str]()
-        for _, _, low_one, sampled, hit, _ in rows:
-            split["D"] += 1
-            split["low"] += low_one
-            split["blind"] += low_one and not sampled
-            split["V"] += hit
+            low = any(v < 10 for v in values)
+            hit = low and any(v > 90 for v in cores_at.get(snapshot, []))
+            rows.append((t, values, low, snapshot in cores_at, hit))
         loop = job.loop_us(name)
         inside = [row for row in rows if loop and loop[0] <= row[0] < loop[1]]
         parts = Counter[str]()
-        for _, values, _, sampled, hit, _ in inside or rows:
+        for _, values, _, sampled, hit in inside or rows:
             for v in values:
                 if v < 10:
                     parts[
@@ -107,11 +98,8 @@ def reference(job: Job, grid: Columns) -> dict[str, Any] | None:
                     ] += 1
                 elif not np.isnan(v):
                     parts["busy" if v > 90 else "partly"] += 1
-        told["nodes"][name] = (split, parts, bool(inside))
-        told["split"] += split
-        told["hits"][name] = {core: round(100 * k / split["V"], 1) for core, k in often.items()}
         # A column holds its snapshots, or the one before it where no pause lies between.
-        known = [(t, hit) for t, _, low_one, sampled, hit, _ in rows if sampled or not low_one]
+        known = [(t, hit) for t, _, low, sampled, hit in rows if sampled or not low]
         per: dict[int, list[bool]] = defaultdict(list)
         for t, hit in known:
             per[(t - grid.start_us) // grid.width_us].append(hit)
@@ -124,73 +112,66 @@ def reference(job: Job, grid: Columns) -> dict[str, Any] | None:
                 first = (a - grid.start_us) // grid.width_us
                 for c in range(first + 1, (b - grid.start_us) // grid.width_us):
                     values_at[c] = (values_at[first][0], 1)
-        told["columns"][name] = values_at
-        run: list[int] = []
-        stopped = pauses(gpu.time_us).tolist()
-        for i, (*_, hit, _) in enumerate(rows):
-            if hit and run and not stopped[i - 1]:
-                run.append(i)
-            elif hit:
-                run = [i]
-            if hit and (i + 1 == len(rows) or not rows[i + 1][4] or stopped[i]):
-                most = max(rows[k][5] for k in run)
-                end = rows[i][0] + gpu.interval_us
-                told["runs"].append((name, rows[run[0]][0], end, len(run), most))
-            if not hit:
-                run = []
-    return told if told["nodes"] else None
+        told[name] = (
+            sum(low and not sampled for _, _, low, sampled, _ in rows),
+            parts,
+            bool(inside),
+            values_at,
+        )
+    return told
 
 
 @given(jobs())
-def test_everything_agrees_with_the_definition(job: Job) -> None:
+def test_counts_are_those_of_the_rule_and_the_others_those_of_the_definition(job: Job) -> None:
     grid = columns(job)
-    wanted = reference(job, grid)
-    told = bottlenecks(job, CPUBottleneck(), grid)
+    wanted, rule = reference(job, grid), CPUBottleneck()
+    told, result = bottlenecks(job, rule, grid), rule.check(job)
 
-    assert bottlenecks(JobElsewhere(job), CPUBottleneck(), grid) == told
-    if wanted is None or told is None:
-        assert wanted is None
-        assert told is None
+    assert bottlenecks(JobElsewhere(job), rule, grid) == told
+    if told is None:
+        assert not wanted
         return
-    assert (told.snapshots, told.low, told.no_core_sample, told.bottlenecks) == tuple(
-        wanted["split"][k] for k in ("D", "low", "blind", "V")
+    counted = result.more["per_node"]
+    assert (told.snapshots, told.low, told.bottlenecks) == (
+        result.datapoints,
+        result.details["low_gpu_utilization"],
+        result.violations,
     )
     parts = {part.key: part.count for part in told.split.parts}
     assert sum(parts.values()) == told.snapshots
     assert (parts["unknown"], parts["bottleneck"]) == (told.no_core_sample, told.bottlenecks)
     assert sum(part.percent for part in told.split.parts) == pytest.approx(100 if told.snapshots else 0)
     assert told.split.parts[-1].percent == round(100 * told.bottlenecks / max(1, told.snapshots), 1)
-    assert {one.node for one in told.nodes} == set(wanted["nodes"])
+    assert {one.node for one in told.nodes} == set(wanted)
     held = [one.bottleneck / one.samples for one in told.nodes]
     assert held == sorted(held, reverse=True)
     for one in told.nodes:
-        split, parts, inside = wanted["nodes"][one.node]
-        assert (one.snapshots, one.low, one.no_core_sample, one.bottlenecks) == tuple(
-            split[k] for k in ("D", "low", "blind", "V")
+        blind, parts, inside, _ = wanted[one.node]
+        assert (one.snapshots, one.bottlenecks) == tuple(
+            counted[one.node][k] for k in ("datapoints", "bottlenecks")
         )
+        assert one.no_core_sample == blind
         assert [getattr(one, k) for k in PARTS] == [parts[k] for k in PARTS]
         assert one.in_loop is inside
         assert sum(one.percents) == pytest.approx(100 if one.samples else 0)
         assert [100 * parts[k] / max(1, one.samples) for k in PARTS] == pytest.approx(one.percents, abs=0.1)
-    assert {one.node: {c.core: c.percent for c in one.cores} for one in told.cores}.items() <= (
-        wanted["hits"].items()
-    )
-    runs = sorted(wanted["runs"], key=lambda run: run[1] - run[2])[:10]
-    assert [(r.node, r.start_us, r.end_us, r.snapshots, r.most_cores) for r in told.runs] == runs
+    cores = {
+        node: {k: round(100 * v, 1) for k, v in some.items()} for node, some in result.more["cores"].items()
+    }
+    assert {one.node: {c.core: c.percent for c in one.cores} for one in told.cores}.items() <= cores.items()
+    longest = result.more["longest"]
+    assert [{k: getattr(run, k) for k in longest[0]} for run in told.runs] == longest
     if not told.bottlenecks:
         assert told.courses == ()
         return
-    several = len(wanted["nodes"]) > 4
-    assert (told.courses[0].node == "") is several
+    assert (told.courses[0].node == "") is (len(wanted) > 4)
     assert len(told.courses) <= 4
-    hits = [(start, end) for _, start, end, *_ in wanted["runs"]]
     for course in told.courses:
-        if not course.node:
-            assert (course.start_us, course.end_us) == (min(hits)[0], max(end for _, end in hits))
         above = [v for v in course.percent if v is not None and v > 50]
         assert course.above_us == len(above) * grid.width_us
         assert course.known_us == sum(v is not None for v in course.percent) * grid.width_us
-        assert course.percent == pytest.approx(_wanted_course(course, wanted["columns"], grid), abs=0.051)
+        per_node = {node: found[3] for node, found in wanted.items()}
+        assert course.percent == pytest.approx(_wanted_course(course, per_node, grid), abs=0.051)
 
 
 def _wanted_course(
