@@ -17,7 +17,6 @@ from tests.record.fake_nvml import FakeNVML, gpu
 from tests.record.sensors.trees import PID, Clock, machine
 
 GIB = 1 << 30
-LOST = {"error": "GPU_IS_LOST"}
 
 
 class Driver:

@@ -450,11 +450,3 @@ def test_lives_of_loader_processes_are_among_what_ran() -> None:
 
     assert result.details["general"] == {"DataLoaderWorker": 75.0, "DataLoaderIter": 25.0}
     assert "DataLoaderIter" in result.more["general_time"]
-
-
-def test_a_job_without_gpus_has_the_details_with_nothing_in_them() -> None:
-    for rule in (CPUBottleneck(), IOBottleneck()):
-        (result,) = run_rules([rule], make_job(cpu=[95.0] * 5, io_wait=[95.0] * 5))
-
-        assert result.status is Status.NOT_EVALUATED
-        assert result.details == {"low_gpu_utilization": 0, "bottlenecks": {}}

@@ -1,22 +1,14 @@
-"""Energy against a plain loop, and a real log of eight GPUs against pandas."""
+"""Energy against a plain loop."""
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 
-from jobreport.readers.registry import read_job
 from jobrules.model import SECOND_US, Job, Metric, RuleResult, Status
 from jobrules.rule import run_rules
 from jobrules.rules.energy import Energy
 from tests.jobs import START_US, make_job, make_panel
-from tests.paths import CORPUS, needs_corpus
-
-LOGS = ("8gpu-0720309.csv", "8gpu-c35da19.csv")
 
 
 def checked(job: Job) -> RuleResult:
@@ -52,36 +44,6 @@ def test_energy_is_that_of_a_plain_loop(seed: int) -> None:
     assert found.details["covered_percent"] == round(100 * 199 / 319, 2)
     assert "took at least" in found.headline
     assert "62.4% of the GPUs' time was measured" in found.headline
-
-
-@needs_corpus
-@pytest.mark.parametrize("name", LOGS)
-def test_the_energy_of_a_real_log_is_that_which_pandas_finds(name: str, tmp_path: Path) -> None:
-    shutil.copyfile(CORPUS / "nvidia-smi" / name, tmp_path / name)
-    job, _ = read_job(tmp_path, strict=True)
-
-    found = checked(job)
-
-    table = pd.read_csv(tmp_path / name, skipinitialspace=True)
-    table["at"] = pd.to_datetime(table["timestamp"])
-    of_gpu = table.sort_values("at").groupby("gpu_index")
-    table["s"] = -of_gpu["at"].diff(-1).dt.total_seconds()
-    table["Wh"] = table["power_W"] * table["s"].fillna(0) / 3600
-    idle = table[table["utilization_gpu_percent"] < 10]
-    (of_node,) = found.details["GPUs"].values()
-    assert len(of_node) == 8
-    for gpu, rows in table.groupby("gpu_index"):
-        block = of_node[f"gpu{gpu}"]
-        assert block["Wh"] == pytest.approx(rows["Wh"].sum(), abs=5e-4)
-        assert block["mean_W"] == pytest.approx(rows["Wh"].sum() * 3600 / rows["s"].sum(), abs=5e-3)
-        assert block["max_W"] == rows["power_W"].max()
-    assert found.details["Wh"] == pytest.approx(table["Wh"].sum(), abs=5e-4)
-    assert found.details["idle_Wh"] == pytest.approx(idle["Wh"].sum(), abs=5e-4)
-    assert found.details["covered_percent"] == 100.0
-    # A sample that stands for the time before it, or a trapezoid between two, says nearly the same.
-    before = (table["power_W"] * of_gpu["at"].diff().dt.total_seconds().fillna(0)).sum() / 3600
-    assert before == pytest.approx(found.details["Wh"], rel=2e-3)
-    assert before != pytest.approx(found.details["Wh"], rel=1e-6)
 
 
 def test_without_use_nothing_is_said_of_idling() -> None:

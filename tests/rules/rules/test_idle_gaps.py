@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobrules import CPUBottleneck, IdleGaps, LowGPUUtilization
-from jobrules.model import SECOND_US, Metric, Severity, Status, in_words
+from jobrules import IdleGaps
+from jobrules.model import SECOND_US, Metric, Status, in_words
 from tests.jobs import START_US, make_job, make_panel, make_steps
 from tests.verdicts import verdict_of
 
@@ -153,40 +153,3 @@ def test_regular_gaps_are_perhaps_checkpoints_and_the_resolution_is_reported() -
     assert "checkpoints" not in odd
     assert "checkpoints" not in often
     assert "Gaps shorter than 2\u00a0s are invisible." in regular
-
-
-def test_without_a_cause_it_is_evidence_of_what_is_unexplained() -> None:
-    verdict = verdict_of(make_job(gpu=with_gaps(100, 10), interval_s=1), IdleGaps(), LowGPUUtilization())
-
-    (finding,) = verdict.findings
-    assert (finding.key, finding.rules, finding.severity) == ("unexplained", ("IdleGaps",), Severity.WARNING)
-    assert finding.share == pytest.approx(90 / 999 * 0.99, abs=0.0006)
-    assert not verdict.has_cause
-
-
-def test_with_low_use_it_is_one_finding() -> None:
-    rules = (LowGPUUtilization(window=50, patience=60), IdleGaps())
-    verdict = verdict_of(make_job(gpu=with_gaps(20, 12), interval_s=1), *rules)
-
-    (finding,) = verdict.findings
-    assert finding.rules == ("LowGPUUtilization", "IdleGaps")
-    assert "the GPU idle for 59.6% of the time" in in_words(finding.evidence)
-    assert verdict.use is not None
-    assert {p.finding for p in verdict.use.parts if p.role == "lost" and p.key in ("idle", "low")} == {
-        finding.key
-    }
-
-
-def test_gaps_that_a_cause_claims_are_reported_with_it() -> None:
-    gpu = with_gaps(20, 12)
-    cpu = [99.0 if value < 10 else 20.0 for value in gpu]
-    verdict = verdict_of(make_job(gpu=gpu, cpu=cpu, interval_s=1), CPUBottleneck(patience=60), IdleGaps())
-
-    (finding,) = verdict.findings
-    assert finding.rules == ("CPUBottleneck", "IdleGaps")
-    assert in_words(finding.evidence).endswith(
-        "Also seen as: the GPU idle for 59.6% of the time from first to last GPU work. "
-        "Inferred from simultaneous samples."
-    )
-    assert verdict.use is not None
-    assert "idle-gaps" not in {part.key for part in verdict.use.parts}

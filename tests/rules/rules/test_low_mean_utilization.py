@@ -3,13 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules import CPUBottleneck, LowGPUUtilization, LowMeanUtilization
-from jobrules.model import SECOND_US, Metric, Severity, Status, in_words
+from jobrules import LowMeanUtilization
+from jobrules.model import SECOND_US, Metric, Severity, Status
 from jobrules.verdict.time_use import time_use
 from tests.jobs import START_US, make_job, make_panel
 from tests.verdicts import verdict_of
-
-RULES = (LowGPUUtilization(window=50, patience=60), LowMeanUtilization(), CPUBottleneck(patience=60))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -57,26 +55,6 @@ def test_limits_are_those_of_clusters(mean: float, severity: Severity | None) ->
 
     assert [f.severity for f in result.findings] == ([severity] if severity else [])
     assert result.headline.startswith(f"Mean GPU utilization was {mean:.1f}%")
-
-
-def test_low_windows_and_a_low_mean_are_one_finding_with_the_worse_severity() -> None:
-    """Low for a third of the windows of a GPU that is fast asleep in the others."""
-    (finding,) = verdict_of(make_job(gpu=[12.0] * 1000, interval_s=1), *RULES).findings
-
-    assert finding.rules == ("LowGPUUtilization", "LowMeanUtilization")
-    assert finding.severity is Severity.CRITICAL
-    assert in_words(finding.evidence).endswith("mean GPU utilization of 12.0%.")
-
-
-def test_a_low_mean_joins_its_cause() -> None:
-    # Too few samples for LowGPUUtilization as it comes.
-    job = make_job(gpu=[2.0, 2.0, 2.0, 60.0] * 100, cpu=[99.0, 99.0, 99.0, 20.0] * 100, interval_s=2)
-    verdict = verdict_of(job, LowGPUUtilization(), LowMeanUtilization(), CPUBottleneck(patience=60))
-
-    finding, rest = verdict.findings
-    assert (finding.key, finding.rules) == ("cpu-bottleneck", ("CPUBottleneck", "LowMeanUtilization"))
-    assert (rest.key, rest.rules) == ("unexplained", ())
-    assert verdict.has_cause
 
 
 def test_a_low_mean_that_the_start_makes_is_no_finding_before_the_start() -> None:

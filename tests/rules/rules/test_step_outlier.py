@@ -61,15 +61,6 @@ def events_of(steps: Steps) -> Events:
     return Events.joined(tables)
 
 
-def test_events_of_the_reference_scenario_are_all_training() -> None:
-    job = d1()
-
-    details = StepOutlier().check(replace(job, events=events_of(job.steps))).details
-
-    assert details["phase"] == {"Step:ModeKeys.TRAIN": 100.0}
-    assert details["phase_time"] == {"Step:ModeKeys.TRAIN": 15 * 450_000}
-
-
 def test_a_hundred_steps_are_not_judged() -> None:
     result = StepOutlier().check(make_job(steps=lasting(*[0.1] * 99, 1.0)))
 

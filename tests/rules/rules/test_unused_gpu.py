@@ -51,24 +51,6 @@ def test_a_gpu_whose_use_the_tool_cannot_tell_is_not_unused() -> None:
     assert [one.status for one in result.devices] == [Status.PASSED, Status.TRIGGERED, Status.NOT_EVALUATED]
 
 
-def test_gpus_that_never_worked_are_reported_once_under_the_name_of_the_rule() -> None:
-    (finding,) = verdict_of(make_job(gpu=[[95.0, 0.0]] * 700, interval_s=2)).findings
-
-    assert (finding.key, finding.title) == (
-        "gpu-never-used",
-        "1 of 2\u00a0GPUs was never used (no sample above 1%)",
-    )
-    assert finding.rules == ("UnusedGPU", "LowGPUUtilization")
-    assert finding.devices == ("algo-1/gpu1",)
-    assert finding.share == 0.5
-
-
-def test_a_short_job_has_the_finding_though_the_rule_wants_more() -> None:
-    (finding,) = verdict_of(make_job(gpu=[[95.0, 0.0]] * 45, interval_s=2)).findings
-
-    assert (finding.key, finding.share) == ("gpu-never-used", 0.5)
-
-
 def test_a_gpu_that_hardly_worked_is_one_finding_with_low_use() -> None:
     gpu = np.column_stack((np.full(1000, 95.0), busy_for(0.04)))
     (finding,) = verdict_of(make_job(gpu=gpu, interval_s=2)).findings

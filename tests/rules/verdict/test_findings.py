@@ -247,7 +247,7 @@ def test_symptoms_are_evidence_of_the_largest_cause_or_of_what_is_unexplained() 
         home = verdict.findings[0]
         assert home.key == key
         assert {"low-gpu-utilization", "low-mean-utilization", "idle-gaps"}.isdisjoint(keys(verdict))
-        assert {"LowGPUUtilization", "LowMeanUtilization"} <= set(home.rules)
+        assert {"LowGPUUtilization", "LowMeanUtilization", "IdleGaps"} <= set(home.rules)
         assert "Also seen as: " in in_words(home.evidence)
 
 
