@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 #: Of a base: files of a folder, bytes of text of a file, and of all.
 _FILES, _TEXT, _ALL = 4, 60_000, 400_000
-_START_US = 1_741_080_077_500_000
+#: Two minutes.
+_SHORT = {"duration_us": 130_000_000, "interval_us": 2_000_000}
 
 
 @cache
@@ -74,18 +75,10 @@ def _cut(directory: Path) -> Job:
 def _made(name: str) -> Job:
     """Two minutes of a scenario on a small machine, or on two."""
     scenario = SCENARIOS[name]
-    spec = JobSpec(
-        scenario=scenario,
-        steps=scenario.steps
-        and replace(scenario.steps, horovod_of=range(13, 20) if name == "horovod" else range(0)),
-        nodes=scenario.nodes,
-        gpus=min(2, scenario.gpus),
-        cores=2,
-        duration_us=130_000_000,
-        interval_us=2_000_000,
-        start_us=_START_US,
-        seed=1,
-    )
+    steps = scenario.steps
+    if steps:
+        steps = replace(steps, horovod_of=range(13, 20) if name == "horovod" else range(0))
+    spec = JobSpec.of(scenario, steps=steps, gpus=min(2, scenario.gpus), cores=2, **_SHORT)
     system = ((f"system/incremental/{path}", text) for path, text in minute_files(spec))
     traces = ((f"framework/pevents/{path}", text) for path, text in trace_files(spec))
     return _files(system) | _files(traces) | {"system/training_job_end.ts": b""}
@@ -95,17 +88,7 @@ def _logged(name: str) -> Job:
     """Two minutes of a scenario as logs of nvidia-smi in one of its dialects, next to samples or alone."""
     number = list(SCENARIOS).index(name)
     dialect = list(DIALECTS.values())[number % len(DIALECTS)]
-    spec = JobSpec(
-        scenario=SCENARIOS[name],
-        steps=None,
-        nodes=1 + number % 2,
-        gpus=2,
-        cores=2,
-        duration_us=130_000_000,
-        interval_us=2_000_000,
-        start_us=_START_US,
-        seed=1,
-    )
+    spec = JobSpec.of(SCENARIOS[name], steps=None, nodes=1 + number % 2, gpus=2, cores=2, **_SHORT)
     found = dict(logs(spec, LogSpec(dialect=dialect, each_gpu=number % 3 == 0)))
     if number % 3 == 1:
         found |= _files((f"system/incremental/{path}", text) for path, text in minute_files(spec))

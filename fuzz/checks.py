@@ -493,16 +493,8 @@ def _of_a_container() -> bytes:
 
 
 def _of_logs() -> list[bytes]:
-    spec = JobSpec(
-        scenario=SCENARIOS["throttled"],
-        steps=None,
-        nodes=1,
-        gpus=2,
-        cores=2,
-        duration_us=16_000_000,
-        interval_us=2_000_000,
-        start_us=1_741_080_077_500_000,
-        seed=1,
+    spec = JobSpec.of(
+        SCENARIOS["throttled"], steps=None, gpus=2, cores=2, duration_us=16_000_000, interval_us=2_000_000
     )
     made = [text for dialect in DIALECTS.values() for _, text in log_files(spec, dialect)]
     return made + [text for form in FORMS for text in contents(form.write(form.rows[:8])).values()]

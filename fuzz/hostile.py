@@ -122,17 +122,7 @@ def _spec(nodes: int) -> JobSpec:
     scenario = Scenario(
         summary="", curves=_curves, steps=plan, nodes=nodes, gpus=2, cores=4, duration_s=560.0
     )
-    return JobSpec(
-        scenario=scenario,
-        steps=plan,
-        nodes=nodes,
-        gpus=2,
-        cores=4,
-        duration_us=560_000_000,
-        interval_us=500_000,
-        start_us=1_741_080_077_500_000,
-        seed=1,
-    )
+    return JobSpec.of(scenario, interval_us=500_000)
 
 
 def job(names: Sequence[str], nodes: int = 2) -> dict[str, bytes]:

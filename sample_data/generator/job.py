@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,21 @@ class JobSpec:
     seed: int
     #: Samples are taken at whole multiples of this.
     resolution_us: int = 1
+
+    @classmethod
+    def of(cls, scenario: Scenario, **changes: Any) -> JobSpec:
+        """A scenario on its own machine, for as long as it takes, on 2025-03-04, with ``changes``."""
+        known = {
+            "steps": scenario.steps,
+            "nodes": scenario.nodes,
+            "gpus": scenario.gpus,
+            "cores": scenario.cores,
+            "duration_us": round(scenario.duration_s * 1e6),
+            "interval_us": 1000 * scenario.interval_ms,
+            "start_us": 1_741_080_077_500_000,
+            "seed": 1,
+        }
+        return cls(scenario=scenario, **(known | changes))
 
     def clock_us(self, node: int) -> int:
         """What the clock of a node shows at the start of the job."""

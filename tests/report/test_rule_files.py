@@ -38,18 +38,7 @@ def d1(folder: Path) -> None:
 
 
 def generated(name: str, folder: Path) -> None:
-    scenario = SCENARIOS[name]
-    spec = JobSpec(
-        scenario=scenario,
-        steps=scenario.steps,
-        nodes=2,
-        gpus=2,
-        cores=4,
-        duration_us=900_000_000,
-        interval_us=500_000,
-        start_us=1_741_080_077_500_000,
-        seed=1,
-    )
+    spec = JobSpec.of(SCENARIOS[name], nodes=2, gpus=2, cores=4, duration_us=900_000_000)
     write_job(spec, folder, gzipped=False)
 
 

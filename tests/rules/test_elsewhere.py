@@ -56,16 +56,12 @@ JOBS = (
 def job_of(name: str, nodes: int) -> tuple[Job, Quality]:
     """A job of several nodes that is long enough for its scenario's rules."""
     scenario = SCENARIOS[name]
-    spec = JobSpec(
-        scenario=scenario,
-        steps=scenario.steps,
+    spec = JobSpec.of(
+        scenario,
         nodes=nodes,
         gpus=scenario.gpus and 2,
         cores=4,
         duration_us=round(max(900.0, scenario.duration_s) * 1e6),
-        interval_us=500_000,
-        start_us=1_741_080_077_500_000,
-        seed=1,
     )
     with TemporaryDirectory() as folder:
         write_job(spec, Path(folder), gzipped=False)

@@ -25,7 +25,6 @@ from tests.rules.test_diagnosis import TOLERANCE, graded, hits_of, matrix
 from tests.verdicts import verdict_of
 
 SEEDS = (1, 2, 3)
-START_US = 1_741_080_077_500_000
 # Rules on traces have jobs of their own: test_capture_rules.py.
 JUDGES = tuple(rule for rule in RULES if rule.can_trigger and not issubclass(rule, CaptureRule))
 #: Scenarios that lose no GPU time: their rules trigger, and the verdict finds nothing.
@@ -46,18 +45,7 @@ def judged(name: str, seed: int, *, logged: bool = False) -> tuple[dict[str, Rul
 
     Of what is ``logged`` there is nothing but a log of nvidia-smi.
     """
-    scenario = SCENARIOS[name]
-    spec = JobSpec(
-        scenario=scenario,
-        steps=scenario.steps,
-        nodes=scenario.nodes,
-        gpus=scenario.gpus,
-        cores=scenario.cores,
-        duration_us=round(scenario.duration_s * 1e6),
-        interval_us=1000 * scenario.interval_ms,
-        start_us=START_US,
-        seed=seed,
-    )
+    spec = JobSpec.of(SCENARIOS[name], seed=seed)
     with TemporaryDirectory() as folder:
         log = LogSpec() if logged else None
         write_job(spec, Path(folder), gzipped=False, log=log)

@@ -43,18 +43,7 @@ if TYPE_CHECKING:
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four nodes with samples, steps and events."""
     folder: Path = tmp_path_factory.mktemp("job")
-    scenario = SCENARIOS["cpu-bottleneck"]
-    spec = JobSpec(
-        scenario=scenario,
-        steps=scenario.steps,
-        nodes=4,
-        gpus=2,
-        cores=4,
-        duration_us=900_000_000,
-        interval_us=500_000,
-        start_us=1_741_080_077_500_000,
-        seed=1,
-    )
+    spec = JobSpec.of(SCENARIOS["cpu-bottleneck"], nodes=4, cores=4)
     write_job(spec, folder, gzipped=False)
     return folder
 
