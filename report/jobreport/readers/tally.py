@@ -70,6 +70,13 @@ class Tally:
             if one.place is not None:
                 self._set_first(key, one.place, 0, str(one.fields.get(TEXT, "")))
 
+    def add(self, other: Tally) -> None:
+        """Add what another one counted."""
+        self._counts += other._counts
+        self._files |= other._files
+        for key, first in other._first.items():
+            self._set_first(key, *first)
+
     def mentions(self, file: str) -> bool:
         """Whether there is a remark on the file as a whole."""
         return file in self._files

@@ -10,6 +10,7 @@ import contextlib
 import mmap
 import os
 import pickle
+import sys
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from jobreport.errors import JobReportError
+from jobreport.tables import forked
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ _IN_MEMORY = 250 << 20
 _WORTH_PROCESSES = 150 << 20
 #: Memory for all processes, and what the first and each of the others need in addition to their tasks.
 _MEMORY, _FIRST_PROCESS, _PROCESS = 1000 << 20, 170 << 20, 130 << 20
+#: Processes that share one task: memory for what each reads with does not grow with the task.
+_MOST_FORKED = 4
 #: Arrays in a file begin at multiples of it.
 _ALIGNMENT = 64
 
@@ -82,7 +86,8 @@ class Engine(Protocol):
 class LocalEngine:
     """An ``Engine`` in this process, or in several on this machine if there is much to read and it can be split.
 
-    In one process, tables up to ``in_memory`` bytes together stay in memory. Several processes keep all tables on
+    In one process, tables up to ``in_memory`` bytes together stay in memory, and a large task may share its work with
+    others (``jobreport.tables.forked``). Several processes keep all tables on
     disk and need about 1 GB together, if the tables of one node fit into that. Raises ``JobReportError`` if a process
     is killed.
     """
@@ -112,7 +117,10 @@ class LocalEngine:
         """As ``Engine.keep``."""
         if self._store is None:
             self._start(self._count or _process_count([task.memory for task in tasks]))
-        return self._results([(_keep, function, task, self._store) for task in tasks], done)
+        # Without processes of its own, a task may share its work. Elsewhere a copy of a process is not safe.
+        is_alone = self._count is None and self._processes is None and sys.platform == "linux"
+        with forked.allowed(min(os.cpu_count() or 1, _MOST_FORKED) if is_alone else 1):
+            return self._results([(_keep, function, task, self._store) for task in tasks], done)
 
     def ask(self, function: Callable[..., Any], calls: Sequence[Call]) -> list[Any]:
         """As ``Engine.ask``."""

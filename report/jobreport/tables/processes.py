@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jobreport import progress
 from jobreport.errors import JobReportError
+from jobreport.tables.forked import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
-
-#: Seconds between two checks that the process that started this one still runs.
-_PARENT_CHECK_S = 1.0
 
 
 class Processes(ProcessPoolExecutor):
     """Processes that end with the one that started them, and at once if it fails."""
 
     def __init__(self, processes: int) -> None:
-        super().__init__(processes, initializer=partial(_begin, os.getpid()))
+        super().__init__(processes, initializer=partial(begin, os.getpid()))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -59,19 +53,3 @@ class Processes(ProcessPoolExecutor):
 def report_done(done: Callable[[int], None], number: int, _: Any) -> None:
     """Call ``done(number)`` for a future that is done."""
     done(number)
-
-
-def _begin(parent: int) -> None:
-    # A copy of the process that started this one would go on printing its progress.
-    progress.silence()
-    # Ctrl-C goes to all processes: this one ends without a word, the first one prints the message.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """End this process if the one that started it was killed: nothing else does."""
-    while os.getppid() == parent:
-        time.sleep(_PARENT_CHECK_S)
-    os._exit(1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,7 @@ from jobreport.readers.system_samples.sorting import SampleSorter
 from jobreport.readers.system_samples.text import SoundFiles
 from jobreport.readers.tally import Tally, most_frequent
 from jobreport.remarks import SourceQuality
+from jobreport.tables.forked import shared
 from jobrules.measures.allowed_cores import with_allowed_cores
 from jobrules.measures.snapshots import MOST_CELLS, Series, node_panels
 from jobrules.model import SECOND_US, FloatArray, IntArray, Metric, Panel, natural_key, natural_sorted
@@ -89,11 +91,19 @@ class SystemSamples:
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all samples into panels; the order of files and of lines does not matter."""
-        samples = _Samples(sorted(files))
-        for batch in _batches(samples.files):
-            samples.read(batch)
-            progress.advance(sum(samples.files[number].size for number in batch))
+        files = sorted(files)
+        samples, *others = shared(_samples_of, files, [file.text_size for file in files])
+        for other in others:
+            samples.add(other)
         return samples.found()
+
+
+def _samples_of(files: Sequence[SourceFile]) -> _Samples:
+    samples, sound = _Samples(files), SoundFiles()
+    for batch in _batches(files):
+        samples.read(batch, sound)
+        progress.advance(sum(files[number].size for number in batch))
+    return samples
 
 
 def _batches(files: Sequence[SourceFile]) -> Iterator[list[int]]:
@@ -136,22 +146,30 @@ def _host(file: SourceFile) -> str:
 class _Samples:
     """Samples on their way from rows to panels."""
 
-    def __init__(self, files: list[SourceFile]) -> None:
-        self.files = files
+    def __init__(self, files: Sequence[SourceFile]) -> None:
+        self.files = [*files]
         self.tally = Tally()
-        self._sound = SoundFiles()
         self._parts: defaultdict[str, defaultdict[tuple[Metric, str], list[Part]]]
-        self._parts = defaultdict(lambda: defaultdict(list))
-        #: Numbers of the files that gave a sample.
-        self._used: set[int] = set()
+        self._parts = defaultdict(partial(defaultdict, list))
+        #: Files that gave a sample.
+        self._used = 0
 
-    def read(self, batch: Sequence[int]) -> None:
+    def read(self, batch: Sequence[int], sound_files: SoundFiles) -> None:
         """Read some files, given by their numbers: sound ones by arrays over their bytes, others line by line."""
         rows: list[Rows] = []
         for number in batch:
-            sound = self._sound.rows(number, self.files[number].path)
+            sound = sound_files.rows(number, self.files[number].path)
             rows += lines.rows(number, self.files[number], self.tally) if sound is None else sound
         self._take(rows)
+
+    def add(self, other: _Samples) -> None:
+        """Add the samples of other files, which come after these."""
+        self.files += other.files
+        self.tally.add(other.tally)
+        self._used += other._used
+        for node, series in other._parts.items():
+            for known, parts in series.items():
+                self._parts[node][known] += parts
 
     def _take(self, rows: list[Rows]) -> None:
         groups: defaultdict[tuple[str, str, str, str], list[Rows]] = defaultdict(list)
@@ -163,7 +181,7 @@ class _Samples:
                 row.name or "",
             )
             groups[key].append(row)
-        clock = _Clock()
+        clock, used = _Clock(), set[int]()
         for (node, *names), group in sorted(groups.items(), key=lambda item: item[0]):
             if (known := sensor(*names)) is None:
                 label = as_name(" ".join(filter(None, names)))
@@ -172,9 +190,10 @@ class _Samples:
                     self.tally.note("samples.unknown", count=len(row.values), file=file, name=label)
             else:
                 seconds, values = _joined(group)
-                self._used.update(row.file for row in group)
+                used.update(row.file for row in group)
                 self._note_first_outside(known[0], values, group)
                 self._parts[node][known].append((clock.microseconds(seconds), values))
+        self._used += len(used)
 
     def found(self) -> Found:
         """The panels of all samples, and what was left out."""
@@ -190,7 +209,7 @@ class _Samples:
             self.tally.note("samples.sparse", count=made.sparse, devices=MOST_CELLS)
         quality = SourceQuality(
             source=SystemSamples.source,
-            files=len(self._used),
+            files=self._used,
             rows=samples,
             remarks=most_frequent(self.tally.remarks(), _MAX_UNKNOWN),
         )

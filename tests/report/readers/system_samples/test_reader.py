@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.base import SourceFile
-from jobreport.readers.registry import read_job
+from jobreport.readers.registry import read_directory, read_job
 from jobreport.readers.system_samples import reader as sample_reader
 from jobreport.remarks import Quality
+from jobreport.tables.engine import LocalEngine
 from jobrules.measures.snapshots import MOST_CELLS
 from jobrules.model import Metric
 from tests.report.readers.samples import (
@@ -497,6 +499,27 @@ def test_both_ways_of_reading_and_many_batches_give_the_same(
         assert tables(job) == expected
         assert quality.sources[0].files == 21
         assert remarks(quality)["exact repetition of another sample"].count == 20_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="used on Linux only")
+def test_several_processes_find_the_same_and_remark_on_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = ["garbage", sample(120), sample(-3), sample(1, kind="fan", dimension="Speed", name="fan0")]
+    for i in range(9):
+        lines = [sample(i, at=T0 + i), sample(i, at=T0 + i), *(odd if i in (4, 7, 8) else [])]
+        write(tmp_path, {f"{HOUR}/{1_700_000_000 + i}.algo-1.json": lines})
+    expected, quality = read_job(tmp_path)
+    monkeypatch.setattr("jobreport.tables.forked.WORTH_PROCESS", 1)
+
+    for processes in (2, 3):
+        monkeypatch.setattr("os.cpu_count", lambda count=processes: count)
+        with LocalEngine() as engine:
+            shared = read_directory(tmp_path, engine=engine)
+            assert tables(shared.job) == tables(expected)
+            assert shared.quality == quality
+    places = {str(one.place).partition(":")[0] for one in remarks(quality).values() if one.place}
+    assert places == {f"{HOUR}/1700000004.algo-1.json"}
 
 
 @pytest.mark.parametrize("count", [2, 300])
