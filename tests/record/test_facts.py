@@ -120,7 +120,7 @@ def test_a_restarted_job_keeps_what_became_of_the_earlier_ones(tmp_path: Path) -
 
 def test_a_job_that_could_not_be_started_leaves_what_was_there(tmp_path: Path) -> None:
     out = tmp_path / "job"
-    facts.claim(settings(out), {})
+    facts.claim(settings(out, record_command=True), {}, ["no-such-command"])
     facts.withdraw(settings(out), 127)
     assert not out.exists()
 
@@ -203,14 +203,6 @@ def test_the_command_line_is_for_its_owner_and_the_facts_are_for_all(tmp_path: P
 
     facts.claim(settings(tmp_path, force=True), {}, ["python", "unasked.py"])
     assert not command.exists()
-
-
-def test_a_job_that_could_not_be_started_leaves_no_folder(tmp_path: Path) -> None:
-    facts.claim(settings(tmp_path / "job", record_command=True), {}, ["no-such-command"])
-
-    facts.withdraw(settings(tmp_path / "job"), 127)
-
-    assert not (tmp_path / "job").exists()
 
 
 def test_one_thing_that_cannot_be_removed_keeps_no_other(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -89,18 +88,6 @@ def test_skipped_step_of_the_scaler_belongs_to_the_next_one(out: Path) -> None:
     assert len(steps(out)) == 4
 
 
-def test_two_optimizers_in_turn_are_one_step(out: Path) -> None:
-    first, second = net(), net()
-    jobrecord.start()
-    optimizers = [torch.optim.Adam(model.parameters()) for model in (first, second)]
-    for _ in range(3):
-        train(first, optimizers[0], 1)
-        train(second, optimizers[1], 1)
-    jobrecord.stop()
-
-    assert len(steps(out)) == 3
-
-
 def test_optimizers_that_step_in_the_backward_pass(out: Path) -> None:
     model = net()
     optimizers = {parameter: torch.optim.SGD([parameter], lr=0.01) for parameter in model.parameters()}
@@ -113,20 +100,6 @@ def test_optimizers_that_step_in_the_backward_pass(out: Path) -> None:
 
     assert len(optimizers) == 4
     assert len(steps(out)) == 3
-
-
-def test_optimizer_of_another_thread_ends_no_step(out: Path) -> None:
-    model, other = net(), net()
-    optimizer, second = (torch.optim.SGD(one.parameters(), lr=0.01) for one in (model, other))
-    jobrecord.start()
-    train(model, optimizer, 1)
-    thread = threading.Thread(target=train, args=(other, second, 5))
-    thread.start()
-    thread.join()
-    train(model, optimizer, 1)
-    jobrecord.stop()
-
-    assert len(steps(out)) == 2
 
 
 def test_steps_agree_with_a_stopwatch(out: Path) -> None:

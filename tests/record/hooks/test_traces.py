@@ -164,52 +164,33 @@ def test_lanes_over_the_limit_share_one(tmp_path: Path) -> None:
     assert hook_facts(tmp_path)["other_lane_events"] == 5
 
 
+@pytest.mark.parametrize("before", [["before"], []])
 def test_full_disk_drops_events_and_the_next_minute_tries_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: list[str]
 ) -> None:
     # A row of the recorder itself comes with each write, and is none that the job misses.
     monkeypatch.setattr(traces, "SLOW_WRITE_NS", 0)
     trace = make_trace(tmp_path)
-    trace.add("Forward", "before", now(), now())
-    trace.flush()
+    for name in before:
+        trace.add("Forward", name, now(), now())
+        trace.flush()
     write = os.write
 
     def half(file: int, data: bytes) -> int:
-        write(file, data[: len(data) // 2])
+        if before:
+            write(file, data[: len(data) // 2])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "write", half)
-    for _ in range(2):
-        trace.add("Backward", "lost", now(), now())
-        trace.flush()
-    monkeypatch.setattr(os, "write", write)
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "write", half)
+        for _ in range(2):
+            trace.add("Backward", "lost", now(), now())
+            trace.flush()
     monkeypatch.setattr(traces, "now", lambda: now() + 61 * SECOND_NS)
     trace.add("Backward", "after", now(), now())
     trace.close()
 
-    assert [event.name for event in events(tmp_path)] == ["before", "after"]
-    dropped = hook_facts(tmp_path)["dropped"]
-    assert (dropped["events"], dropped["reason"]) == (2, "No space left on device")
-
-
-def test_disk_that_is_full_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A row of the recorder itself comes with each write, and is none that the job misses.
-    monkeypatch.setattr(traces, "SLOW_WRITE_NS", 0)
-    trace = make_trace(tmp_path)
-
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as disk:
-        disk.setattr(os, "write", full)
-        for name in ("lost", "lost"):
-            trace.add("Forward", name, now(), now())
-            trace.flush()
-    monkeypatch.setattr(traces, "now", lambda: now() + 61 * SECOND_NS)
-    trace.add("Forward", "after", now(), now())
-    trace.close()
-
-    assert [event.name for event in events(tmp_path)] == ["after"]
+    assert [event.name for event in events(tmp_path)] == [*before, "after"]
     dropped = hook_facts(tmp_path)["dropped"]
     assert (dropped["events"], dropped["reason"]) == (2, "No space left on device")
 
