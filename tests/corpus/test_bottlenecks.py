@@ -13,7 +13,6 @@ from jobrules.measures.snapshots import TOLERANCE_US
 from jobrules.model import SECOND_US, Metric, Status
 from jobrules.rule import run_rules
 from jobrules.rules.cpu_bottleneck import CPUBottleneck
-from jobrules.rules.io_bottleneck import IOBottleneck
 from tests.corpus.test_debugger_results import JOBS, cut_job, written
 from tests.paths import needs_corpus
 
@@ -51,10 +50,3 @@ def test_gpus_of_sagemaker_debuggers_bottlenecks_are_idle(name: str, rule: str) 
         row = int(np.argmin(np.abs(panel.time_us - time_us)))
         assert abs(panel.time_us[row] - time_us) <= TOLERANCE_US, seconds
         assert idle[row] == counts["GPUs"], seconds
-
-
-@pytest.mark.parametrize("name", GPU_JOBS)
-def test_without_io_wait_the_rule_is_not_evaluated(name: str) -> None:
-    (ours,) = run_rules([IOBottleneck()], cut_job(name))
-
-    assert (ours.status, str(ours.reason)) == (Status.NOT_EVALUATED, "I/O wait not recorded")

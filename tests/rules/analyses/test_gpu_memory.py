@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from statistics import median
 
-import generate
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.registry import read_job
 from jobrules.analyses.gpu_memory import LOOP, MAX_RISES, WHOLE, WORK, MemoryUse, Trend, gpu_memory
 from jobrules.analyses.time_lines import columns
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric
@@ -124,21 +121,6 @@ def test_a_short_loop_has_no_trend(seconds: int, interval_s: float) -> None:
     values = np.linspace(20, 80, int(seconds / interval_s) + 1)
 
     assert trend_of(values, interval_s=interval_s) is None
-
-
-@pytest.mark.parametrize(
-    ("scenario", "growing", "rises"), [("memory-leak", 2, 0), ("memory-jump", 0, 2), ("healthy", 0, 0)]
-)
-def test_growth_is_seen_where_the_scenario_has_it(
-    tmp_path: Path, scenario: str, growing: int, rises: int
-) -> None:
-    generate.main([f"--scenario={scenario}", f"--out={tmp_path / 'job'}"])
-
-    found = told(read_job(tmp_path / "job")[0])
-
-    assert sum(gpu.trend is not None and gpu.trend.steady for gpu in found.gpus) == growing
-    assert len(found.rises) == rises
-    assert all(gpu.trend for gpu in found.gpus)
 
 
 def test_a_gpu_without_samples_for_a_while_has_columns_without_a_value() -> None:

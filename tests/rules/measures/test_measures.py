@@ -116,15 +116,6 @@ def test_whiskers_end_at_the_extremes() -> None:
     assert block == pytest.approx({"p25": 10, "p50": 20, "p75": 30, "p95": 86, "upper": 60, "lower": 0})
 
 
-def test_boxes_tell_the_training_loop_apart() -> None:
-    job = make_job(gpu=[0.0] * 10 + [95.0] * 10, interval_s=1, steps=make_steps([(10, 20)]))
-
-    whole, loop = gpu_utilization(job)
-
-    assert (whole.basis, whole.n, whole.below_10, whole.above_90) == ("whole job", 20, 0.5, 0.5)
-    assert (loop.basis, loop.n, loop.min) == ("training loop", 10, 95.0)
-
-
 @given(st.lists(st.sampled_from([0.0, 9.9, 10.0, 50.0, 90.0, 90.1, 100.0]), min_size=1, max_size=40))
 def test_the_shares_of_a_box_add_up(values: list[float]) -> None:
     (found,) = gpu_utilization(make_job(gpu=values))
@@ -204,13 +195,6 @@ def test_held_and_unmeasured_time_add_up_to_the_job(distances: list[int], lead: 
     assert hold.weight_us.sum() + hold.unmeasured_us == pytest.approx(total, abs=1)
 
 
-def test_two_samples_a_day_apart_leave_the_day_unmeasured() -> None:
-    use = time_use(make_job(gpu=[100.0, 100.0], interval_s=86400))
-
-    assert use is not None
-    assert use.of("unknown")[1] > 0
-
-
 def test_time_before_the_first_sample_of_a_gpu_is_not_measured() -> None:
     second_minute = make_panel(Metric.GPU_UTILIZATION, [100.0] * 120, start_us=START_US + 60 * SECOND_US)
 
@@ -266,11 +250,6 @@ def test_without_a_gpu_the_cores_are_counted() -> None:
 
     assert use is not None
     assert (use.device, use.count, use.hours, use.of("used")) == ("CPU", 2, 2.0, (1.0, 50.0))
-
-
-def test_one_sample_covers_no_time() -> None:
-    assert time_use(make_job(gpu=[50.0])) is None
-    assert time_use(make_job()) is None
 
 
 def test_a_gpu_that_never_worked_has_no_first_work() -> None:

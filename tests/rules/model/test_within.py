@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.registry import read_directory, read_job
@@ -66,7 +66,6 @@ def same_facts(one: Job, other: Job) -> None:
     assert one.facts == other.facts
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_cut_job_holds_what_lies_in_the_span_of_its_node(seed: int) -> None:
     job = random_job(seed)
