@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def ns(us: float) -> int:
     return round(Fraction(str(us)) * 1000)
 
 
+@cache
 def read(name: str) -> Found:
     path = FOLDER / name
     file = SourceFile(name=name, place=str(path), size=path.stat().st_size)
