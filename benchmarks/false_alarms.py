@@ -24,7 +24,7 @@ import numpy as np
 from msgspec.structs import asdict, replace
 
 from jobreport.build import build_report
-from jobreport.comparison import facts
+from jobreport.comparison import runs
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.comparing import Options, change_of
 from jobreport.comparison.document import Word
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from jobreport.comparison.document import Comparison
-    from jobreport.comparison.facts import RunOf
+    from jobreport.comparison.runs import RunOf
     from jobreport.document import Report
 
     Floats = npt.NDArray[np.float64]
@@ -209,7 +209,7 @@ def report(found: StepBlocks, generator: np.random.Generator | None = None) -> R
 def run_of(label: str, made: Report, price: float = 3.0) -> RunOf:
     """With a batch size and a price."""
     given: dict[str, str | float] = {"batch_size": 64.0, "price_per_node_hour": price}
-    return facts.run_of(label, label, made, given)
+    return runs.run_of(label, label, made, given)
 
 
 class Code:

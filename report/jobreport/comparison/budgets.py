@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from jobreport.comparison.comparing import not_whole
 from jobreport.comparison.document import Budget, Word
-from jobreport.comparison.facts import together
 from jobreport.comparison.measures import BY_KEY
+from jobreport.comparison.runs import together
 from jobreport.errors import UsageError
 from jobreport.user_files import MAX_TOML, read, read_toml
 from jobrules.text import NBSP, escape_name
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobreport.comparison.document import Change, Measure
-    from jobreport.comparison.facts import RunOf, Together
+    from jobreport.comparison.runs import RunOf, Together
 
 LEVELS = ("error", "warn")
 _KEYS = {"measure", "max", "min", "max_increase", "max_decrease", "level", "runs"}

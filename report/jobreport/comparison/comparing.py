@@ -9,8 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.document import Change, Measure, Word
-from jobreport.comparison.facts import NOT_RECORDED
-from jobreport.comparison.measures import ENDS, JOB, KINDS, STEP, Kind, Measured
+from jobreport.comparison.measures import ENDS, JOB, STEP
 from jobreport.comparison.real_difference import (
     CHANGED_CORRELATION,
     OF_ASSUMED,
@@ -19,14 +18,16 @@ from jobreport.comparison.real_difference import (
     difference,
     not_by_chance,
     of_equal_code,
+    t_quantile,
 )
-from jobreport.comparison.student import t_quantile
+from jobreport.comparison.runs import NOT_RECORDED
 from jobrules.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.facts import RunOf, Together
+    from jobreport.comparison.measures import Column, Kind, Measured
+    from jobreport.comparison.runs import Together
 
 #: Changes that count, in percent or points.
 MIN_EFFECT, MIN_EFFECT_POINTS = 2.0, 1.0
@@ -104,35 +105,14 @@ def changed_course(measures: Sequence[Measure]) -> list[str]:
     return [name for name in steps.values if name in changed]
 
 
-def compared(
-    variants: Mapping[str, Sequence[RunOf]], pairs: Mapping[str, Together], options: Options
-) -> list[Measure]:
-    """All measures with a value in some variant; the first variant is the base, with which all others are in pairs."""
-    found = []
-    for kind in KINDS:
-        rows = {label: [kind.of(run) for run in runs] for label, runs in variants.items()}
-        if any(one.value is not None for row in rows.values() for one in row):
-            found.append(_measure(kind, pairs, rows, options))
+def compared(columns: Sequence[Column], pairs: Mapping[str, Together], options: Options) -> list[Measure]:
+    """Each measure of all variants against the base, with which each is in a pair."""
+    found = [_measure(one, pairs, options) for one in columns]
     return _shares_with_throughput(_not_by_chance(found))
 
 
-def _measure(
-    kind: Kind, pairs: Mapping[str, Together], rows: Mapping[str, Sequence[Measured]], options: Options
-) -> Measure:
-    base, *others = rows
-    against = {}
-    for label in others:
-        change = change_of(kind, rows[base], rows[label], options)
-        reason = refusal(kind, pairs[label])
-        single = change.p is not None and 1 in (len(rows[base]), len(rows[label]))
-        shared = pairs[label].crowded if single else []
-        if reason and change.word is not Word.NOT_MEASURED:
-            # On shared cores nothing is judged, not even under a condition.
-            change = replace(change, word=Word.REFUSED, reason=reason, p=None if shared else change.p)
-        elif shared:
-            reason = f"other processes used the cores of {join_names(shared)}"
-            change = replace(change, word=Word.NOT_RESOLVED, reason=reason)
-        against[label] = change
+def _measure(column: Column, pairs: Mapping[str, Together], options: Options) -> Measure:
+    kind, rows = column.kind, column.rows
     return Measure(
         key=kind.key,
         label=kind.label,
@@ -141,8 +121,23 @@ def _measure(
         min_effect=options.least(kind),
         values={label: _mean(row) for label, row in rows.items()},
         per_run={label: tuple(one.value for one in row) for label, row in rows.items()},
-        against=against,
+        against={label: _against(column, label, pair, options) for label, pair in pairs.items()},
     )
+
+
+def _against(column: Column, label: str, pair: Together, options: Options) -> Change:
+    """The change, unless something of the two stands against it."""
+    base, other = next(iter(column.rows.values())), column.rows[label]
+    change = change_of(column.kind, base, other, options)
+    shared = pair.crowded if change.p is not None and 1 in (len(base), len(other)) else []
+    reason = refusal(column.kind, pair)
+    if reason and change.word is not Word.NOT_MEASURED:
+        # On shared cores nothing is judged, not even under a condition.
+        return replace(change, word=Word.REFUSED, reason=reason, p=None if shared else change.p)
+    if shared:
+        reason = f"other processes used the cores of {join_names(shared)}"
+        return replace(change, word=Word.NOT_RESOLVED, reason=reason)
+    return change
 
 
 def _mean(row: Sequence[Measured]) -> float | None:

@@ -10,16 +10,14 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport.comparison.facts import is_older
 from jobreport.comparison.real_difference import Sample
 from jobrules.analyses.blocks import BLOCKS, MIN_STEPS, block_edges
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from jobreport.comparison.facts import RunOf
-    from jobreport.comparison.profiled import Profile
+    from jobreport.comparison.runs import Profile, RunOf
     from jobrules.analyses.blocks import StepBlocks, TimeBlocks
     from jobrules.verdict.phases import Phase
 
@@ -76,6 +74,13 @@ class Kind(Struct, frozen=True):
         return found if isinstance(found, Measured) else _one_number(found, NOT_RECORDED)
 
 
+class Column(Struct, frozen=True, kw_only=True):
+    """A measure of all runs, by variant; the first is the base."""
+
+    kind: Kind
+    rows: dict[str, list[Measured]]
+
+
 def _one_number(value: float | None, reason: str) -> Measured:
     """A number that cannot be tested within a run; ``reason`` is why there is none."""
     return Measured(reason=reason) if value is None else Measured(value=value, reason=ONE_NUMBER)
@@ -120,7 +125,7 @@ def _of_steps(value: Callable[[RunOf, StepBlocks], Measured | float | None]) -> 
 
     def of(run: RunOf) -> Measured | float | None:
         blocks = run.report.blocks or None
-        return value(run, blocks) if blocks else Measured(reason=OLDER if is_older(run.report) else NO_STEPS)
+        return value(run, blocks) if blocks else Measured(reason=OLDER if run.is_older else NO_STEPS)
 
     return of
 
@@ -190,7 +195,7 @@ def _per(fact: str, size: float, whole: Callable[[RunOf], Measured]) -> Value:
 
 def _goodput(run: RunOf) -> Measured:
     goodput = run.report.goodput or None
-    return _one_number(goodput.percent if goodput else None, OLDER if is_older(run.report) else NO_STEPS)
+    return _one_number(goodput.percent if goodput else None, OLDER if run.is_older else NO_STEPS)
 
 
 def _gpu_hours(run: RunOf) -> float | None:
@@ -249,7 +254,7 @@ def _gpu_use(run: RunOf) -> Measured:
     """Time-weighted mean utilization of the GPUs in the training loop."""
     blocks = stretches(run, Metric.GPU_UTILIZATION)
     if blocks is None:
-        return Measured(reason=OLDER if is_older(run.report) else "GPU utilization was not recorded")
+        return Measured(reason=OLDER if run.is_older else "GPU utilization was not recorded")
     return _share(*_sums(blocks), "less than half of the training loop was sampled")
 
 
@@ -385,3 +390,12 @@ KINDS = (
     Kind("profiled_kernels", "Profiled kernels and copies", "per step", "none", _of_traces(_kernels), STEP),
 )
 BY_KEY = {kind.key: kind for kind in KINDS}
+
+
+def columns(variants: Mapping[str, Sequence[RunOf]]) -> list[Column]:
+    """All measures with a value in some run, in the order of ``KINDS``."""
+    found = [
+        Column(kind=kind, rows={label: [kind.of(run) for run in runs] for label, runs in variants.items()})
+        for kind in KINDS
+    ]
+    return [one for one in found if any(cell.value is not None for row in one.rows.values() for cell in row)]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
 from jobreport.comparison.document import Word
-from jobreport.comparison.facts import OF_TRACES
-from jobreport.comparison.profiled_work import sure_change
+from jobreport.comparison.runs import OF_TRACES
+from jobreport.comparison.shown import sure_change
 from jobreport.cost.billing import ABOUT_SAME
 from jobreport.formats import percent
 from jobrules.text import escape_name, join_names

@@ -1,28 +1,40 @@
-"""The arguments of ``compare-reports``: labels, and the reports they name."""
+"""From the arguments of ``compare-reports`` to runs: labels, reports, and given facts."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from jobreport import document
-from jobreport.cost.facts import LABELS, NUMBERS
+from jobreport import document, pipeline
+from jobreport.comparison.runs import run_of
+from jobreport.cost.facts import LABELS, NUMBERS, PUBLIC
 from jobreport.cost.given import as_fact
+from jobreport.cost.prices import ANY_PRICES
 from jobreport.errors import NothingReadableError, UsageError
 from jobreport.files import COMPARISON, FILES
+from jobreport.options import Options
 from jobreport.readers.bounds import LATEST_US
+from jobreport.redaction.identifiers import is_common
+from jobreport.redaction.names import renamed
+from jobreport.redaction.pseudonyms import Pseudonyms
+from jobreport.scratch import Scratch
 from jobrules.analyses.goodput import PARTS
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from jobreport.comparison.runs import RunOf
     from jobreport.document import Report
+    from jobreport.tables.engine import Engine
     from jobrules.model.captures import DeviceCapture
 
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,40}")
@@ -53,6 +65,38 @@ class Argument(Struct, frozen=True, kw_only=True):
             file = self.path / FILES["json"]
             return file if file.is_file() else None
         return self.path if self.path.suffix == ".json" else None
+
+
+def read(
+    arguments: Sequence[Argument],
+    given: Mapping[str, Mapping[str, str | float]],
+    out: Path,
+    options: Options,
+    engine: Engine | None,
+) -> list[RunOf]:
+    """The runs of the arguments, with the facts ``given`` by label, those of all runs under the empty one.
+
+    Raises ``UsageError`` for runs or facts that cannot be.
+    """
+    reports = [_report(one, engine, options) for one in arguments]
+    names = [f"run-{i}" if options.redact else report.job.name for i, report in enumerate(reports, start=1)]
+    all_labels = labels([one.label for one in arguments], names)
+    check_runs(arguments, all_labels, reports, force=options.force)
+    if options.redact:  # others may name anything
+        given = {label: {key: own[key] for key in own if key in PUBLIC} for label, own in given.items()}
+    if unknown := next((label for label in given if label and label not in all_labels), ""):
+        known = ", ".join(dict.fromkeys(all_labels))
+        raise UsageError(f"--set {unknown}…: there is no run of that label, only {known}.")
+    return [
+        run_of(
+            label,
+            name,
+            report,
+            {**given.get("", {}), **given.get(label, {})},
+            page="" if options.redact else _page(argument, out),
+        )
+        for label, name, report, argument in zip(all_labels, names, reports, arguments, strict=True)
+    ]
 
 
 def arguments(texts: Sequence[str]) -> list[Argument]:
@@ -129,6 +173,42 @@ def check_runs(
             why = "A copy is no repeat" if label in named else "Compare two runs"
             raise UsageError(f"{paths} are the same run (equal times, devices, and samples). {why}.")
         named[label] = argument
+
+
+def _report(argument: Argument, engine: Engine | None, options: Options) -> Report:
+    """The report of an argument; one is made for a job that has none."""
+    if file := argument.report:
+        report = load(file)
+        return without_names(report) if options.redact else report
+    try:
+        with Scratch() as folder:
+            of_run = Options(formats=("json",), strict=options.strict, redact=options.redact)
+            outcome = pipeline.make_report(argument.path, Path(folder) / "report", of_run, engine=engine)
+            return outcome.report
+    except NothingReadableError as error:
+        raise NothingReadableError(
+            f"{argument.path} has no {FILES['json']}, and is no job: {error}"
+        ) from error
+
+
+def without_names(report: Report) -> Report:
+    """The report without labels and names in traces that may identify somebody, whatever it was made with."""
+    captures = report.captures and renamed(
+        report.captures, lambda kind, name: name if not kind or is_common(name) else f"{kind}-1"
+    )
+    cost = report.cost and replace(report.cost, source=report.cost.source and ANY_PRICES)
+    return replace(report, captures=captures, cost=cost, quality=Pseudonyms(names={}).quality(report.quality))
+
+
+def _page(argument: Argument, out: Path) -> str:
+    """The report page of a run, relative to the folder of the comparison; empty if there is none."""
+    file = argument.report
+    page = file.with_name(FILES["html"]) if file else None
+    if page is None or not page.is_file():
+        return ""
+    with contextlib.suppress(ValueError):  # on another drive
+        return Path(os.path.relpath(page, out)).as_posix()
+    return ""
 
 
 def load(path: Path) -> Report:
@@ -208,11 +288,3 @@ def facts(texts: Sequence[str]) -> dict[str, dict[str, str | float]]:
             raise UsageError(f"--set {escape_name(text)}: unknown fact {key}. Did you mean {near[0]}?")
         found.setdefault(label or "", {})[key] = as_fact(text, key, value)
     return found
-
-
-def check_facts(given: Mapping[str, object], labels: Sequence[str]) -> None:
-    """Raise ``UsageError`` for facts of a label that no run has."""
-    for label in given:
-        if label and label not in labels:
-            known = ", ".join(dict.fromkeys(labels))
-            raise UsageError(f"--set {label}…: there is no run of that label, only {known}.")

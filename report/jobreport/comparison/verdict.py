@@ -10,9 +10,9 @@ from msgspec import Struct
 from jobreport.comparison import profiled_verdict, words
 from jobreport.comparison.comparing import headline
 from jobreport.comparison.document import Comparison, Word
-from jobreport.comparison.facts import NOT_RECORDED
 from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.real_difference import not_by_chance
+from jobreport.comparison.runs import NOT_RECORDED
 from jobreport.cost.billing import ABOUT_SAME, MIN_EXPLAINED, main_factor
 from jobreport.cost.words import money
 from jobreport.formats import NBSP

@@ -6,6 +6,8 @@ import math
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from jobreport.cost.document import Cost, CostRow, Factors, RunCost
 from jobreport.cost.facts import PRICES
 from jobreport.cost.prices import Prices
@@ -194,6 +196,17 @@ def _factors(base: CostRow, row: CostRow, *, of_gpus: bool) -> Factors:
     count = row.gpus / base.gpus if of_gpus else row.nodes / base.nodes
     # What is left, so that the product holds whatever a user gave as cost.
     return Factors(time=time, count=count, price=row.cost / base.cost / time / count, of_gpus=of_gpus)
+
+
+def with_saved(found: Cost | None, labels: Collection[str], runs: float | None) -> Cost | None:
+    """The cost with what so many runs of these variants would save."""
+    if found is None or runs is None:
+        return found
+    base = found.rows[0].cost
+    monthly = {
+        row.label: math.fsum((runs * base, -runs * row.cost)) for row in found.rows if row.label in labels
+    }
+    return replace(found, runs_per_month=runs, monthly=monthly)
 
 
 def main_factor(factors: Factors) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jobreport.build import build_report
-from jobreport.comparison.facts import RunOf, run_of
+from jobreport.comparison.runs import RunOf, run_of
 from jobreport.cost.prices import Machine, Prices
 from jobreport.document import Report
 from jobreport.remarks import Quality

@@ -15,9 +15,9 @@ from msgspec import UNSET
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.comparing import OF_MANY, Options, change_of
 from jobreport.comparison.document import Change, Comparison, Word, from_json, to_json
-from jobreport.comparison.facts import RunOf
 from jobreport.comparison.measures import BY_KEY, Measured
 from jobreport.comparison.real_difference import Sample
+from jobreport.comparison.runs import RunOf
 from jobreport.document import Report
 from tests.copies import replace
 from tests.report.comparison.runs import report_of, run, shared, steady, stopped

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.facts import differences
+from jobreport.comparison.runs import differences
 from jobreport.cost.billing import cost_of
 from jobreport.cost.facts import facts_of
 from jobreport.cost.prices import Machine, Prices

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.document import Comparison, Word, from_json, to_json
-from jobreport.comparison.facts import RunOf
-from jobreport.comparison.profiled_work import change_of, changed_work
+from jobreport.comparison.runs import RunOf
+from jobreport.comparison.shown import change_of, changed_work
 from jobreport.cost.prices import Machine, Prices
 from jobreport.document import Report
 from jobrules.captures.operators import MAX_ROWS

@@ -12,8 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jobreport.comparison.real_difference import Sample, difference, not_by_chance, of_equal_code
-from jobreport.comparison.student import incomplete_beta, t_quantile
+from jobreport.comparison.real_difference import (
+    Sample,
+    difference,
+    incomplete_beta,
+    not_by_chance,
+    of_equal_code,
+    t_quantile,
+)
 from jobrules.analyses.blocks import block_edges
 
 

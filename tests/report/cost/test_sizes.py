@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.facts import RunOf
+from jobreport.comparison.runs import RunOf
 from jobreport.cost.document import Candidate, Sizing
 from jobreport.cost.facts import GIB
 from jobreport.cost.prices import Machine, Prices

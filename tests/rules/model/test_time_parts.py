@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
-from jobreport.comparison import profiled as compared
+from jobreport.comparison import runs as compared
 from jobreport.page.sections.captures import idle_time, profiled_time
 from jobrules import RULES
 from jobrules.analyses import goodput

@@ -1,25 +1,26 @@
-"""Runs with their facts, and which facts differ."""
+"""Runs with what is known of each and of all together, and which facts differ."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct
 
 from jobreport.comparison.document import Fact
-from jobreport.comparison.profiled import profile_of
+from jobreport.cost.document import RunCost  # noqa: TC001 - msgspec reads the annotation
 from jobreport.cost.facts import LABELS, KnownJob, facts_of, joined
 from jobreport.document import Origin
+from jobrules.model.captures import AcrossRanks, Capture  # noqa: TC001 - msgspec reads the annotations
+from jobrules.rules.traces.shares import MIN_WINDOW_NS, idle_ns, launch_bound_ns
 from jobrules.text import join_names
 from jobrules.verdict.observations import CROWDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from jobreport.comparison.profiled import Profile
-    from jobreport.cost.document import RunCost
     from jobreport.document import Report
-    from jobrules.model.captures import Capture
+    from jobrules.model.captures import CaptureStep, DeviceCapture, DeviceStep
 
 #: Those of the stretch that PyTorch's profiler recorded.
 OF_TRACES = frozenset(
@@ -36,6 +37,120 @@ OF_TRACES = frozenset(
 SAME_WORK = 0.02
 #: How a reason ends that says what of a job's time is not known.
 NOT_RECORDED = "not recorded"
+#: The parts of the profiled time, in the order in which they are drawn.
+PARTS = (
+    "computing",
+    "communication",
+    "waiting",
+    "copies",
+    "data-loading",
+    "launches",
+    "synchronization",
+    "memory-allocation",
+    "profiler",
+    "idle-unknown",
+)
+#: Measures of the causes of idle time.
+IDLE = {
+    "data_loading": "data-loading",
+    "launch_bound": "launches",
+    "synchronization": "synchronization",
+    "memory_allocation": "memory-allocation",
+}
+NS_PER_S = 1e9
+
+
+class Profile(Struct, frozen=True, kw_only=True, dict=True):
+    """All captures of a run, without copies."""
+
+    captures: tuple[Capture, ...]
+    across: AcrossRanks | None
+
+    @property
+    def devices(self) -> list[DeviceCapture]:
+        """The devices of all captures."""
+        return [device for capture in self.captures for device in capture.devices]
+
+    @property
+    def window_ns(self) -> int:
+        """Time of all devices."""
+        return sum(device.window_ns for device in self.devices)
+
+    @property
+    def longest_s(self) -> float:
+        """Time of the device that was profiled longest, in seconds."""
+        return max((device.window_ns for device in self.devices), default=0) / NS_PER_S
+
+    @cached_property
+    def steps(self) -> dict[int, list[float]]:
+        """Seconds of each whole step on each rank, by its number, in the order of numbers."""
+        found: dict[int, list[float]] = {}
+        for capture in self.captures:
+            for step in _whole(capture):
+                found.setdefault(step.number, []).append(step.host_ns / NS_PER_S)
+        return dict(sorted(found.items()))
+
+    def device_steps(self) -> list[DeviceStep]:
+        """The whole steps of all devices."""
+        return [
+            step for device in self.devices for step in device.steps if step.number != device.incomplete_step
+        ]
+
+    def parts_ns(self) -> dict[str, int]:
+        """Time of all devices in parts, which add up to ``window_ns``."""
+        found = dict.fromkeys(PARTS, 0)
+        for device in self.devices:
+            for key, amount in _parts_ns(device).items():
+                found[key] += amount
+        return found
+
+    @cached_property
+    def percents(self) -> dict[str, float]:
+        """Shares of the profiled time by part, as far as they are known; none of a time too short to be judged."""
+        if not any(device.window_ns >= MIN_WINDOW_NS for device in self.devices):
+            return {}
+        parts = self.parts_ns()
+        found = {
+            "compute": parts["computing"],
+            "exposed_communication": parts["communication"] + parts["waiting"],
+            "exposed_copies": parts["copies"],
+            "idle": sum(device.idle_ns for device in self.devices),
+        }
+        # Causes of idle time are not known of a trace that lacks events.
+        if all(device.complete for device in self.devices):
+            found |= {key: parts[part] for key, part in IDLE.items()}
+        if self.across and self.across.matched:
+            found["waiting"] = parts["waiting"]
+            found["late_rank"] = max((one.caused_ns for one in self.across.waiting), default=0)
+        return {key: 100 * amount / self.window_ns for key, amount in found.items()}
+
+
+def profile_of(report: Report) -> Profile | None:
+    """What was profiled of a job; None without traces."""
+    captures = tuple(one for one in report.captures or () if not one.copy_of)
+    return Profile(captures=captures, across=report.across_ranks or None) if captures else None
+
+
+def _whole(capture: Capture) -> list[CaptureStep]:
+    cut = {device.incomplete_step for device in capture.devices}
+    return [step for step in capture.step_times if step.number not in cut]
+
+
+def _parts_ns(device: DeviceCapture) -> dict[str, int]:
+    waiting = device.exposed_waiting_ns or 0
+    found = {
+        "computing": device.compute_ns,
+        "communication": device.exposed_communication_ns - waiting,
+        "waiting": waiting,
+        "copies": device.exposed_copies_ns,
+    }
+    if device.complete:
+        found["launches"] = launch_bound_ns(device)
+        found["data-loading"] = idle_ns(device, "data_loading")
+        found["synchronization"] = idle_ns(device, "synchronisation")
+        found["memory-allocation"] = idle_ns(device, "memory_allocation")
+        found["profiler"] = idle_ns(device, "profiler")
+    return found | {"idle-unknown": device.window_ns - sum(found.values())}
 
 
 class RunOf(KnownJob, frozen=True, kw_only=True):
@@ -49,6 +164,11 @@ class RunOf(KnownJob, frozen=True, kw_only=True):
     profile: Profile | None = None
     #: None if it is not known, as of a part of a job.
     cost: RunCost | None = None
+
+    @property
+    def is_older(self) -> bool:
+        """True for a report of samples of a version without blocks."""
+        return self.report.blocks is UNSET and self.report.origin is Origin.SAMPLES
 
 
 def run_of(label: str, name: str, report: Report, given: Mapping[str, str | float], page: str = "") -> RunOf:
@@ -189,8 +309,3 @@ def differences(variants: Mapping[str, Mapping[str, str | float | None]]) -> lis
         found.append(Fact(key=key, label=LABELS.get(key, key), kind=kind, values=values))
     order = ("different", "same", "unknown")
     return sorted(found, key=lambda fact: order.index(fact.kind))
-
-
-def is_older(report: Report) -> bool:
-    """True for a report of samples of a version without blocks."""
-    return report.blocks is UNSET and report.origin is Origin.SAMPLES
