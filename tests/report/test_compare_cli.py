@@ -18,7 +18,7 @@ from jobreport.comparison import document as comparison
 from jobreport.cost.one_job import job_cost
 from jobreport.cost.prices import Pricing
 from jobreport.options import Options
-from jobreport.page.sections.comparison.head import head
+from jobreport.page.sections.comparison import head
 from jobreport.pipeline import make_report
 from jobreport.remarks import Quality, Remark, SourceQuality
 from tests.captured_jobs import training

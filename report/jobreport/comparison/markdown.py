@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
 from jobreport.comparison.document import NO_COST, Word
-from jobreport.cost.words import money, origin, price
+from jobreport.cost.words import origin
 from jobreport.markdown import MAX_CHARACTERS, escape, table
 from jobrules.text import between, capitalized, count, escape_name, join_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.comparison.document import Budget, Comparison, Measure
+    from jobreport.comparison.document import Comparison, Measure
 
 #: Words that stand in the table; the others are counted.
 SHOWN = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.SMALL, Word.NOT_RESOLVED, Word.SAME)
@@ -26,7 +26,7 @@ def markdown(comparison: Comparison) -> str:
     labels = " against ".join((", ".join(comparison.others), comparison.base))
     blocks = [
         f"# {escape(labels)}: comparison of runs",
-        *(f"**{escape(line)}**" for line in [*_broken(comparison), comparison.verdict]),
+        *(f"**{escape(line)}**" for line in [*_of_state(comparison, BROKEN), comparison.verdict]),
         escape(comparison.next),
         escape(f"What is left to win in {comparison.left}" if comparison.left else ""),
         _runs(comparison),
@@ -43,24 +43,14 @@ def markdown(comparison: Comparison) -> str:
     return "\n\n".join(kept) + "\n"
 
 
-def _of_state(comparison: Comparison, state: str) -> list[Budget]:
-    return [one for one in comparison.budgets if one.state == state]
-
-
-def _broken(comparison: Comparison) -> list[str]:
-    """A sentence on the broken budgets, if there are any."""
-    found = _of_state(comparison, BROKEN)
-    return (
-        [f"{capitalized(count(len(found), 'budget is', 'budgets are'))} broken: {_named(found)}."]
-        if found
-        else []
+def _of_state(comparison: Comparison, state: str) -> list[str]:
+    """A sentence on the budgets of a state, if there are any."""
+    found = [one for one in comparison.budgets if one.state == state]
+    named = join_names(
+        [f"{one.measure} of {one.label}{f' ({one.reason})' if one.reason else ''}" for one in found]
     )
-
-
-def _named(budgets: Sequence[Budget]) -> str:
-    return join_names(
-        [f"{one.measure} of {one.label}{f' ({one.reason})' if one.reason else ''}" for one in budgets]
-    )
+    how_many = capitalized(count(len(found), "budget is", "budgets are"))
+    return [f"{how_many} {state}: {named}."] if found else []
 
 
 def _runs(comparison: Comparison) -> str:
@@ -92,7 +82,11 @@ def _budgets(comparison: Comparison) -> str:
 
 def _measures(comparison: Comparison) -> str:
     shown = [one for one in comparison.measures if any(c.word in SHOWN for c in one.against.values())]
-    rows = [_row(comparison, measure, label) for measure in shown for label in comparison.others]
+    rows = [
+        [one.label, *cells, words.outcome(one, change)]
+        for one in shown
+        for cells, change in zip(words.compared(one, comparison.cost), one.against.values(), strict=True)
+    ]
     heads = ["Measure", "Variant", comparison.base, "Value", "Change", "95% interval", "Result"]
     return "\n\n".join(filter(None, (table(heads, rows), escape(_left_out(comparison, shown)))))
 
@@ -109,46 +103,15 @@ def _left_out(comparison: Comparison, shown: Sequence[Measure]) -> str:
     )
 
 
-def _row(comparison: Comparison, measure: Measure, label: str) -> list[str]:
-    change = measure.against[label]
-    shown = words.of_variants(measure, comparison.cost)
-    return [
-        measure.label,
-        label,
-        shown[comparison.base],
-        shown[label],
-        words.change(change),
-        words.interval(change),
-        words.outcome(measure, change),
-    ]
-
-
 def _cost(comparison: Comparison) -> str:
-    cost = comparison.cost
-    if cost is None:
+    if comparison.cost is None:
         return escape(comparison.no_cost)
-    refused = words.refused_costs(comparison)
-    rows = [
-        [
-            row.label,
-            escape_name(row.machine, 40) or "–",
-            f"{row.nodes:g}",
-            f"{row.node_hours:.3f}",
-            f"{price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
-            money(row.cost, cost.currency),
-            words.saving(cost, row.label, refused),
-        ]
-        for row in cost.rows
-    ]
-    heads = ["Variant", "Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change"]
-    return f"{table(heads, rows)}\n\n{escape(origin(cost))}"
+    rows = words.cost_rows(comparison.cost, words.refused_costs(comparison))
+    return f"{table(words.COST_HEADS, rows)}\n\n{escape(origin(comparison.cost))}"
 
 
 def terminal(comparison: Comparison) -> list[str]:
     """At most five lines, broken budgets first."""
-    lines = [*_broken(comparison), comparison.verdict, comparison.next]
-    if found := _of_state(comparison, INCONCLUSIVE):
-        lines.append(
-            f"{capitalized(count(len(found), 'budget is', 'budgets are'))} inconclusive: {_named(found)}."
-        )
-    return [line for line in [*lines, comparison.no_cost] if line]
+    lines = [*_of_state(comparison, BROKEN), comparison.verdict, comparison.next]
+    lines += [*_of_state(comparison, INCONCLUSIVE), comparison.no_cost]
+    return [line for line in lines if line]

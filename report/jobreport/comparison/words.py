@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.comparison.document import Word
-from jobreport.cost.words import money
+from jobreport.cost.words import money, price
 from jobreport.formats import MINUS, NBSP
 from jobrules.text import duration
 
@@ -29,11 +29,24 @@ def refused_costs(comparison: Comparison) -> dict[str, str]:
     return {label: one.reason for label, one in against.items() if one.word is Word.REFUSED}
 
 
-def saving(cost: Cost, label: str, refused: Mapping[str, str]) -> str:
-    """``−82.7%``: the change of a cost from the base; ``–`` if it cannot be compared."""
-    if label not in cost.saving or label in refused:
-        return "–"
-    return ratio(-100 * cost.saving[label])
+#: Heads of the columns of ``cost_rows``.
+COST_HEADS = ("Variant", "Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change")
+
+
+def cost_rows(cost: Cost, refused: Mapping[str, str]) -> list[list[str]]:
+    """What each variant cost; the change from the base is ``–`` if it was ``refused``."""
+    return [
+        [
+            row.label,
+            formats.escape_name(row.machine, 40) or "–",
+            f"{row.nodes:g}",
+            f"{formats.number(row.node_hours, 3)}{NBSP}h",
+            f"{price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
+            money(row.cost, cost.currency),
+            "–" if row.label in refused or row is cost.rows[0] else ratio(-100 * cost.saving[row.label]),
+        ]
+        for row in cost.rows
+    ]
 
 
 def value(amount: float | None, unit: str, cost: Cost | None = None) -> str:
@@ -44,6 +57,15 @@ def value(amount: float | None, unit: str, cost: Cost | None = None) -> str:
 def of_variants(measure: Measure, cost: Cost | None = None) -> dict[str, str]:
     """The values of a measure by variant, all in one unit."""
     return dict(zip(measure.values, values(list(measure.values.values()), measure.unit, cost), strict=True))
+
+
+def compared(measure: Measure, cost: Cost | None) -> list[list[str]]:
+    """Of each variant but the base: its label, the value of the base, its value, the change, and the interval."""
+    base, *others = of_variants(measure, cost).values()
+    return [
+        [label, base, value, change(found), interval(found)]
+        for value, (label, found) in zip(others, measure.against.items(), strict=True)
+    ]
 
 
 def values(amounts: Sequence[float | None], unit: str, cost: Cost | None = None) -> list[str]:

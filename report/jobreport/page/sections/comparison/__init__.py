@@ -9,18 +9,12 @@ from jobreport import assets
 from jobreport.comparison import document
 from jobreport.page.kit.fragment import Fragment
 from jobreport.page.sections import jupyter
-from jobreport.page.sections.comparison.budgets import budgets
-from jobreport.page.sections.comparison.cost import cost
-from jobreport.page.sections.comparison.facts import facts
-from jobreport.page.sections.comparison.head import contents, head
-from jobreport.page.sections.comparison.measures import measures
-from jobreport.page.sections.comparison.method import method
-from jobreport.page.sections.comparison.rules import rules
-from jobreport.page.sections.comparison.sizes import sizes
-from jobreport.page.sections.comparison.steps import steps
+from jobreport.page.sections.comparison.cost import cost, sizes
+from jobreport.page.sections.comparison.facts import facts, method, rules
+from jobreport.page.sections.comparison.measures import budgets, measures
+from jobreport.page.sections.comparison.steps import steps, use
 from jobreport.page.sections.comparison.time import time
-from jobreport.page.sections.comparison.use import use
-from jobreport.page.sections.comparison.verdict import verdict
+from jobreport.page.sections.comparison.verdict import contents, head, verdict
 from jobreport.page.sections.jupyter import live_figures
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Cost of the variants, and the factors by which they differ."""
+"""Cost of the variants, the factors by which they differ, and machines that could run each."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.comparison import words
-from jobreport.cost.words import money, origin, price
+from jobreport.cost.words import money, origin
 from jobreport.page.kit import Empty, Note, Table
 from jobreport.page.sections.comparison.outline import section
 from jobreport.page.sections.parts.sizes_table import NOT_HELD
+from jobreport.page.sections.parts.sizes_table import sizes as shown_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from jobreport.comparison.document import Comparison
     from jobreport.cost.document import Cost
     from jobreport.page.kit.section import Content
-
 
 _DRAWN = Markup(':<span class="vh">Drawn</span>')
 
@@ -46,25 +46,10 @@ def _monthly(base: str, cost: Cost, label: str, saved: float) -> str:
 
 
 def _costs(cost: Cost, refused: Mapping[str, str]) -> Table:
-    def shown(amount: float) -> str:
-        return money(amount, cost.currency)
-
-    rows = [
-        [
-            row.label,
-            formats.escape_name(row.machine, 40) or "–",
-            f"{row.nodes:g}",
-            f"{formats.number(row.node_hours, 3)}{formats.NBSP}h",
-            f"{price(row.per_hour, cost.currency)}{' (spot)' if row.spot else ''}",
-            shown(row.cost),
-            words.saving(cost, row.label, refused),
-        ]
-        for row in cost.rows
-    ]
     return Table(
         label="Cost",
-        heads=[":Variant", ":Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change"],
-        rows=rows,
+        heads=[":Variant", ":Machine", *words.COST_HEADS[2:]],
+        rows=words.cost_rows(cost, refused),
         caption=f"{_finding(cost, refused)} {origin(cost)}",
     )
 
@@ -121,3 +106,18 @@ def _step(before: float, after: float) -> Markup:
         '<svg class="glyph" aria-hidden="true"><rect class="{}" x="{:.2f}%" width="{:.2f}%" y="20%" height="60%"/>'
         '<line class="mark" x1="{:.2f}%" x2="{:.2f}%" y1="0" y2="100%"/></svg>'
     ).format(style, left, width, after, after)
+
+
+@section
+def sizes(comparison: Comparison) -> Content:
+    """For each variant the needs, what it has, and the cheapest machines that come close."""
+    currency = comparison.cost.currency if comparison.cost else ""
+    blocks = [
+        block
+        for label, found in comparison.candidates.items()
+        for block in shown_sizes(found, currency, label)
+    ]
+    return blocks or Empty(
+        "A list of machines with GPUs and cores is needed (--prices), and the machine type of each variant "
+        "(--set LABEL.instance_type=TYPE)."
+    )

@@ -1,4 +1,4 @@
-"""All measures: those that were tested with their intervals, the others with their values."""
+"""All measures: tested ones with their intervals, the others with their values; and the budgets that limit them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from jobreport.comparison import words
+from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE, MET
 from jobreport.comparison.document import Word
 from jobreport.comparison.markdown import SHOWN
 from jobreport.comparison.measures import BY_KEY
-from jobreport.page.kit import Fold, Table
+from jobreport.page.kit import Fold, Fragment, Table
+from jobreport.page.kit.marks import status
 from jobreport.page.sections.comparison import marks
 from jobreport.page.sections.comparison.outline import headings_of, section
 from jobrules.text import capitalized, count
@@ -18,7 +20,7 @@ from jobrules.text import capitalized, count
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.document import Comparison, Measure
+    from jobreport.comparison.document import Budget, Comparison, Measure
     from jobreport.page.kit.blocks import Block
     from jobreport.page.kit.section import Content
 
@@ -112,21 +114,14 @@ def _on_axis(
 
 def _rows(comparison: Comparison, measure: Measure, scale: marks.Scale) -> list[list[str]]:
     """A row; of several variants a title and a row for each."""
-    shown = words.of_variants(measure, comparison.cost)
-    base = shown[comparison.base]
     several = len(measure.against) > 1
-    rows: list[list[str]] = [[_titled(measure.label, f"{comparison.base} {base}")]] if several else []
-    for label, change in measure.against.items():
-        rows.append(
-            [
-                *([label] if several else [measure.label, base]),
-                shown[label],
-                words.change(change),
-                words.interval(change) or "–",
-                marks.interval(scale, measure, change),
-                marks.outcome(measure, change),
-            ]
-        )
+    rows: list[list[str]] = []
+    compared = words.compared(measure, comparison.cost)
+    for (label, base, *cells, interval), change in zip(compared, measure.against.values(), strict=True):
+        if several and not rows:
+            rows.append([_titled(measure.label, f"{comparison.base} {base}")])
+        drawn = [marks.interval(scale, measure, change), marks.outcome(measure, change)]
+        rows.append([*([label] if several else [measure.label, base]), *cells, interval or "–", *drawn])
     return rows
 
 
@@ -200,3 +195,54 @@ def _why(measure: Measure) -> str:
             for one in measure.against.values()
         )
     )
+
+
+#: Class of each state; a broken budget of level error is critical.
+_SIGNS = {BROKEN: "warn", INCONCLUSIVE: "off", MET: "pass"}
+
+
+@section
+def budgets(comparison: Comparison) -> Content:
+    """A row for each limit and variant; empty without budgets."""
+    if not comparison.budgets:
+        return Fragment(name="budgets", html="")
+    states = [one.state for one in comparison.budgets]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in _SIGNS if state in states)
+    return [
+        f"{count(len(states), 'budget')}: {counts}.",
+        Table(
+            label="Limits and their state",
+            heads=[":Budget", ":State", ":Variant", "Value", ":Limit", ":Level"],
+            rows=[_budget(comparison, one) for one in comparison.budgets],
+            style="cmp bud",
+        ),
+    ]
+
+
+def _budget(comparison: Comparison, one: Budget) -> list[str]:
+    name = comparison.measure(one.measure).label if one.value is not None else one.measure
+    sign = "crit" if one.state == BROKEN and one.level == "error" else _SIGNS[one.state]
+    state = status(sign, capitalized(one.state))
+    if one.reason:
+        state = Markup('{} <span class="s m">{}</span>').format(state, one.reason)
+    return [
+        Markup("{} <code>{}</code>").format(name, one.measure),
+        state,
+        one.label,
+        _budget_value(comparison, one),
+        _limit_of(comparison, one),
+        one.level,
+    ]
+
+
+def _budget_value(comparison: Comparison, one: Budget) -> str:
+    if one.value is None:
+        return "–"
+    return words.value(one.value, comparison.measure(one.measure).unit, comparison.cost)
+
+
+def _limit_of(comparison: Comparison, one: Budget) -> str:
+    """The limit as it was given, with the change that it limits."""
+    if one.value is None or not one.limit.endswith(("more", "less")):
+        return one.limit
+    return f"{one.limit} than {comparison.base} ({words.change(comparison.measure(one.measure).against[one.label])})"
