@@ -9,8 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
 from jobreport.build import build_report
+from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.document import Comparison
 from jobreport.comparison.runs import RunOf, run_of
 from jobreport.cost.prices import Machine, Prices
 from jobreport.document import Report
@@ -24,31 +27,27 @@ from tests.captured_jobs import job_of
 from tests.copies import replace
 from tests.jobs import START_US, make_panel, make_steps
 
+
+def listed(*machines: Machine, source: str = "list", as_of: str = "2026-01-01") -> Prices:
+    return Prices(currency="USD", source=source, as_of=as_of, machines=machines)
+
+
+def v100(kind: str, per_hour: float, gpus: int) -> Machine:
+    """A machine of a family whose cores and memory grow with its GPUs."""
+    return Machine(
+        type=kind,
+        per_hour=per_hour,
+        gpus=gpus,
+        gpu_model="V100",
+        gpu_memory_gib=16,
+        cores=8 * gpus,
+        memory_gib=61 * gpus,
+    )
+
+
 #: Prices of the published pair.
-PUBLISHED = Prices(
-    currency="USD",
-    source="published",
-    as_of="2021-02-01",
-    machines=(
-        Machine(
-            type="ml.p3.8xlarge",
-            per_hour=14.688,
-            gpus=4,
-            gpu_model="V100",
-            gpu_memory_gib=16,
-            cores=32,
-            memory_gib=244,
-        ),
-        Machine(
-            type="ml.p3.2xlarge",
-            per_hour=3.825,
-            gpus=1,
-            gpu_model="V100",
-            gpu_memory_gib=16,
-            cores=8,
-            memory_gib=61,
-        ),
-    ),
+PUBLISHED = listed(
+    v100("ml.p3.8xlarge", 14.688, 4), v100("ml.p3.2xlarge", 3.825, 1), source="published", as_of="2021-02-01"
 )
 #: Seconds of a step.
 STEP_S = 0.5
@@ -81,6 +80,20 @@ def steady(scale: float = 1.0, seed: int = 1, n: int = 400, start_s: float = 0.0
 
 def run(label: str, report: Report, **given: Any) -> RunOf:
     return run_of(label, f"job of {label}", report, given)
+
+
+def compared(*runs: RunOf, **settings: Any) -> Comparison:
+    return compare(runs, Settings(**settings), "compare-reports")
+
+
+def priced(count: int, price: float, batch_size: int | None = None) -> dict[str, Any]:
+    """Facts of a run on one node of so many GPUs."""
+    return {"nodes": 1, "gpus_per_node": count, "price_per_node_hour": price, "batch_size": batch_size}
+
+
+def older(report: Report) -> Report:
+    """As a version wrote it that kept no blocks."""
+    return replace(report, blocks=UNSET, time_blocks=UNSET, goodput=UNSET, demand=UNSET)
 
 
 def stopped(report: Report) -> Report:

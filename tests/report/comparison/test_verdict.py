@@ -8,28 +8,32 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import UNSET
 
-from jobreport.comparison import words
-from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.comparing import Options
 from jobreport.comparison.document import Comparison, Word
 from jobreport.comparison.markdown import markdown
 from jobreport.comparison.verdict import _best
-from jobreport.cost.prices import Machine, Prices
+from jobreport.cost.prices import Machine
 from jobreport.cost.words import origin
 from jobreport.document import Report
 from jobrules.model import Finding, Severity
 from tests.captured_jobs import training
 from tests.copies import replace
-from tests.report.comparison.runs import of_traces, report_of, run, shared, steady, stopped
-
-PRICES = Prices(
-    currency="USD",
-    source="list",
-    as_of="2026-01-01",
-    machines=(Machine(type="big", per_hour=8.0, gpus=4), Machine(type="small", per_hour=1.0, gpus=1)),
+from tests.report.comparison.runs import (
+    compared,
+    listed,
+    of_traces,
+    older,
+    priced,
+    report_of,
+    run,
+    shared,
+    steady,
+    stopped,
 )
+from tests.report.comparison.test_profiled import VERDICTS as OF_TRACES
+
+PRICES = listed(Machine(type="big", per_hour=8.0, gpus=4), Machine(type="small", per_hour=1.0, gpus=1))
 BIG, SMALL = {"instance_type": "big"}, {"instance_type": "small"}
 
 
@@ -37,11 +41,7 @@ def pair(
     a: Report, b: Report, a_facts: dict[str, Any] | None = None, b_facts: dict[str, Any] | None = None
 ) -> Comparison:
     runs = [run("A", a, **(a_facts or {})), run("B", b, **(b_facts or {}))]
-    return compare(runs, Settings(prices=PRICES if (a_facts or {}).get("instance_type") else None), "")
-
-
-def older(report: Report) -> Report:
-    return replace(report, blocks=UNSET, time_blocks=UNSET, goodput=UNSET, demand=UNSET)
+    return compared(*runs, prices=PRICES if (a_facts or {}).get("instance_type") else None)
 
 
 def without_steps(report: Report) -> Report:
@@ -60,22 +60,13 @@ def on_gpus(report: Report, gpus: int) -> Report:
     )
 
 
-def of_gpus(count: int, price: float, batch_size: int | None = None) -> dict[str, Any]:
-    return {
-        "nodes": 1,
-        "gpus_per_node": count,
-        "price_per_node_hour": price,
-        "batch_size": batch_size,
-    }
-
-
 def of_many(scales: dict[str, float], **prices: float) -> Comparison:
     """Variants by the length of their steps."""
     runs = [
-        run(label, steady(scale), **(of_gpus(1, prices[label]) if prices else {}))
+        run(label, steady(scale), **(priced(1, prices[label]) if prices else {}))
         for label, scale in scales.items()
     ]
-    return compare(runs, Settings(), "")
+    return compared(*runs)
 
 
 def with_stalls(seed: int, *places: int) -> Report:
@@ -108,7 +99,30 @@ def late(*, measured: bool) -> Report:
 
 def repeats(n: int) -> Comparison:
     a, b = ([run(x, steady(s + i / 20, i), n=n) for i in range(n)] for x, s in (("A", 1.0), ("B", 1.02)))
-    return compare([*a, *b], Settings(), "")
+    return compared(*a, *b)
+
+
+def at_one_price(*scales: float) -> Comparison:
+    """Repeats on one machine, which differ by 3%, against three others."""
+    a, b = (
+        [run(label, steady(scale, i, start_s=1000.0 * i), **SMALL) for i, scale in enumerate(own)]
+        for label, own in (("A", (1.0, 1.03, 0.97)), ("B", scales))
+    )
+    return compared(*a, *b, prices=PRICES)
+
+
+def with_finding(report: Report, *, best: bool) -> Report:
+    """A third of the best job is start-up; the other has nothing to find."""
+    lost = Finding(
+        key="long-start-up",
+        severity=Severity.WARNING,
+        title="Start-up took 50.0% of the job",
+        evidence=(),
+        advice=("Cache the data set.", "It helps little in long jobs."),
+        rules=(),
+        section="summary",
+    )
+    return replace(report, verdict=replace(report.verdict, findings=(lost,) if best else ()))
 
 
 #: Pairs whose truth is known by construction; what is said of each is accepted in ``tests/golden``.
@@ -133,27 +147,27 @@ VERDICTS: dict[str, Callable[[], Comparison]] = {
     "fewer GPUs": lambda: pair(on_gpus(steady(), 4), steady(1.0, 2), {"batch_size": 64}, {"batch_size": 64}),
     # As many steps, of batches that nobody knows: each GPU may have done as much as before.
     "more GPUs, unknown batches": lambda: pair(
-        on_gpus(steady(), 1), on_gpus(steady(1.2, 2), 2), of_gpus(1, 2.0), of_gpus(2, 4.0)
+        on_gpus(steady(), 1), on_gpus(steady(1.2, 2), 2), priced(1, 2.0), priced(2, 4.0)
     ),
     # More GPUs at half the price: the price and the time lowered the cost, not their number.
     # Of both together, only the time explains it.
     "a factor in the other direction": lambda: pair(
-        steady(), steady(0.5, 2), of_gpus(2, 10.0, 64), of_gpus(5, 12.5, 64)
+        steady(), steady(0.5, 2), priced(2, 10.0, 64), priced(5, 12.5, 64)
     ),
     "nothing to give a reason for": lambda: pair(
-        steady(), steady(1.0, 2), of_gpus(2, 10.0, 64), of_gpus(4, 10.0, 64)
+        steady(), steady(1.0, 2), priced(2, 10.0, 64), priced(4, 10.0, 64)
     ),
     "many times the cost": lambda: pair(steady(), steady(1.0, 2), SMALL, BIG),
     # The price of a machine that cannot be taken away is no guess for one that can.
     "no spot price": lambda: pair(steady(), steady(1.0, 2), BIG, BIG | {"spot": "true"}),
-    "a price of A alone": lambda: pair(steady(), steady(1.0, 2), of_gpus(4, 2.0)),
+    "a price of A alone": lambda: pair(steady(), steady(1.0, 2), priced(4, 2.0)),
     "a machine of A alone": lambda: pair(steady(), steady(1.0, 2), BIG),
     "a machine that is not listed": lambda: pair(steady(), steady(1.0, 2), BIG, {"instance_type": "huge"}),
     "an unknown number of machines": lambda: pair(
         steady(), steady(1.0, 2), BIG, {"nodes": None, "cost": 2.0}
     ),
     "traces alone": lambda: pair(
-        of_traces(training()), of_traces(training()), of_gpus(1, 2.0), of_gpus(1, 2.0)
+        of_traces(training()), of_traces(training()), priced(1, 2.0), priced(1, 2.0)
     ),
     "a ratio beyond all measure": lambda: pair(steady(), steady(1.0, 2), {"cost": 1e-9}, {"cost": 1e9}),
     "a longer start": lambda: pair(steady(), late(measured=True)),
@@ -161,17 +175,22 @@ VERDICTS: dict[str, Callable[[], Comparison]] = {
     "longer waits": lambda: pair(with_waits(steady(), 0.04, 0.036), with_waits(steady(1.55, 2), 0.38)),
     "longer steps": lambda: pair(with_waits(steady(), 0.04, 0.036), with_waits(steady(1.55, 2), 0.03)),
     "shorter waits": lambda: pair(with_waits(steady(), 0.38, 0.342), with_waits(steady(0.65, 2), 0.04)),
+    # Equal code has as many by chance.
+    "4 stalls": lambda: pair(with_stalls(1), with_stalls(2, 40, 145, 237, 350)),
     "18 stalls": lambda: pair(with_stalls(1), with_stalls(2, *range(40, 400, 20))),
     # A price of 3% less explains most of a change that is no more than chance in the time.
-    "a price of 3% less": lambda: pair(steady(), steady(0.98, 2), of_gpus(1, 10.0, 64), of_gpus(1, 9.7, 64)),
+    "a price of 3% less": lambda: pair(steady(), steady(0.98, 2), priced(1, 10.0, 64), priced(1, 9.7, 64)),
     # Price and time nearly cancel, and nothing says how much of the time is chance.
     "a price of 20% less, few steps": lambda: pair(
-        report_of([0.5] * 40), report_of([0.7] * 40), of_gpus(1, 10.0, 64), of_gpus(1, 8.0, 64)
+        report_of([0.5] * 40), report_of([0.7] * 40), priced(1, 10.0, 64), priced(1, 8.0, 64)
     ),
-    "a price of 20% less": lambda: pair(steady(), steady(0.98, 2), of_gpus(1, 10.0, 64), of_gpus(1, 8.0, 64)),
-    "as fast under a condition": lambda: compare(
-        [run("A", steady()), run("B", steady(1.0, 2))], Settings(options=Options(min_effect={"": 12.0})), ""
+    "a price of 20% less": lambda: pair(steady(), steady(0.98, 2), priced(1, 10.0, 64), priced(1, 8.0, 64)),
+    "as fast under a condition": lambda: compared(
+        run("A", steady()), run("B", steady(1.0, 2)), options=Options(min_effect={"": 12.0})
     ),
+    # Runs of one code that differ by 3%: their costs do as well.
+    "repeats at one price": lambda: at_one_price(0.99, 0.95, 0.96),
+    "shorter repeats at one price": lambda: at_one_price(0.6, 0.61, 0.62),
     "two runs": lambda: repeats(2),
     "three runs": lambda: repeats(3),
     "of many, the fastest": lambda: of_many({"A": 1.0, "B": 0.8, "C": 0.5, "D": 1.2}),
@@ -191,6 +210,7 @@ VERDICTS: dict[str, Callable[[], Comparison]] = {
     "of many, the cheapest for its price": lambda: of_many(
         {"A": 1.0, "B": 0.93, "C": 1.0, "D": 1.1}, A=1.0, B=0.95, C=0.9, D=1.0
     ),
+    **OF_TRACES,
 }
 
 
@@ -201,145 +221,115 @@ def test_a_change_of_the_cost_that_may_be_chance_has_no_reason() -> None:
 
 
 def test_repeats_of_equal_code_and_price_have_no_change_of_cost() -> None:
-    """Runs of one code that differ by 3%: their costs do as well."""
-    a, b = (
-        [run(label, steady(scale, i, start_s=1000.0 * i), **SMALL) for i, scale in enumerate(scales)]
-        for label, scales in (("A", (1.0, 1.03, 0.97)), ("B", (0.99, 0.95, 0.96)))
-    )
-    found = compare([*a, *b], Settings(prices=PRICES), "")
+    found = VERDICTS["repeats at one price"]()
 
     cost, duration = found.measure("cost").against["B"], found.measure("duration_s").against["B"]
     assert cost.word is Word.NOT_RESOLVED
     assert (cost.low, cost.high) == pytest.approx((duration.low, duration.high))
-    assert found.verdict.replace("\u00a0", " ").startswith(
-        f"B cost $0.0589 against $0.0608 of A ({words.interval(cost)}, not resolved) and ran shorter"
-    )
-    many = [run("C", steady(0.6 + i / 100, i, start_s=9000.0 + 1000 * i), **SMALL) for i in range(3)]
-    less = compare([*a, *many], Settings(prices=PRICES), "").verdict
-    assert less.startswith("C costs 35.6% less than A ($0.0391 against $0.0608, −39.1 to −32.0%)")
 
 
-def test_the_origin_of_prices_is_that_of_each_variant() -> None:
-    own = BIG | {"price_per_node_hour": 2.0}
-    of_list, mixed, given = (
-        pair(steady(), steady(1.0, 2), *facts).cost for facts in ((BIG, SMALL), (BIG, own), (own, own))
-    )
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ((), "list, as of 2026-01-01"),
+        (("B",), "list, as of 2026-01-01; given for B"),
+        (("A", "B"), "given for A and B"),
+    ],
+)
+def test_the_origin_of_prices_is_that_of_each_variant(own: tuple[str, ...], said: str) -> None:
+    facts = [BIG | ({"price_per_node_hour": 2.0} if label in own else {}) for label in "AB"]
 
-    assert of_list
-    assert mixed
-    assert given
-    assert [origin(found) for found in (of_list, mixed, given)] == [
-        "Prices: list, as of 2026-01-01; billed to the second.",
-        "Prices: list, as of 2026-01-01; given for B; billed to the second.",
-        "Prices: given for A and B; billed to the second.",
-    ]
-
-
-def notes(found: Comparison) -> dict[str, str]:
-    return {note.kind: note.text for note in found.notes}
+    cost = pair(steady(), steady(1.0, 2), *facts).cost
+    assert cost
+    assert origin(cost) == f"Prices: {said}; billed to the second."
 
 
-def test_what_is_missing_to_know_the_work_is_named() -> None:
-    assert notes(pair(older(steady()), steady(1.0, 2), {}, {"batch_size": 8.0}))["work"] == (
-        "Whether B did the same work as A is not known: add --set A.batch_size=N --set A.steps=N."
-    )
-    assert notes(pair(steady(), steady(1.0, 2, 200)))["work"].endswith(
-        ": add --set A.batch_size=N --set B.batch_size=N."
-    )
+@pytest.mark.parametrize(
+    ("other", "facts", "kind", "said"),
+    [
+        (steady(1.0, 2), {"batch_size": 8.0}, "work", "add --set A.batch_size=N --set A.steps=N."),
+        (steady(1.0, 2, 200), {}, "work", "add --set A.batch_size=N --set B.batch_size=N."),
+        (steady(0.5, 2), {}, "overlap", "Runs of A and B overlap in time."),
+    ],
+)
+def test_notes_name_what_is_missing_and_whose_it_is(
+    other: Report, facts: dict[str, Any], kind: str, said: str
+) -> None:
+    base = older(steady()) if facts else steady()
+    (note,) = (one.text for one in pair(base, other, {}, facts).notes if one.kind == kind)
+    assert said in note
 
 
-def test_runs_at_the_same_time_are_named_in_their_order() -> None:
-    assert notes(pair(steady(), steady(0.5, 2)))["overlap"].startswith("Runs of A and B overlap in time.")
-
-
-def test_a_few_stalls_are_no_slower_code_and_are_named() -> None:
-    """Four steps of 390 make the mean 70% longer; equal code has as many by chance."""
-    found = pair(with_stalls(1), with_stalls(2, 40, 145, 237, 350))
-    change = found.measure("steps_per_s").against["B"]
+def test_a_few_stalls_are_no_slower_code() -> None:
+    """Four steps of 390 make the mean 70% longer."""
+    change = VERDICTS["4 stalls"]().measure("steps_per_s").against["B"]
 
     assert change.word is Word.NOT_RESOLVED
     assert change.change == pytest.approx(-37.8, abs=1)
     assert change.d is not None
     assert math.expm1(change.d) == pytest.approx((change.change or 0) / 100)
-    assert found.verdict.endswith(
-        "not resolved; 4 of 390 steps that stalled, against 0 of 390, carry 99.6% of the difference."
-    )
-    assert "stalled" not in pair(steady(), steady(1.2, 2)).verdict
-    many = [40 + 20 * i for i in range(18)]
-    assert (
-        "main reason: 18 of 390 steps that stalled, against 0 of 390"
-        in pair(with_stalls(1), with_stalls(2, *many)).verdict
-    )
 
 
 def test_a_settled_comparison_says_what_is_left_to_win_in_the_best_run() -> None:
-    """A third of each job is start-up; the faster one is the best."""
-    lost = Finding(
-        key="long-start-up",
-        severity=Severity.WARNING,
-        title="Start-up took 50.0% of the job",
-        evidence=(),
-        advice=("Cache the data set.", "It helps little in long jobs."),
-        rules=(),
-        section="summary",
-    )
-    found_in = [replace(r, verdict=replace(r.verdict, findings=())) for r in (steady(), steady(0.7, 2))]
-    best = replace(found_in[1], verdict=replace(found_in[1].verdict, findings=(lost,)))
+    """The faster run is the best."""
+    slow, fast = (with_finding(steady(*of), best=False) for of in ((), (0.7, 2)))
+    best = with_finding(fast, best=True)
 
-    settled = pair(found_in[0], best)
+    settled = pair(slow, best)
     assert (settled.next, settled.left) == ("", "B: Start-up took 50.0% of the job. Cache the data set.")
-    assert "What is left to win in B: Start-up took 50" in markdown(settled)
-    assert pair(best, found_in[0]).left.startswith("A: ")
-    assert pair(found_in[1], replace(best, blocks=found_in[0].blocks)).left == ""
+    assert f"What is left to win in {settled.left.partition('.')[0]}" in markdown(settled)
+    assert pair(best, slow).left.startswith("A: ")
+    assert pair(fast, replace(best, blocks=slow.blocks)).left == ""
     assert pair(best, best).left == ""  # not resolved
     # As fast, and on half of the GPUs.
     runs = [
         run(label, replace(own, job=replace(own.job, start_us=i)), gpus_per_node=gpus, batch_size=8)
         for i in range(3)
-        for label, own, gpus in (("A", found_in[1], 2), ("B", best, 1))
+        for label, own, gpus in (("A", fast, 2), ("B", best, 1))
     ]
-    assert compare(runs, Settings(), "").left.startswith("B: ")
+    assert compared(*runs).left.startswith("B: ")
 
 
-def test_what_holds_if_a_step_did_the_same_work_is_judged_as_all_else() -> None:
-    """On shared cores never, and of several variants only what is no chance."""
-    one, slower, equal = steady(), steady(1.11, 2, 200), steady(1.0, 3, 200)
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ([steady(1.11, 2, 200)], True),
+        # On shared cores never, and of several variants only what is no chance.
+        ([shared(steady(1.11, 2, 200))], False),
+        ([steady(1.11, 2, 200), steady(1.0, 3, 200)], False),
+    ],
+)
+def test_what_holds_if_a_step_did_the_same_work_is_judged_as_all_else(
+    others: list[Report], said: bool
+) -> None:
+    runs = [run(label, report) for label, report in zip("ABC", [steady(), *others], strict=False)]
 
-    def said(*reports: Report) -> bool:
-        runs = [run(label, report) for label, report in zip("ABC", reports, strict=False)]
-        return "if a step did the same work" in compare(runs, Settings(), "").verdict
-
-    assert said(one, slower)
-    assert not said(one, shared(slower))
-    assert not said(one, slower, equal)
+    assert ("if a step did the same work" in compared(*runs).verdict) is said
 
 
 def test_gpus_that_the_user_gives_are_those_of_gpu_hours_and_costs() -> None:
-    found = pair(steady(), steady(1.0, 2), {"nodes": 2.0, "gpus_per_node": 8.0}, of_gpus(4, 2.0))
+    found = pair(steady(), steady(1.0, 2), {"nodes": 2.0, "gpus_per_node": 8.0}, priced(4, 2.0))
 
-    hours = found.measure("gpu_hours").values
-    durations = found.measure("duration_s").values
-    assert {label: round(3600 * (hours[label] or 0) / (durations[label] or 1)) for label in "AB"} == {
-        "A": 16,
-        "B": 4,
-    }
+    hours, durations = found.measure("gpu_hours").values, found.measure("duration_s").values
+    assert [round(3600 * (hours[one] or 0) / (durations[one] or 1)) for one in "AB"] == [16, 4]
 
 
-def of_variants(against: dict[str, tuple[float, Word]]) -> Comparison:
-    """A throughput of the variants and of A, 100, and what is known of each."""
+@pytest.mark.parametrize(
+    ("against", "best"),
+    [
+        ({"X": (110.0, Word.NOT_RESOLVED), "Y": (108.0, Word.BETTER), "Z": (90.0, Word.WORSE)}, "Y"),
+        ({"X": (100.1, Word.SAME), "Y": (98.0, Word.WORSE), "Z": (90.0, Word.WORSE)}, "X"),
+    ],
+)
+def test_the_best_variant_is_one_that_is_shown_to_be_better(
+    against: dict[str, tuple[float, Word]], best: str
+) -> None:
+    """By a throughput of 100 of A, those of the variants, and what is known of each."""
     found = pair(steady(), steady(0.5))
     blank = found.measure("steps_per_s")
     values = {"A": 100.0} | {label: value for label, (value, _) in against.items()}
     changes = {label: replace(blank.against["B"], word=word) for label, (_, word) in against.items()}
     variants = tuple(replace(found.variants[0], label=label) for label in values)
-    return replace(found, variants=variants, measures=(replace(blank, values=values, against=changes),))
+    made = replace(found, variants=variants, measures=(replace(blank, values=values, against=changes),))
 
-
-def test_the_best_variant_is_one_that_is_shown_to_be_better() -> None:
-    noisy = {"X": (110.0, Word.NOT_RESOLVED), "Y": (108.0, Word.BETTER), "Z": (90.0, Word.WORSE)}
-    alike = {"X": (100.1, Word.SAME), "Y": (98.0, Word.WORSE), "Z": (90.0, Word.WORSE)}
-
-    assert _best(of_variants(noisy), ())[0] == "Y"
-    assert _best(of_variants(alike), ())[1] == (
-        "None of 3 variants is shown to be better than A; X comes nearest."
-    )
+    assert _best(made, ())[0] == best
