@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
 
-from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.comparing import OF_MANY, Options, change_of
 from jobreport.comparison.document import Change, Comparison, Word, from_json, to_json
 from jobreport.comparison.measures import BY_KEY, Measured
@@ -20,11 +18,7 @@ from jobreport.comparison.real_difference import Sample
 from jobreport.comparison.runs import RunOf
 from jobreport.document import Report
 from tests.copies import replace
-from tests.report.comparison.runs import report_of, run, shared, steady, stopped
-
-
-def compared(*runs: RunOf, **options: Any) -> Comparison:
-    return compare(runs, Settings(options=Options(**options)), "compare-reports")
+from tests.report.comparison.runs import compared, older, report_of, run, shared, steady, stopped
 
 
 def change(comparison: Comparison, key: str, label: str = "B") -> Change:
@@ -60,7 +54,7 @@ def test_a_single_run_must_beat_the_assumed_noise_between_runs() -> None:
     assert change(near, "step_s").word is Word.NOT_RESOLVED
     assert change(far, "step_s").word is Word.WORSE
     assert change(far, "steps_per_s").word is Word.WORSE
-    sure = compared(run("A", steady()), run("B", steady(1.06, 2)), run_noise=0.0)
+    sure = compared(run("A", steady()), run("B", steady(1.06, 2)), options=Options(run_noise=0.0))
     assert change(sure, "step_s").word is Word.WORSE
     assert change(sure, "step_s").change == pytest.approx(6, abs=1)
 
@@ -77,19 +71,22 @@ def test_repeats_measure_the_noise_between_runs() -> None:
     assert change(same, "step_s").word is Word.SAME
 
 
-@pytest.mark.parametrize(("interleaved", "noted"), [(True, False), (False, True)])
-def test_runs_one_variant_after_the_other_are_noted(interleaved: bool, noted: bool) -> None:
-    b = repeats("B", (1.0, 1.0), first=1 if interleaved else 10)
-    found = compared(*repeats("A", (1.0, 1.0)), *b)
-
-    assert any(note.kind == "not-interleaved" for note in found.notes) is noted
+def noted(found: Comparison) -> list[str]:
+    return [note.kind for note in found.notes]
 
 
-@pytest.mark.parametrize(("start_s", "noted"), [(0.0, True), (100.0, True), (1000.0, False)])
-def test_runs_at_the_same_time_are_noted(start_s: float, noted: bool) -> None:
+@pytest.mark.parametrize("first", [1, 10])
+def test_runs_one_variant_after_the_other_are_noted(first: int) -> None:
+    found = compared(*repeats("A", (1.0, 1.0)), *repeats("B", (1.0, 1.0), first=first))
+
+    assert ("not-interleaved" in noted(found)) is (first > 1)
+
+
+@pytest.mark.parametrize("start_s", [0.0, 100.0, 1000.0])
+def test_runs_at_the_same_time_are_noted(start_s: float) -> None:
     found = compared(run("A", steady()), run("B", steady(1.0, 2, start_s=start_s)))
 
-    assert any(note.kind == "overlap" for note in found.notes) is noted
+    assert ("overlap" in noted(found)) is (start_s < 1000)
 
 
 def test_a_share_is_not_judged_against_throughput() -> None:
@@ -102,14 +99,12 @@ def test_a_share_is_not_judged_against_throughput() -> None:
     assert change(compared(run("A", fast), run("B", equal)), "gpu_use_percent").word is Word.BETTER
 
 
-def test_a_change_of_course_is_noted() -> None:
+@pytest.mark.parametrize("changed", ["A", "B"])
+def test_a_change_of_course_is_noted_with_its_variant(changed: str) -> None:
     jump = report_of([0.5] * 150 + [0.6] * 150)
+    found = compared(*(run(label, jump if label == changed else steady()) for label in "AB"))
 
-    notes = compared(run("A", steady()), run("B", jump)).notes
-
-    assert [note.text for note in notes if note.kind == "course"] == [
-        "B changed its course: its step times have a trend or a jump."
-    ]
+    assert [note.text.split()[0] for note in found.notes if note.kind == "course"] == [changed]
 
 
 @pytest.mark.parametrize(
@@ -232,32 +227,31 @@ def test_steps_that_ran_again_after_a_restart_are_no_other_work() -> None:
     restarted = steady(1.0, 2, 440)
     assert restarted.goodput
     restarted = replace(restarted, goodput=replace(restarted.goodput, lost_steps=40))
-    runs = [run(label, one, batch_size=32) for label, one in (("A", steady()), ("B", restarted))]
-
-    found = compare(runs, Settings(), "")
+    found = compared(*(run(*one, batch_size=32) for one in (("A", steady()), ("B", restarted))))
 
     assert [variant.facts["steps"] for variant in found.variants] == [400, 400]
-    assert found.measure("duration_s").against["B"].word is Word.NOT_TESTED
+    assert change(found, "duration_s").word is Word.NOT_TESTED
 
 
-def test_other_numbers_of_steps_may_be_those_of_other_batches() -> None:
-    """400 steps of 32 samples are 200 of 64: nobody knows which is faster without the batch sizes."""
-    found = compared(run("A", steady()), run("B", steady(1.2, 2, 200)))
+@pytest.mark.parametrize(
+    ("other", "gpus", "differ", "keys"),
+    [
+        # 400 steps of 32 samples are 200 of 64: nobody knows which is faster without the batch sizes.
+        (steady(1.2, 2, 200), (1, 1), "steps", ("steps_per_s", "step_s", "duration_s")),
+        (steady(1.2, 2), (2, 1), "GPUs", ("steps_per_s", "step_s")),
+    ],
+)
+def test_other_numbers_of_steps_or_gpus_may_be_those_of_other_batches(
+    other: Report, gpus: tuple[int, int], differ: str, keys: tuple[str, ...]
+) -> None:
+    runs = list(zip("AB", (steady(), other), gpus, strict=True))
+    found = compared(*(run(label, one, gpus_per_node=n) for label, one, n in runs))
 
-    for key in ("steps_per_s", "step_s", "duration_s"):
+    for key in keys:
         assert change(found, key).word is Word.REFUSED
-        assert "the batch sizes are not known" in change(found, key).reason
+        assert f"the numbers of {differ} differ, and the batch" in change(found, key).reason
     assert [note.kind for note in found.notes if "batch" in note.text] == ["work"]
-
-
-def test_steps_of_other_numbers_of_gpus_may_be_those_of_other_batches() -> None:
-    a, b = run("A", steady(), gpus_per_node=2), run("B", steady(1.2, 2), gpus_per_node=1)
-    found = compared(a, b)
-
-    for key in ("steps_per_s", "step_s"):
-        assert change(found, key).word is Word.REFUSED
-        assert "numbers of GPUs differ" in change(found, key).reason
-    known = compared(*(run(one.label, one.report, **one.facts | {"batch_size": 64}) for one in (a, b)))
+    known = compared(*(run(label, one, gpus_per_node=n, batch_size=64) for label, one, n in runs))
     assert change(known, "samples_per_s").word is Word.WORSE
 
 
@@ -270,21 +264,17 @@ def test_single_runs_on_shared_cores_are_not_resolved() -> None:
         Word.NOT_RESOLVED
     }
     assert change(found, "step_s").reason == "other processes used the cores of B"
-    assert "crowded" in [note.kind for note in found.notes]
+    assert "crowded" in noted(found)
     repeated = compared(*(run(label, {"A": fast, "B": slow}[label]) for label in "ABAB"))
     assert change(repeated, "step_s").word is Word.WORSE
 
 
-def without_blocks(report: Report) -> Report:
-    return replace(report, blocks=UNSET, time_blocks=UNSET, goodput=UNSET, demand=UNSET)
-
-
 def test_a_report_of_an_older_version_is_shown_and_not_tested() -> None:
-    found = compared(run("A", steady()), run("B", without_blocks(steady())))
+    found = compared(run("A", steady()), run("B", older(steady())))
 
     assert change(found, "duration_s").word is Word.NOT_TESTED
     assert change(found, "step_s") == Change(word=Word.NOT_MEASURED, reason="made by an older version")
-    assert "older-report" in [note.kind for note in found.notes]
+    assert "older-report" in noted(found)
 
 
 def test_few_steps_are_shown_and_not_tested() -> None:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.runs import differences
 from jobreport.cost.billing import cost_of
 from jobreport.cost.facts import facts_of
-from jobreport.cost.prices import Machine, Prices
+from jobreport.cost.prices import Machine
 from jobreport.cost.sizes import sizing
 from jobreport.document import Report
 from jobreport.recordings import GPUModel, Label
 from jobreport.remarks import Quality, SourceQuality
 from tests.copies import replace
-from tests.report.comparison.runs import of_traces, run, steady
+from tests.report.comparison.runs import compared, listed, of_traces, run, steady
 from tests.report.page.sections.test_recordings import recording
 
-PRICES = Prices(
-    currency="USD",
-    source="list",
-    as_of="2026-01-01",
-    machines=(
-        Machine(type="big", region="here", per_hour=8.0, spot_per_hour=3.0, gpus=2, cores=8),
-        Machine(type="big", region="there", per_hour=9.0, gpus=2, cores=8),
-    ),
+PRICES = listed(
+    Machine(type="big", region="here", per_hour=8.0, spot_per_hour=3.0, gpus=2, cores=8),
+    Machine(type="big", region="there", per_hour=9.0, gpus=2, cores=8),
 )
+
+
+def priced_at(report: Report, **given: float) -> float:
+    """What a node-hour costs by the list."""
+    found = cost_of(run("A", report, **given), PRICES, "1s")
+    assert found
+    return found.per_hour
 
 
 def labeled(report: Report, *nodes: dict[str, str], gpu: str = "H100") -> Report:
@@ -73,37 +74,37 @@ def test_a_label_is_a_fact_of_the_run(
     assert facts_of(labeled(steady(), *labels), {}).get(fact) == value
 
 
-def test_what_the_user_gives_stands_over_a_label_and_a_label_over_the_list() -> None:
-    report = labeled(
-        steady(), {"instance_type": "big", "region": "here", "price_per_node_hour": "2", "batch_size": "64"}
-    )
+def test_what_the_user_gives_stands_over_a_label() -> None:
+    report = labeled(steady(), {"batch_size": "64"})
 
-    given = run("A", report, price_per_node_hour=1.0)
-    assert (found := cost_of(given, PRICES, "1s"))
-    assert found.per_hour == 1.0
-    assert (found := cost_of(run("A", report), PRICES, "1s"))
-    assert (found.per_hour, found.machine) == (2.0, "big")
-    paid = run("A", labeled(steady(), {"cost": "5"}), price_per_node_hour=1.0)
-    assert (found := cost_of(paid, None, "1s"))
-    assert found.per_hour == 1.0
     assert run("A", report).facts["samples"] == 64 * 400
     assert run("A", report, batch_size=1.0).facts["samples"] == 400
 
 
-@pytest.mark.parametrize(
-    ("labels", "per_hour"),
-    [({"region": "here"}, 8.0), ({"region": "there"}, 9.0), ({"region": "here", "spot": "true"}, 3.0)],
-)
-def test_region_and_spot_choose_the_price(labels: dict[str, str], per_hour: float) -> None:
-    report = labeled(steady(), {"instance_type": "big", **labels})
+BIG = {"instance_type": "big"}
 
-    assert (found := cost_of(run("A", report), PRICES, "1s"))
-    assert found.per_hour == per_hour
+
+@pytest.mark.parametrize(
+    ("labels", "given", "per_hour"),
+    [
+        ({"region": "here"}, {}, 8.0),
+        ({"region": "there"}, {}, 9.0),
+        ({"region": "here", "spot": "true"}, {}, 3.0),
+        # A label stands over the list, what is given over both.
+        ({"region": "here", "price_per_node_hour": "2"}, {}, 2.0),
+        ({"region": "here", "price_per_node_hour": "2"}, {"price_per_node_hour": 1.0}, 1.0),
+        ({"region": "here", "cost": "5"}, {"price_per_node_hour": 1.0}, 1.0),
+    ],
+)
+def test_region_spot_labels_and_what_is_given_choose_the_price(
+    labels: dict[str, str], given: dict[str, float], per_hour: float
+) -> None:
+    assert priced_at(labeled(steady(), BIG | labels), **given) == per_hour
 
 
 def test_batches_of_labels_decide_what_is_compared() -> None:
     a, b = labeled(steady(), {"batch_size": "64"}), labeled(steady(2.0, n=200), {"batch_size": "128"})
-    found = compare([run("A", a), run("B", b)], Settings(), "")
+    found = compared(run("A", a), run("B", b))
 
     assert found.headline == "samples_per_s"
     assert {fact.key for fact in found.differences if fact.kind == "different"} >= {"batch_size"}
@@ -114,23 +115,11 @@ def test_memory_of_a_plain_data_parallel_job_is_no_reason_against_fewer_gpus() -
     """A nearly full GPU may hold a part of a sharded model, unless a label says that it does not."""
     report = steady()
     assert report.demand
-    full = replace(
-        report,
-        demand=replace(
-            report.demand,
-            gpus=0.5,
-            used_gpus=2,
-            all_gpus=2,
-            gpu_memory=80.0 * 2**30,
-            gpu_memory_total=96.0 * 2**30,
-        ),
-    )
-    prices = replace(
-        PRICES,
-        machines=(
-            Machine(type="big", per_hour=8.0, gpus=2, gpu_memory_gib=120, cores=8),
-            Machine(type="small", per_hour=1.0, gpus=1, gpu_memory_gib=120, cores=8),
-        ),
+    memory = {"gpu_memory": 80.0 * 2**30, "gpu_memory_total": 96.0 * 2**30}
+    full = replace(report, demand=replace(report.demand, gpus=0.5, used_gpus=2, all_gpus=2, **memory))
+    prices = listed(
+        Machine(type="big", per_hour=8.0, gpus=2, gpu_memory_gib=120, cores=8),
+        Machine(type="small", per_hour=1.0, gpus=1, gpu_memory_gib=120, cores=8),
     )
 
     def fails(**labels: str) -> tuple[str, ...]:

@@ -15,26 +15,20 @@ from hypothesis import strategies as st
 from jobreport import document
 from jobreport.comparison import document as comparison
 from jobreport.comparison import reading
-from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.markdown import markdown
-from jobreport.cost.prices import Machine, Prices
+from jobreport.cost.prices import Machine
 from jobreport.errors import NothingReadableError
 from tests.captured_jobs import training
 from tests.copies import replace
-from tests.report.comparison.runs import of_traces, run, steady
+from tests.report.comparison.runs import compared, listed, of_traces, run, steady
 from tests.report.page.sections.test_comparison import CALLS
 
 SOUND = json.loads(
     document.to_json(replace(steady(), captures=of_traces(training("data loading", 0.4)).captures))
 )
-PRICES = Prices(
-    currency="USD",
-    source="list",
-    as_of="2026-01-01",
-    machines=(
-        Machine(type="big", per_hour=8.0, gpus=4, cores=8, memory_gib=8),
-        Machine(type="small", per_hour=1.0, gpus=1),
-    ),
+PRICES = listed(
+    Machine(type="big", per_hour=8.0, gpus=4, cores=8, memory_gib=8),
+    Machine(type="small", per_hour=1.0, gpus=1),
 )
 #: Fields that a comparison reads.
 FIELDS = (
@@ -60,16 +54,15 @@ def loaded(report: Any) -> document.Report:
 
 def shown(one: document.Report, *, first: bool) -> None:
     """Compare with a sound report, and show all of it."""
-    facts = {"instance_type": "big", "batch_size": 8.0}
-    other = steady(1.1, 2)
-    for pair in [("A", one, "B", other) if first else ("A", other, "B", one)]:
-        found = compare(
-            [run(pair[0], pair[1], **facts), run(pair[2], pair[3], **facts)], Settings(prices=PRICES), ""
-        )
-        assert comparison.from_json(comparison.to_json(found)) == found
-        markdown(found)
-        for name, call in CALLS.items():
-            assert "failed" not in call(found).facts, (name, call(found).facts)
+    both = [one, steady(1.1, 2)][:: 1 if first else -1]
+    runs = [
+        run(label, own, instance_type="big", batch_size=8.0) for label, own in zip("AB", both, strict=True)
+    ]
+    found = compared(*runs, prices=PRICES)
+    assert comparison.from_json(comparison.to_json(found)) == found
+    markdown(found)
+    for name, call in CALLS.items():
+        assert "failed" not in call(found).facts, (name, call(found).facts)
 
 
 @pytest.mark.parametrize(
@@ -131,19 +124,14 @@ def test_impossible_numbers_are_refused_with_the_name_of_the_field(
         loaded(report)
 
 
-def test_a_metric_without_any_sample_was_not_recorded() -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_a_metric_without_any_sample_and_a_job_that_took_no_time_are_shown(first: bool) -> None:
     report = json.loads(json.dumps(SOUND))
     for one in report["time_blocks"]:
         one |= {"covered_s": [0.0] * 20, "mean": [None] * 20}
-    for first in (True, False):
-        shown(loaded(report), first=first)
-
-
-def test_a_job_that_took_no_time_has_no_cost_and_no_ratio() -> None:
-    report = json.loads(json.dumps(SOUND))
+    shown(loaded(report), first=first)
     report["job"]["end_us"] = report["job"]["start_us"]
-    for first in (True, False):
-        shown(loaded(report), first=first)
+    shown(loaded(report), first=first)
 
 
 @given(st.data())
@@ -177,7 +165,7 @@ def test_a_name_of_a_rule_is_short_and_has_no_direction_marks() -> None:
     crafted = replace(first, name="R\u202e" + "x" * 200_000, title="\u2066" * 200_000, can_trigger=True)
     two = replace(run("B", steady(1.0)), report=replace(one.report, rules=(crafted, *others)))
 
-    written = comparison.to_json(compare([one, two], Settings(), "")).decode()
+    written = comparison.to_json(compared(one, two)).decode()
 
     assert len(written) < 200_000
     assert not {"\u202e", "\u2066"} & set(written)

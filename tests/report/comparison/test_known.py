@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from jobreport.comparison.budgets import INCONCLUSIVE, MET, limit_of
-from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE, MET, limit_of
 from jobreport.comparison.document import Comparison, Word
 from jobreport.comparison.reading import facts
 from jobreport.cost.facts import facts_of
 from jobreport.document import Origin, Report
 from jobreport.errors import UsageError
 from tests.copies import replace
-from tests.report.comparison.runs import PUBLISHED, run, steady
+from tests.report.comparison.runs import PUBLISHED, compared, run, steady
 
 
 def log(seconds: float) -> Report:
@@ -40,74 +41,66 @@ def events_only(report: Report) -> Report:
 MACHINES = {"a": {"instance_type": "p3.8xlarge"}, "b": {"instance_type": "p3.2xlarge"}}
 
 
-def compared(a: Report, b: Report, *budgets: str, **given: str) -> Comparison:
+def pair(a: Report, b: Report, *budgets: str, **given: str) -> Comparison:
     runs = [run(label, report, **MACHINES[label], **given) for label, report in (("a", a), ("b", b))]
-    return compare(runs, Settings(prices=PUBLISHED, limits=tuple(map(limit_of, budgets))), "")
+    return compared(*runs, prices=PUBLISHED, limits=tuple(map(limit_of, budgets)))
 
 
-def test_logs_of_a_part_of_a_job_have_neither_a_duration_nor_a_cost() -> None:
-    found = compared(log(900.0), log(899.0))
+#: As in ``test_verdict``.
+VERDICTS: dict[str, Callable[[], Comparison]] = {
+    "logs of a part of a job": lambda: pair(log(900.0), log(899.0)),
+    "logs of a whole job": lambda: pair(log(900.0), log(899.0), finished="true"),
+    "a job and a log": lambda: pair(steady(), log(777.0)),
+    # The same job: no duration, cost, or GPUs, and no time to the first step.
+    "a job without samples": lambda: pair(steady(), events_only(steady())),
+}
 
-    assert found.verdict.replace("\u00a0", " ") == (
-        "b was recorded for 14 min 59 s against 15 min (the start and end of a and b were not recorded)."
-    )
+
+@pytest.mark.parametrize("name", [name for name in VERDICTS if name != "logs of a whole job"])
+def test_what_is_a_part_of_a_job_has_neither_a_duration_nor_a_cost(name: str) -> None:
+    found = VERDICTS[name]()
+
     assert found.cost is None
-    assert (
-        "its start or end was not recorded; use --set a.finished=true if the recording holds the whole job"
-        in found.no_cost
-    )
     for key in ("duration_s", "gpu_hours", "startup_s", "startup_percent"):
-        assert found.measure(key).against["b"].word is Word.REFUSED
-    (cost,) = compared(log(900.0), log(899.0), "cost<=5").budgets
-    assert cost.reason == "not measured"
-    (note,) = (one.text for one in found.notes if one.kind == "unrecorded")
-    assert "--set a.finished=true --set b.finished=true" in note
+        measure = found.find(key)
+        assert measure is None or not measure.against["b"].is_compared
+    assert "--set b.finished=true" in next(one.text for one in found.notes if one.kind == "unrecorded")
 
 
 def test_the_user_can_say_that_a_log_holds_the_whole_job() -> None:
-    found = compared(log(900.0), log(899.0), finished="true")
+    found = VERDICTS["logs of a whole job"]()
 
-    assert "costs 74.0% less than a" in found.verdict
     assert found.measure("duration_s").against["b"].word is not Word.REFUSED
     assert facts(["b.finished=true"]) == {"b": {"finished": "true"}}
     with pytest.raises(UsageError, match="expected true or false"):
         facts(["b.finished=perhaps"])
 
 
-def test_one_log_is_enough_for_nothing_to_be_known() -> None:
-    found = compared(steady(), log(777.0))
-
-    assert "the start and end of b were not recorded" in found.verdict
-    assert found.cost is None
-
-
 def test_a_job_without_samples_has_no_known_start() -> None:
-    """The same job, once without system samples: no duration, cost, or GPUs, and no time to the first step."""
-    whole, part = steady(), events_only(steady())
-    found = compared(whole, part)
+    found = VERDICTS["a job without samples"]()
 
-    assert "less than a" not in found.verdict
-    assert "the first step took" not in found.verdict
-    assert found.cost is None
     assert [one.facts["gpus"] for one in found.variants] == [1, None]
     assert found.measure("duration_s").against["b"].reason == "the start of b was not recorded"
     measured = {part.key: part.measured for part in found.goodput["b"]}
-    assert not measured["before-first-step"]
-    assert measured["productive"]
+    assert (measured["before-first-step"], measured["productive"]) == (False, True)
 
 
-def test_a_limit_for_a_total_of_a_part_of_a_job_is_inconclusive() -> None:
-    found = compared(log(900.0), log(899.0), "duration_s<=1000", "cost<=5")
-
-    assert [one.state for one in found.budgets] == [INCONCLUSIVE, INCONCLUSIVE]
-    # More than is allowed is more, however long the job went on.
-    (broken,) = compared(log(900.0), log(899.0), "duration_s<=800").budgets
-    assert broken.state == "broken"
-
-
-def test_a_limit_of_a_variant_is_judged_whatever_the_base_lacks() -> None:
-    for a, b, state in ((log(900.0), steady(), MET), (steady(), log(200.0), INCONCLUSIVE)):
-        assert [one.state for one in compared(a, b, "duration_s<=600").budgets] == [state]
+@pytest.mark.parametrize(
+    ("a", "b", "limit", "state"),
+    [
+        (log(900.0), log(899.0), "duration_s<=1000", INCONCLUSIVE),
+        (log(900.0), log(899.0), "cost<=5", INCONCLUSIVE),
+        # More than is allowed is more, however long the job went on.
+        (log(900.0), log(899.0), "duration_s<=800", BROKEN),
+        # Whatever the base lacks.
+        (log(900.0), steady(), "duration_s<=600", MET),
+        (steady(), log(200.0), "duration_s<=600", INCONCLUSIVE),
+    ],
+)
+def test_a_limit_for_a_total_of_a_part_of_a_job_may_be_inconclusive(
+    a: Report, b: Report, limit: str, state: str
+) -> None:
+    assert [one.state for one in pair(a, b, limit).budgets] == [state]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from tests.report.comparison.runs import (
     steady,
     stopped,
 )
+from tests.report.comparison.test_known import VERDICTS as OF_PARTS
 from tests.report.comparison.test_profiled import VERDICTS as OF_TRACES
 
 PRICES = listed(Machine(type="big", per_hour=8.0, gpus=4), Machine(type="small", per_hour=1.0, gpus=1))
@@ -210,6 +211,7 @@ VERDICTS: dict[str, Callable[[], Comparison]] = {
     "of many, the cheapest for its price": lambda: of_many(
         {"A": 1.0, "B": 0.93, "C": 1.0, "D": 1.1}, A=1.0, B=0.95, C=0.9, D=1.0
     ),
+    **OF_PARTS,
     **OF_TRACES,
 }
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.runs import RunOf
 from jobreport.cost import sizes, words
 from jobreport.cost.billing import cost, cost_of, missing, wrong_machine
-from jobreport.cost.document import Cost
+from jobreport.cost.document import Cost, RunCost, Sizing
 from jobreport.cost.one_job import job_cost
 from jobreport.cost.prices import Machine, Prices, Pricing, read_prices
 from jobreport.cost.sizes import demand_of, sizing, whole
 from jobreport.errors import UsageError
 from tests.copies import replace
-from tests.report.comparison.runs import PUBLISHED, published, run, steady
+from tests.report.comparison.runs import PUBLISHED, compared, listed, published, run, steady
 
 
 def published_cost(billing: str = "1s") -> Cost:
@@ -84,15 +85,13 @@ def test_prices_of_reports_have_no_machines_to_name() -> None:
 def test_the_factors_multiply_to_the_ratio_of_the_costs(runs: list[tuple[int, int, int, float]]) -> None:
     report = steady(n=40)
 
-    def priced(i: int) -> object:
+    def priced(i: int) -> RunCost | None:
         seconds, nodes, gpus, price = runs[i]
         job = replace(report.job, end_us=report.job.start_us + seconds * 1_000_000)
-        one = run(
-            str(i), replace(report, job=job), nodes=nodes, gpus_per_node=gpus, price_per_node_hour=price
-        )
-        return cost_of(one, None, "1s")
+        facts = {"nodes": nodes, "gpus_per_node": gpus, "price_per_node_hour": price}
+        return cost_of(run(str(i), replace(report, job=job), **facts), None, "1s")
 
-    found = cost({str(i): [priced(i)] for i in range(len(runs))}, None, "1s")  # type: ignore[list-item]
+    found = cost({str(i): [priced(i)] for i in range(len(runs))}, None, "1s")
 
     assert found
     base = found.rows[0].cost
@@ -113,9 +112,8 @@ def test_needs_keep_a_fifth_free() -> None:
 
 
 def test_the_machines_of_the_second_published_run_do_not_hold_the_first() -> None:
-    found = sizing([published("A")], PUBLISHED)
+    found = size(published("A"))
 
-    assert found
     assert found.upper_estimate
     assert (found.needs["gpus"], found.needs["cores"]) == (3, 30)
     small = [one for one in found.candidates if one.machine == "ml.p3.2xlarge"]
@@ -130,13 +128,12 @@ def test_a_mean_of_unknown_cores_says_nothing_of_the_cores_in_use() -> None:
     one = published("A")
     nodes = tuple(replace(node, cores=1) for node in one.report.job.nodes)
     one = replace(one, report=replace(one.report, job=replace(one.report.job, nodes=nodes)))
-    found = sizing([one], PUBLISHED)
+    found = size(one)
 
-    assert found
     assert (found.needs["gpus"], found.needs["cores"]) == (3, None)
 
 
-def known_memory(gib: float, **changed: float) -> object:
+def known_memory(gib: float, facts: dict[str, Any] | None = None, **changed: float) -> RunOf:
     one = published("A")
     demand = steady().demand
     assert demand
@@ -154,13 +151,19 @@ def known_memory(gib: float, **changed: float) -> object:
         used_gpus=12,
         all_gpus=12,
     )
-    return replace(one, report=replace(one.report, demand=replace(known, **changed)))
+    report = replace(one.report, demand=replace(known, **changed))
+    return replace(one, report=report, facts=one.facts | (facts or {}))
+
+
+def size(one: RunOf, prices: Prices = PUBLISHED) -> Sizing:
+    found = sizing([one], prices)
+    assert found
+    return found
 
 
 def test_machines_that_hold_all_needs_are_candidates_the_cheapest_first() -> None:
-    found = sizing([known_memory(4.0)], PUBLISHED)  # type: ignore[list-item]
+    found = size(known_memory(4.0))
 
-    assert found
     assert found.advised
     assert [(one.machine, one.count, one.fails) for one in found.candidates] == [
         ("ml.p3.2xlarge", 2, ()),
@@ -178,23 +181,18 @@ def test_a_type_is_a_candidate_once_in_its_region() -> None:
         for machine in PUBLISHED.machines
         for region, factor in (("east", 1.0), ("east", 1.0), ("west", 0.5))
     )
-    one = known_memory(4.0)
-    in_east = replace(one, facts=one.facts | {"region": "east"})  # type: ignore[attr-defined]
+    in_east = known_memory(4.0, {"region": "east"})
 
-    found = sizing([in_east], replace(PUBLISHED, machines=zones))  # type: ignore[list-item]
-    assert found == sizing([in_east], PUBLISHED)  # type: ignore[list-item]
+    assert size(in_east, replace(PUBLISHED, machines=zones)) == size(in_east)
 
 
 def test_machines_are_held_against_what_was_paid() -> None:
     """A contract at a tenth of the price of the list, and spot machines."""
-    one = known_memory(4.0)
-    contract = replace(one, facts=one.facts | {"price_per_node_hour": 1.4688})  # type: ignore[attr-defined]
-    spot = replace(one, facts=one.facts | {"spot": "yes"})  # type: ignore[attr-defined]
+    contract, spot = known_memory(4.0, {"price_per_node_hour": 1.4688}), known_memory(4.0, {"spot": "yes"})
     big, small = PUBLISHED.machines
     with_spot = (replace(big, spot_per_hour=4.0), replace(small, spot_per_hour=1.0), replace(small, type="x"))
 
-    own = sizing([contract], PUBLISHED)  # type: ignore[list-item]
-    assert own
+    own = size(contract)
     assert own.now.per_hour == pytest.approx(3 * 1.4688)
     assert [(one.machine, one.count) for one in own.candidates] == [
         ("ml.p3.8xlarge", 1),
@@ -203,8 +201,7 @@ def test_machines_are_held_against_what_was_paid() -> None:
     ]
     assert own.candidates[0].saving == pytest.approx(2 / 3)
 
-    found = sizing([spot], replace(PUBLISHED, machines=with_spot))  # type: ignore[list-item]
-    assert found
+    found = size(spot, replace(PUBLISHED, machines=with_spot))
     assert (found.now.per_hour, found.candidates[0].per_hour) == (12.0, 2.0)
     # The list has no spot price of it.
     assert "x" not in {one.machine for one in found.candidates}
@@ -222,24 +219,20 @@ def test_the_best_of_all_numbers_of_machines_are_found(
     rows: list[tuple[float, int, float]], nodes: int, gpus: float, cores: float
 ) -> None:
     """Held against a look at every number."""
-    one = known_memory(4.0, gpus=gpus, cores=cores)
-    asked = replace(one, facts=one.facts | {"nodes": nodes, "gpus": 4 * nodes})  # type: ignore[attr-defined]
+    asked = known_memory(4.0, {"nodes": nodes, "gpus": 4 * nodes}, gpus=gpus, cores=cores)
     listed = tuple(
         Machine(type=f"m{i}", per_hour=price, gpus=count, cores=size, gpu_memory_gib=16, memory_gib=244)
         for i, (price, count, size) in enumerate(rows)
     )
     prices = replace(PUBLISHED, machines=(*PUBLISHED.machines, *listed))
 
-    found = sizing([asked], prices)  # type: ignore[list-item]
+    found = sizing([asked], prices)
     with patch.object(sizes._Today, "counts", lambda self, _: range(1, nodes + 1)):
-        assert found == sizing([asked], prices)  # type: ignore[list-item]
+        assert found == sizing([asked], prices)
 
 
 def test_any_number_of_machines_takes_no_time() -> None:
-    one = known_memory(4.0)
-    many = replace(one, facts=one.facts | {"nodes": 1e14})  # type: ignore[attr-defined]
-
-    assert sizing([many], PUBLISHED)  # type: ignore[list-item]
+    assert size(known_memory(4.0, {"nodes": 1e14}))
 
 
 @pytest.mark.parametrize(
@@ -251,24 +244,10 @@ def test_any_number_of_machines_takes_no_time() -> None:
     ],
 )
 def test_guards_hold_back_advice(changed: dict[str, float], guard: str) -> None:
-    found = sizing([known_memory(4.0, **changed)], PUBLISHED)  # type: ignore[list-item]
+    found = size(known_memory(4.0, **changed))
 
-    assert found
     assert not found.advised
     assert guard in found.guards[0]
-
-
-def test_full_gpu_memory_may_be_a_sharded_model() -> None:
-    full = known_memory(12.8)
-    parallel = replace(full, facts=full.facts | {"parallelism": "ddp"})  # type: ignore[attr-defined]
-
-    def fails(one: object) -> set[str]:
-        found = sizing([one], PUBLISHED)  # type: ignore[list-item]
-        assert found
-        return {fail for candidate in found.candidates for fail in candidate.fails}
-
-    assert any("sharded" in fail for fail in fails(full))
-    assert not any("sharded" in fail for fail in fails(parallel))
 
 
 def test_the_demand_of_steady_use_is_its_level() -> None:
@@ -335,9 +314,7 @@ def test_a_list_in_the_columns_of_skypilot(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="several regions: us-east-1, us-west-2"):
         found.machine("p3.2xlarge")
     assert read_prices(tmp_path / "aws.csv").as_of.endswith("(date of the file)")
-    twice = Prices(
-        currency="USD", source="", as_of="", machines=tuple(Machine(type="x", per_hour=n) for n in (1.0, 2.0))
-    )
+    twice = listed(*(Machine(type="x", per_hour=n) for n in (1.0, 2.0)))
     with pytest.raises(UsageError, match="x is listed with several prices"):
         twice.machine("x")
 
@@ -359,21 +336,17 @@ def test_a_list_in_the_columns_of_skypilot(tmp_path: Path) -> None:
         ("gpus = 1", "gpus = 100000000000000000000", "no number of GPUs"),
         ("[[machine]]", "[[machine]", "prices.toml"),
         ("gpus = 1", 'currency = "EUR"', "unknown key currency of"),
+        ("SpotPrice,Price", "SpotPrice", "lacks the columns Price"),
+        ("3.06", "abc", "Price of p3.2xlarge is no number"),
+        ("3.06", "-1", "no number from 1e-9"),
     ],
 )
 def test_a_list_that_is_wrong_says_where(old: str, new: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "prices.toml").write_text(TOML.replace(old, new, 1))
+    path = tmp_path / ("prices.csv" if old in CSV else "prices.toml")
+    path.write_text((CSV if old in CSV else TOML).replace(old, new, 1))
 
     with pytest.raises(UsageError, match=message):
-        read_prices(tmp_path / "prices.toml")
-
-
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", "InstanceType,Price\nx,abc\n", "InstanceType,Price\nx,-1\n"])
-def test_a_csv_that_is_wrong_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / "prices.csv").write_text(text)
-
-    with pytest.raises(UsageError):
-        read_prices(tmp_path / "prices.csv")
+        read_prices(path)
 
 
 def test_unequal_nodes_have_one_price_of_a_gpu_hour_in_both_products() -> None:
@@ -405,7 +378,7 @@ def test_recorded_gpus_stand_over_those_of_the_machine_type() -> None:
         run(label, steady(1.0, seed, start_s=start_s), instance_type=machine)
         for label, seed, start_s, machine in (("A", 1, 0.0, "p3.8xlarge"), ("B", 2, 999.0, "p3.2xlarge"))
     )
-    found = compare([a, b], Settings(prices=PUBLISHED), "")
+    found = compared(a, b, prices=PUBLISHED)
 
     assert found.cost
     assert [row.gpus for row in found.cost.rows] == [1, 1]

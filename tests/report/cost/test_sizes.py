@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from jobreport.comparison.build import Settings, compare
 from jobreport.comparison.runs import RunOf
 from jobreport.cost.document import Candidate, Sizing
 from jobreport.cost.facts import GIB
-from jobreport.cost.prices import Machine, Prices
+from jobreport.cost.prices import Machine
 from jobreport.cost.sizes import Variant, sizing
 from jobreport.page.sections.parts.sizes_table import sizes as shown
 from tests.copies import replace
-from tests.report.comparison.runs import run, steady
+from tests.report.comparison.runs import compared, listed, run, steady
 
 BIG = Machine(
     type="big", per_hour=32.77, gpus=8, gpu_model="A100", gpu_memory_gib=40, cores=96, memory_gib=1152
@@ -22,10 +21,6 @@ BIG = Machine(
 SMALL = Machine(
     type="small", per_hour=4.1, gpus=1, gpu_model="A100", gpu_memory_gib=40, cores=12, memory_gib=144
 )
-
-
-def listed(*machines: Machine) -> Prices:
-    return Prices(currency="USD", source="list", as_of="2026-01-31", machines=machines)
 
 
 def job(
@@ -225,7 +220,7 @@ def test_what_a_variant_measured_stands_over_the_estimate() -> None:
     assert (candidate.label, candidate.measured_s, candidate.fails) == ("B", 1300.0, ())
     assert lead(found) == "Measured: B ran on 1 × small and cost 86.8% less than A."
 
-    page = compare([one, other], Settings(prices=listed(BIG, SMALL)), "")
+    page = compared(one, other, prices=listed(BIG, SMALL))
     assert page.cost
     assert of(page.candidates["A"], "small").saving == pytest.approx(page.cost.saving["B"])
     assert of(page.candidates["A"], "small").measured_s == pytest.approx(1300.0)
@@ -237,7 +232,7 @@ def test_what_a_variant_measured_stands_over_the_estimate() -> None:
 def test_a_cost_that_was_measured_can_be_lower_by_chance(price: float, said: str) -> None:
     runs = [job(), job(label="B", machine="small")]
     prices = listed(BIG, replace(BIG, type="small", per_hour=price * BIG.per_hour))
-    found = compare(runs, Settings(prices=prices), "")
+    found = compared(*runs, prices=prices)
 
     assert lead(found.candidates["A"]).endswith(said)
 
@@ -248,7 +243,7 @@ def test_a_variant_of_other_work_measured_nothing() -> None:
     cut = replace(other, facts=other.facts | {"finished": "false"})
 
     for variant in (less, cut):
-        found = compare([one, variant], Settings(prices=listed(BIG, SMALL)), "").candidates["A"]
+        found = compared(one, variant, prices=listed(BIG, SMALL)).candidates["A"]
         candidate = of(found, "small")
         assert candidate.label == "B"
         assert candidate.measured_s is None
