@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
-from jobreport.comparison.comparing import RATES, changed_course
+from jobreport.comparison.comparing import RATES
 from jobreport.comparison.document import LOST_DATA, NO_COST, Note, Word
-from jobreport.comparison.measures import BY_KEY, stretches
+from jobreport.comparison.measures import BY_KEY
+from jobreport.comparison.real_difference import CHANGED_CORRELATION
 from jobreport.comparison.runs import together
 from jobreport.cost.billing import cost_of, missing, wrong_machine
 from jobreport.cost.words import why_no_cost
@@ -87,6 +88,21 @@ def notes(
     yield from _traces(variants)
     if settings.co2_g is not None:
         yield from _emissions(measures, settings.co2_g, settings.pue)
+
+
+def changed_course(measures: Sequence[Measure]) -> list[str]:
+    """Labels of single runs whose step times have a trend or a jump, the base first."""
+    steps = next((one for one in measures if one.key == "step_s"), None)
+    if steps is None:
+        return []
+    base = next(iter(steps.values))
+    changed = {
+        name
+        for label, change in steps.against.items()
+        for name, correlation in zip((base, label), change.r, strict=False)
+        if correlation > CHANGED_CORRELATION
+    }
+    return [name for name in steps.values if name in changed]
 
 
 def _lost_data(variants: Mapping[str, Sequence[RunOf]]) -> Iterator[Note]:
@@ -179,7 +195,7 @@ def _work(variants: Mapping[str, Sequence[RunOf]], pairs: Mapping[str, Together]
 def _coverage(runs: Sequence[RunOf]) -> Iterator[Note]:
     for run in runs:
         for metric in (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION):
-            blocks = stretches(run, metric)
+            blocks = run.stretches(metric)
             loop = next((p for p in run.report.phases.phases if p.key in ("loop", "whole")), None)
             if blocks is None or loop is None or loop.end_us <= loop.start_us:
                 continue

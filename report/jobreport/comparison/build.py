@@ -11,11 +11,11 @@ from jobreport import __version__
 from jobreport.comparison import budgets, shown
 from jobreport.comparison.advice import left_to_win, next_step, notes
 from jobreport.comparison.comparing import Options, compared, half_of_time, headline
-from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Variant, Word
+from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Variant
 from jobreport.comparison.measures import columns
 from jobreport.comparison.runs import common_facts, differences, together
 from jobreport.comparison.verdict import verdict
-from jobreport.cost.billing import cost, cost_of, has_own_price, of_reports, with_saved
+from jobreport.cost.billing import cost, cost_of, has_own_price, of_reports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,16 +47,14 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         # Of a part of the job, the price is known, not the cost.
         is_known = run.finished is not None or run.number("cost")
         variants[run.label].append(replace(run, cost=cost_of(run, prices, billing) if is_known else None))
+    costs = {label: [run.cost for run in own] for label, own in variants.items()}
+    paid = cost(costs, prices, billing, [run.label for run in runs if has_own_price(run)])
     base, *others = variants
     facts = {label: common_facts(own) for label, own in variants.items()}
+    different = tuple(differences(facts))
     pairs = {label: together([*variants[base], *variants[label]]) for label in others}
     measures = compared(columns(variants), pairs, settings.options)
     chance = {label: half_of_time(measures, label, settings.options.run_noise) for label in others}
-    own_price = [run.label for run in runs if has_own_price(run)]
-    costs = {label: [run.cost for run in own] for label, own in variants.items()}
-    against = next((one.against for one in measures if one.key == "cost"), {})
-    comparable = [label for label, change in against.items() if change.word is not Word.REFUSED]
-    paid = with_saved(cost(costs, prices, billing, own_price), comparable, settings.runs_per_month)
     found = Comparison(
         schema_version=SCHEMA_VERSION,
         version=__version__,
@@ -68,17 +66,17 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
             Variant(label=label, runs=tuple(map(shown.run, own)), facts=facts[label])
             for label, own in variants.items()
         ),
-        differences=tuple(differences(facts)),
+        differences=different,
         headline=headline(measures),
         measures=tuple(measures),
-        cost=paid,
+        cost=shown.saved(paid, measures, settings.runs_per_month),
         goodput=shown.goodput(variants),
         device_time=shown.device_time(variants),
         steps=shown.steps(variants),
         use=shown.use(variants),
         rules=tuple(shown.rules(variants)),
-        candidates=shown.candidates(variants, prices, paid, chance),
         profiled=shown.profiled(variants),
+        candidates=shown.candidates(variants, prices, paid, chance),
         budgets=tuple(budgets.judged(settings.limits, measures, variants)),
         notes=tuple(notes(variants, pairs, settings, measures)),
     )

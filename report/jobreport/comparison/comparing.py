@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from jobreport.comparison.document import Change, Measure, Word
 from jobreport.comparison.measures import ENDS, JOB, STEP
 from jobreport.comparison.real_difference import (
-    CHANGED_CORRELATION,
     OF_ASSUMED,
     Difference,
     Sample,
@@ -33,8 +32,12 @@ if TYPE_CHECKING:
 MIN_EFFECT, MIN_EFFECT_POINTS = 2.0, 1.0
 #: Standard deviation between runs of the same code, in percent; of percentages in points for each percent.
 RUN_NOISE, POINTS_PER_PERCENT = 3.0, 1 / 3
-#: Measures of throughput, the most telling first, and of how fast steps are.
-RATES = ("samples_per_s", "tokens_per_s", "steps_per_s")
+#: Measures of throughput, the most telling first, with what they count; and of how fast steps are.
+RATES = {
+    "samples_per_s": "samples per second",
+    "tokens_per_s": "tokens per second",
+    "steps_per_s": "steps per second",
+}
 SPEEDS = (*RATES, "step_s")
 #: Measures of the sentence, other than throughput.
 OF_SENTENCE = ("duration_s", "cost")
@@ -88,21 +91,6 @@ def half_of_time(measures: Sequence[Measure], label: str, run_noise: float) -> f
         if change and change.word is not Word.REFUSED and change.low is not None and change.high is not None:
             return (math.log1p(change.high / 100) - math.log1p(change.low / 100)) / 2
     return t_quantile(OF_ASSUMED) * math.sqrt(2) * run_noise / 100
-
-
-def changed_course(measures: Sequence[Measure]) -> list[str]:
-    """Labels of single runs whose step times have a trend or a jump, the base first."""
-    steps = next((one for one in measures if one.key == "step_s"), None)
-    if steps is None:
-        return []
-    base = next(iter(steps.values))
-    changed = {
-        name
-        for label, change in steps.against.items()
-        for name, correlation in zip((base, label), change.r, strict=False)
-        if correlation > CHANGED_CORRELATION
-    }
-    return [name for name in steps.values if name in changed]
 
 
 def compared(columns: Sequence[Column], pairs: Mapping[str, Together], options: Options) -> list[Measure]:

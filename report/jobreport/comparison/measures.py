@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.runs import Profile, RunOf
     from jobrules.analyses.blocks import StepBlocks, TimeBlocks
-    from jobrules.verdict.phases import Phase
 
     #: Value of a run: a number is one number for each run, None was not recorded.
     Value = Callable[[RunOf], "Measured | float | None"]
@@ -110,13 +109,6 @@ def _share(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measure
     return Measured(value=sample.mean, sample=sample)
 
 
-def _quantile(value: float, blocks: Sequence[float]) -> Measured:
-    """Of the run, around which those of its blocks scatter."""
-    if not blocks or min(blocks) <= 0:
-        return Measured(value=value, reason="fewer than 200 steps")
-    return Measured(value=value, sample=Sample.of_blocks(list(map(math.log, blocks)), math.log(value)))
-
-
 # --- of steps
 
 
@@ -134,22 +126,23 @@ def _step(_: RunOf, blocks: StepBlocks) -> Measured:
     return _mean_of(blocks.sum_s, blocks.n, FEW_STEPS)
 
 
-def _steps(run: RunOf, blocks: StepBlocks) -> Measured:
-    return _rate(_step(run, blocks), 1.0)
+def _per_step(fact: str = "") -> Value:
+    """How much of a fact a second has, or how many steps."""
+    return _of_steps(lambda run, blocks: _rate(_step(run, blocks), run.number(fact) if fact else 1.0))
 
 
-def _samples(run: RunOf, blocks: StepBlocks) -> Measured:
-    return _rate(_step(run, blocks), run.number("batch_size"))
-
-
-def _tokens(run: RunOf) -> Measured | None:
-    blocks, size = run.report.blocks or None, run.number("tokens_per_step")
-    return _rate(_step(run, blocks), size) if blocks and size else None
+def _tokens(run: RunOf) -> Measured | float | None:
+    return _per_step("tokens_per_step")(run) if run.report.blocks and run.number("tokens_per_step") else None
 
 
 def _step_quantile(percent: int) -> Value:
+    """Of the run, around which those of its blocks scatter."""
+
     def of(_: RunOf, blocks: StepBlocks) -> Measured:
-        return _quantile(blocks.quantiles_s[percent], {50: blocks.p50_s, 95: blocks.p95_s}[percent])
+        value, own = blocks.quantiles_s[percent], {50: blocks.p50_s, 95: blocks.p95_s}[percent]
+        if not own or min(own) <= 0:
+            return Measured(value=value, reason="fewer than 200 steps")
+        return Measured(value=value, sample=Sample.of_blocks(list(map(math.log, own)), math.log(value)))
 
     return _of_steps(of)
 
@@ -211,40 +204,23 @@ def _gpu_hours_of(role: str) -> Value:
     return of
 
 
-def _phase(key: str, amount: Callable[[Phase], float]) -> Value:
+def _phase(key: str, unit: str) -> Value:
     """Of a phase; with a loop, a phase that is missing took no time."""
 
     def of(run: RunOf) -> float | None:
         phases = {phase.key: phase for phase in run.report.phases.phases}
-        return amount(phases[key]) if key in phases else 0.0 if "loop" in phases else None
+        if key not in phases:
+            return 0.0 if "loop" in phases else None
+        found = phases[key]
+        return found.percent if unit == "%" else (found.end_us - found.start_us) / 1e6
 
     return of
-
-
-def _seconds(phase: Phase) -> float:
-    return (phase.end_us - phase.start_us) / 1e6
-
-
-def _percent(phase: Phase) -> float:
-    return phase.percent
 
 
 # --- of samples
 
 
-def stretches(run: RunOf, metric: Metric) -> TimeBlocks | None:
-    """A metric over the training loop; None if it has no sample there."""
-    found = next((one for one in run.report.time_blocks or () if one.metric is metric), None)
-    return found if found and any(found.covered_s) else None
-
-
-def mean_over(blocks: TimeBlocks) -> float:
-    """The mean over the training loop, as far as it was sampled."""
-    totals, sizes = _sums(blocks)
-    return math.fsum(totals) / math.fsum(sizes)
-
-
-def _sums(blocks: TimeBlocks) -> tuple[list[float], list[float]]:
+def sums(blocks: TimeBlocks) -> tuple[list[float], list[float]]:
     """Of each stretch with samples: the mean times the time, and the time."""
     pairs = [(m, s) for m, s in zip(blocks.mean, blocks.covered_s, strict=True) if m is not None]
     return [m * s for m, s in pairs], [s for _, s in pairs]
@@ -252,10 +228,10 @@ def _sums(blocks: TimeBlocks) -> tuple[list[float], list[float]]:
 
 def _gpu_use(run: RunOf) -> Measured:
     """Time-weighted mean utilization of the GPUs in the training loop."""
-    blocks = stretches(run, Metric.GPU_UTILIZATION)
+    blocks = run.stretches(Metric.GPU_UTILIZATION)
     if blocks is None:
         return Measured(reason=OLDER if run.is_older else "GPU utilization was not recorded")
-    return _share(*_sums(blocks), "less than half of the training loop was sampled")
+    return _share(*sums(blocks), "less than half of the training loop was sampled")
 
 
 def _percentile(metric: Metric, quantile: str) -> Value:
@@ -267,10 +243,6 @@ def _percentile(metric: Metric, quantile: str) -> Value:
         return math.fsum(getattr(row, quantile) * (row.n or 1) for row in rows) / weight if rows else None
 
     return of
-
-
-def _gpu_memory(run: RunOf) -> float | None:
-    return run.report.demand.gpu_memory if run.report.demand else None
 
 
 # --- of the stretch that PyTorch's profiler recorded
@@ -324,9 +296,9 @@ def _profiled_share(key: str) -> Value:
 
 
 KINDS = (
-    Kind("samples_per_s", "Throughput", "samples/s", "higher", _of_steps(_samples)),
+    Kind("samples_per_s", "Throughput", "samples/s", "higher", _per_step("batch_size")),
     Kind("tokens_per_s", "Throughput", "tokens/s", "higher", _tokens),
-    Kind("steps_per_s", "Steps per second", "1/s", "higher", _of_steps(_steps), STEP),
+    Kind("steps_per_s", "Steps per second", "1/s", "higher", _per_step(), STEP),
     Kind("cost", "Cost of the run", "money", "lower", _cost, JOB),
     Kind("cost_per_1000_steps", "Cost of 1,000 steps", "money", "lower", _per("steps", 1e3, _cost), STEP),
     Kind(
@@ -346,16 +318,22 @@ KINDS = (
     Kind("cpu_p95", "CPU utilization, p95", "%", "none", _percentile(Metric.CPU_UTILIZATION, "p95")),
     Kind("io_wait_p95", "I/O wait, p95", "%", "none", _percentile(Metric.IO_WAIT, "p95")),
     Kind("memory_p95", "Host memory in use, p95", "%", "none", _percentile(Metric.HOST_MEMORY, "p95")),
-    Kind("gpu_memory_used_max", "GPU memory in use, maximum", "B", "none", _gpu_memory),
+    Kind(
+        "gpu_memory_used_max",
+        "GPU memory in use, maximum",
+        "B",
+        "none",
+        lambda run: run.report.demand.gpu_memory if run.report.demand else None,
+    ),
     Kind("gpu_hours", "GPU-hours", "GPU-h", "lower", _gpu_hours, JOB),
     Kind("gpu_hours_used", "GPU-hours used", "GPU-h", "none", _gpu_hours_of("used")),
     Kind("gpu_hours_lost", "GPU-hours lost", "GPU-h", "lower", _gpu_hours_of("lost"), JOB),
-    Kind("startup_s", "Start-up", "s", "lower", _phase("before", _seconds), ENDS),
-    Kind("startup_percent", "Start-up, share of the job", "%", "lower", _phase("before", _percent), ENDS),
-    Kind("loop_s", "Training loop", "s", "lower", _phase("loop", _seconds), JOB),
-    Kind("loop_percent", "Training loop, share of the job", "%", "higher", _phase("loop", _percent), ENDS),
-    Kind("winddown_s", "Wind-down", "s", "lower", _phase("after", _seconds), ENDS),
-    Kind("winddown_percent", "Wind-down, share of the job", "%", "lower", _phase("after", _percent), ENDS),
+    Kind("startup_s", "Start-up", "s", "lower", _phase("before", "s"), ENDS),
+    Kind("startup_percent", "Start-up, share of the job", "%", "lower", _phase("before", "%"), ENDS),
+    Kind("loop_s", "Training loop", "s", "lower", _phase("loop", "s"), JOB),
+    Kind("loop_percent", "Training loop, share of the job", "%", "higher", _phase("loop", "%"), ENDS),
+    Kind("winddown_s", "Wind-down", "s", "lower", _phase("after", "s"), ENDS),
+    Kind("winddown_percent", "Wind-down, share of the job", "%", "lower", _phase("after", "%"), ENDS),
     Kind("energy_kwh", "Energy of the GPUs", "kWh", "lower", _energy, JOB),
     Kind(
         "energy_per_1000_steps",

@@ -8,7 +8,7 @@ from jobreport.comparison import words
 from jobreport.comparison.document import Word
 from jobreport.comparison.runs import OF_TRACES
 from jobreport.comparison.shown import sure_change
-from jobreport.cost.billing import ABOUT_SAME
+from jobreport.cost.document import ABOUT_SAME
 from jobreport.formats import percent
 from jobrules.text import escape_name, join_names
 

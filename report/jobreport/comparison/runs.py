@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from jobreport.document import Report
+    from jobrules.analyses.blocks import TimeBlocks
+    from jobrules.model import Metric
     from jobrules.model.captures import CaptureStep, DeviceCapture, DeviceStep
 
 #: Those of the stretch that PyTorch's profiler recorded.
@@ -169,6 +171,11 @@ class RunOf(KnownJob, frozen=True, kw_only=True):
     def is_older(self) -> bool:
         """True for a report of samples of a version without blocks."""
         return self.report.blocks is UNSET and self.report.origin is Origin.SAMPLES
+
+    def stretches(self, metric: Metric) -> TimeBlocks | None:
+        """A metric over the training loop; None if it has no sample there."""
+        found = next((one for one in self.report.time_blocks or () if one.metric is metric), None)
+        return found if found and any(found.covered_s) else None
 
 
 def run_of(label: str, name: str, report: Report, given: Mapping[str, str | float], page: str = "") -> RunOf:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from functools import partial
+from operator import methodcaller
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,9 +12,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport.comparison.document import Profiled, Rule, RuleResult, Run, Steps, Use, Work, WorkTime
-from jobreport.comparison.measures import mean_over, stretches
-from jobreport.comparison.runs import NS_PER_S, PARTS, together, unrecorded
+from jobreport.comparison.document import Profiled, Rule, RuleResult, Run, Steps, Use, Word, Work, WorkTime
+from jobreport.comparison.measures import sums
+from jobreport.comparison.runs import NS_PER_S, PARTS, together
 from jobreport.cost import sizes
 from jobrules.captures.kinds import STEP
 from jobrules.captures.operators import MAX_ROWS
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from msgspec import UnsetType
 
+    from jobreport.comparison.document import Measure
     from jobreport.comparison.runs import Profile, RunOf
     from jobreport.cost.document import Cost, Sizing
     from jobreport.cost.prices import Prices
@@ -59,7 +60,10 @@ def _of_all(variants: Variants, of: Callable[[RunOf], T | UnsetType | None]) -> 
 def goodput(variants: Variants) -> dict[str, tuple[TimePart, ...]]:
     """Seconds of the job by part."""
     known = _of_all(variants, lambda run: run.report.goodput)
-    return {label: _goodput(own, whole=not unrecorded(variants[label])) for label, own in known.items()}
+    return {
+        label: _goodput(own, whole=all(run.finished is not None for run in variants[label]))
+        for label, own in known.items()
+    }
 
 
 def _goodput(runs: Sequence[Goodput], *, whole: bool) -> tuple[TimePart, ...]:
@@ -119,13 +123,15 @@ def _steps(runs: Sequence[StepBlocks]) -> Steps:
 
 def use(variants: Variants) -> dict[str, tuple[Use, ...]]:
     """Utilization of GPUs and cores in the training loop; of the variants that have either."""
-    found: dict[str, tuple[Use, ...]] = {}
+    found: dict[str, list[Use]] = {label: [] for label in variants}
     for device, metric in (("GPU", Metric.GPU_UTILIZATION), ("CPU", Metric.CPU_UTILIZATION)):
-        known = _of_all(variants, partial(stretches, metric=metric))
-        for label, own in known.items():
-            mean, histogram = fmean(map(mean_over, own)), _means([one.histogram for one in own])
-            found[label] = (*found.get(label, ()), Use(device=device, mean=mean, histogram=histogram))
-    return {label: found[label] for label in variants if label in found}
+        for label, own in _of_all(variants, methodcaller("stretches", metric)).items():
+            amounts = [[math.fsum(part) for part in sums(one)] for one in own]
+            mean = fmean([total / size for total, size in amounts])
+            found[label].append(
+                Use(device=device, mean=mean, histogram=_means([one.histogram for one in own]))
+            )
+    return {label: tuple(own) for label, own in found.items() if own}
 
 
 def _means(rows: Sequence[Sequence[float]] | Sequence[np.ndarray]) -> tuple[float, ...]:
@@ -183,41 +189,6 @@ def run(one: RunOf) -> Run:
     job = one.report.job
     version = one.report.version
     return Run(name=one.name, report_version=version, start_us=job.start_us, end_us=job.end_us, page=one.page)
-
-
-def candidates(
-    variants: Variants, prices: Prices | None, paid: Cost | None, chance: Mapping[str, float]
-) -> dict[str, Sizing]:
-    """Which machines may run each variant, of the list and those of the other variants.
-
-    ``chance`` is how much a time differs from that of the base by chance, in logarithms.
-    """
-    found = {
-        own: sizes.sizing(
-            runs, prices, [_machines(own, one, variants, paid, chance) for one in variants if one != own]
-        )
-        for own, runs in variants.items()
-    }
-    return {label: size for label, size in found.items() if size}
-
-
-def _machines(
-    own: str, label: str, variants: Variants, paid: Cost | None, chance: Mapping[str, float]
-) -> sizes.Variant:
-    """Another variant, with what it took and cost if it did the same work."""
-    runs = variants[label]
-    both = together([*variants[own], *runs])
-    if paid is None or both.stopped or not both.same_work:
-        return sizes.Variant(label=label, run=runs[0])
-    amounts = {row.label: row.cost for row in paid.rows}
-    ratio = amounts[label] / amounts[own]
-    return sizes.Variant(
-        label=label,
-        run=runs[0],
-        seconds=fmean(run.seconds for run in runs),
-        cost=ratio,
-        is_sure=abs(math.log(ratio)) > max(chance.get(one, 0.0) for one in (own, label)),
-    )
 
 
 def profiled(variants: Variants) -> Profiled | None:
@@ -369,3 +340,52 @@ def _summed(rows: Iterable[tuple[str, int, int]], rest_ns: int) -> _Table:
         before = found.get(name, (0, 0))
         found[name] = before[0] + calls, before[1] + ns
     return _Table(rows=found, rest_ns=rest_ns)
+
+
+def saved(paid: Cost | None, measures: Sequence[Measure], runs: float | None) -> Cost | None:
+    """The cost with what so many runs of the variants that can be compared would save."""
+    if paid is None or runs is None:
+        return paid
+    base = paid.rows[0].cost
+    against = next(one for one in measures if one.key == "cost").against
+    monthly = {
+        row.label: math.fsum((runs * base, -runs * row.cost))
+        for row in paid.rows[1:]
+        if against[row.label].word is not Word.REFUSED
+    }
+    return replace(paid, runs_per_month=runs, monthly=monthly)
+
+
+def candidates(
+    variants: Variants, prices: Prices | None, paid: Cost | None, chance: Mapping[str, float]
+) -> dict[str, Sizing]:
+    """Which machines may run each variant, of the list and those of the other variants.
+
+    ``chance`` is how much a time differs from that of the base by chance, in logarithms.
+    """
+    found = {
+        own: sizes.sizing(
+            runs, prices, [_machines(own, one, variants, paid, chance) for one in variants if one != own]
+        )
+        for own, runs in variants.items()
+    }
+    return {label: size for label, size in found.items() if size}
+
+
+def _machines(
+    own: str, label: str, variants: Variants, paid: Cost | None, chance: Mapping[str, float]
+) -> sizes.Variant:
+    """Another variant, with what it took and cost if it did the same work."""
+    runs = variants[label]
+    both = together([*variants[own], *runs])
+    if paid is None or both.stopped or not both.same_work:
+        return sizes.Variant(label=label, run=runs[0])
+    amounts = {row.label: row.cost for row in paid.rows}
+    ratio = amounts[label] / amounts[own]
+    return sizes.Variant(
+        label=label,
+        run=runs[0],
+        seconds=fmean(run.seconds for run in runs),
+        cost=ratio,
+        is_sure=abs(math.log(ratio)) > max(chance.get(one, 0.0) for one in (own, label)),
+    )

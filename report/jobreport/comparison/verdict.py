@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport.comparison import profiled_verdict, words
-from jobreport.comparison.comparing import headline
+from jobreport.comparison.comparing import RATES, headline
 from jobreport.comparison.document import Comparison, Word
 from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.real_difference import not_by_chance
 from jobreport.comparison.runs import NOT_RECORDED
-from jobreport.cost.billing import ABOUT_SAME, MIN_EXPLAINED, main_factor
+from jobreport.cost.document import ABOUT_SAME, MIN_EXPLAINED
 from jobreport.cost.words import money
 from jobreport.formats import NBSP
 from jobrules.text import count, escape_name
@@ -39,12 +39,6 @@ BEST = {
     "duration_s": ("took the least time", "took less time"),
     "profiled_step_s": ("has the shortest profiled step", "has a shorter profiled step"),
     "profiled_samples_per_s": ("has the highest profiled throughput", "has a higher profiled throughput"),
-}
-#: What throughput counts.
-RATES = {
-    "samples_per_s": "samples per second",
-    "tokens_per_s": "tokens per second",
-    "steps_per_s": "steps per second",
 }
 #: The cost of so much work can be compared where that of the whole run cannot.
 PER_WORK = {"cost_per_million_samples": "1 million samples", "cost_per_1000_steps": "1,000 steps"}
@@ -312,7 +306,7 @@ def _factor(one: Against) -> str:
     """The number or price of GPUs, if it explains most of the change of a cost that is sure; otherwise empty."""
     cost = one.found.cost if one.is_sure and one.measure("cost") else None
     factors = cost.factors[one.label] if cost else None
-    key = main_factor(factors) if factors else ""
+    key = factors.main if factors else ""
     if cost is None or factors is None or key not in ("count", "price"):
         return ""
     noun = "GPU" if factors.of_gpus else "machine"

@@ -6,8 +6,6 @@ import math
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from jobreport.cost.document import Cost, CostRow, Factors, RunCost
 from jobreport.cost.facts import PRICES
 from jobreport.cost.prices import Prices
@@ -22,10 +20,6 @@ if TYPE_CHECKING:
 #: Seconds that a duration is rounded up to before it is billed.
 BILLING = {"1s": 1, "1min": 60, "1h": 3600}
 HOUR_S = 3600.0
-#: Costs, or times, within this part of each other are about the same.
-ABOUT_SAME = 0.02
-#: A factor of the cost, or a part of the time, is the reason if it explains this share of the change.
-MIN_EXPLAINED = 0.5
 
 
 def machine_of(run: KnownJob, prices: Prices | None) -> Machine | None:
@@ -196,27 +190,3 @@ def _factors(base: CostRow, row: CostRow, *, of_gpus: bool) -> Factors:
     count = row.gpus / base.gpus if of_gpus else row.nodes / base.nodes
     # What is left, so that the product holds whatever a user gave as cost.
     return Factors(time=time, count=count, price=row.cost / base.cost / time / count, of_gpus=of_gpus)
-
-
-def with_saved(found: Cost | None, labels: Collection[str], runs: float | None) -> Cost | None:
-    """The cost with what so many runs of these variants would save."""
-    if found is None or runs is None:
-        return found
-    base = found.rows[0].cost
-    monthly = {
-        row.label: math.fsum((runs * base, -runs * row.cost)) for row in found.rows if row.label in labels
-    }
-    return replace(found, runs_per_month=runs, monthly=monthly)
-
-
-def main_factor(factors: Factors) -> str:
-    """``time``, ``count``, or ``price``: what explains most of the change; empty if the costs are about the same.
-
-    A factor in the other direction explains nothing, however large it is.
-    """
-    logs = {key: math.log(getattr(factors, key)) for key in ("time", "count", "price")}
-    whole = math.fsum(logs.values())
-    if abs(whole) <= ABOUT_SAME:
-        return ""
-    key = max(logs, key=lambda one: logs[one] / whole)
-    return key if logs[key] / whole >= MIN_EXPLAINED else ""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from msgspec import Struct
 
 from jobrules.model.names import OwnText  # noqa: TC001 - msgspec reads the annotation
 from jobrules.model.time_parts import TimePart  # noqa: TC001 - msgspec reads the annotation
+
+#: Costs, or times, within this part of each other are about the same.
+ABOUT_SAME = 0.02
+#: A factor of the cost, or a part of the time, is the reason if it explains this share of the change.
+MIN_EXPLAINED = 0.5
 
 
 class RunCost(Struct, frozen=True, kw_only=True):
@@ -46,6 +53,19 @@ class Factors(Struct, frozen=True, kw_only=True):
     #: Price of an hour of a GPU, or of a machine.
     price: float
     of_gpus: bool
+
+    @property
+    def main(self) -> str:
+        """``time``, ``count``, or ``price``: what explains most of the change; empty if the costs are about the same.
+
+        A factor in the other direction explains nothing, however large it is.
+        """
+        logs = {key: math.log(getattr(self, key)) for key in ("time", "count", "price")}
+        whole = math.fsum(logs.values())
+        if abs(whole) <= ABOUT_SAME:
+            return ""
+        key = max(logs, key=lambda one: logs[one] / whole)
+        return key if logs[key] / whole >= MIN_EXPLAINED else ""
 
 
 class Cost(Struct, frozen=True, kw_only=True):

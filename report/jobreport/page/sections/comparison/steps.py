@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.comparison import words
-from jobreport.comparison.comparing import changed_course
+from jobreport.comparison.advice import changed_course
 from jobreport.formats import time_scale
 from jobreport.page.figures import comparison as figures
 from jobreport.page.figures.comparison import Blocks, Line

@@ -12,7 +12,6 @@ from jobreport import formats
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN
 from jobreport.comparison.document import LOST_DATA, Word
-from jobreport.cost.billing import main_factor
 from jobreport.cost.words import money
 from jobreport.formats import NBSP
 from jobreport.page.kit.fragment import Fragment, render
@@ -229,11 +228,10 @@ def _factors(comparison: Comparison, label: str) -> list[tuple[str, str, str, st
         "count": (found.count, f"{noun}s", map(words.plain, numbers)),
         "price": (found.price, f"price of a {noun}-hour", prices),
     }
-    main = main_factor(found)
     return [
         ("", "", money(base.cost, cost.currency), base.label, _machines(base)),
         *(
-            ("major" if key == main else "", "×", f"{factor:.3g}", name, " → ".join(details))
+            ("major" if key == found.main else "", "×", f"{factor:.3g}", name, " → ".join(details))
             for key, (factor, name, details) in factors.items()
         ),
         ("sum", "=", money(row.cost, cost.currency), row.label, _machines(row)),

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.cost import words
-from jobreport.cost.billing import ABOUT_SAME
+from jobreport.cost.document import ABOUT_SAME
 from jobreport.page.kit import Html, Table
 from jobrules.model import SECOND_US
 
