@@ -243,7 +243,7 @@ def test_any_number_of_machines_takes_no_time() -> None:
         ({"highest_gpu_percent": 90.0}, "balance"),
     ],
 )
-def test_guards_hold_back_advice(changed: dict[str, float], guard: str) -> None:
+def test_guards_hold_back_advice(changed: dict[str, Any], guard: str) -> None:
     found = size(known_memory(4.0, **changed))
 
     assert not found.advised
