@@ -50,8 +50,8 @@ _CELL_END = "\n"
 #: ``column -t`` puts at least two blanks between columns.
 _WIDE = re.compile(r"\s{2,}")
 _DIGITS = "0123456789"
-#: What is in all lines that name a measure.
-_MEASURED = re.compile("|".join(sorted(MEASURED)), re.IGNORECASE)
+#: One of these is in all lines that name a measure, in lower case.
+_MEASURED = tuple(word for word in sorted(MEASURED) if not any(one in word for one in MEASURED - {word}))
 #: A cell of a row: a number, which may have a unit, or a date.
 _NUMBER = re.compile(rf"[-+]?[0-9.][-+0-9.:/TZ ]*(?:{OF_TOOL})?")
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
@@ -110,8 +110,13 @@ class _Header(Struct, frozen=True, kw_only=True):
     def rows_of(self, lines: Iterable[str]) -> dict[str, str]:
         """The cells of those lines that are rows."""
         if isinstance(self.separator, str):
-            usual = {len(self.names) - 1, len(self.names)}
-            lines = [line for line in lines if line.count(self.separator) in usual or '"' in line]
+            # Quotes make cells fewer, never more.
+            separator, least = self.separator, len(self.names) - 1
+            lines = [
+                line
+                for line in lines
+                if (count := line.count(separator)) >= least and (count <= least + 1 or '"' in line)
+            ]
         return {line: row for line in lines if (row := self.row_of(line))}
 
     def row_of(self, line: str) -> str:
@@ -401,6 +406,7 @@ class _Under(Struct, frozen=True, kw_only=True, eq=False):
 
 def _dates_of(lines: Sequence[str]) -> dict[str, str]:
     """The date that a line is, with what a script draws around it; of those lines that are one."""
+    lines = [line for line in lines if ":" in line]
     timed = [line for line, shape in zip(lines, shapes_of(lines), strict=True) if _CLOCK in shape]
     if not timed:
         return {}
@@ -435,9 +441,10 @@ class _Headers:
         """Lines that name columns, in their order; rows begin with a time, a number or the name of a GPU."""
         if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
             return {}
-        others = [*dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)]
+        others = dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)
+        others = [line for line in others if not _CONTROL.search(line)]
         shapes = shapes_of(others)
-        named = {shape for shape in {*shapes} if self._is_header(shape)}
+        named = {shape for shape in {*shapes} if _may_name(shape) and self._is_header(shape)}
         return {
             line: header
             for line, shape in zip(others, shapes, strict=True)
@@ -445,7 +452,7 @@ class _Headers:
         }
 
     def _is_header(self, shape: str) -> bool:
-        if shape not in self._known and self._names > 0 and _may_name(shape) and (header := _fields(shape)):
+        if shape not in self._known and self._names > 0 and (header := _fields(shape)):
             self._names -= len(header.names)
             self._known[shape] = is_header(header.names)
         return self._known.get(shape, False)
@@ -457,12 +464,11 @@ class _Headers:
 
 
 def _may_name(shape: str) -> bool:
-    """Whether texts of a shape may be names of columns, by what all of these have, and what none has."""
+    """Whether texts of a shape may be names of columns, by what all of these have."""
     return bool(
         shape.lstrip()[:1] not in _DIGITS
-        and not _CONTROL.search(shape)
         and _SEVERAL.search(shape)
-        and _MEASURED.search(shape)
+        and any(map(shape.lower().__contains__, _MEASURED))
     )
 
 
