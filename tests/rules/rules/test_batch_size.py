@@ -10,6 +10,7 @@ from jobrules import BatchSize
 from jobrules.model import SECOND_US, Metric, Status
 from jobrules.rule import run_rules
 from tests.jobs import START_US, make_job, make_panel
+from tests.rules.rules.test_low_gpu_utilization import judged
 
 SMALL = BatchSize(window=4, patience=6)
 LEVELS = st.sampled_from([0.0, 69.0, 70.0, 100.0])
@@ -21,20 +22,12 @@ def reference(
     """(judged, low) for one core, one GPU and its memory, by the definition."""
     assert isinstance(rule.window, int)
     assert isinstance(rule.patience, int)
-    start = times_us[0] - times_us[0] % (60 * SECOND_US)
-    judged = low = 0
-    for k in range((times_us[-1] - start) // (60 * SECOND_US) + 1):
-        end = start + (k + 1) * 60 * SECOND_US
-        so_far = [row for row, t in zip(rows, times_us, strict=True) if t < end]
-        if not any(end - 60 * SECOND_US <= t < end for t in times_us):
-            continue
-        if len(so_far) <= max(rule.window, rule.patience):
-            continue
-        judged += 1
-        cpu, gpu, memory = (np.quantile(column[-rule.window :], 0.95) for column in zip(*so_far, strict=True))
-        limits = rule.cpu_threshold_p95, rule.gpu_threshold_p95, rule.gpu_memory_threshold_p95
-        low += cpu < limits[0] and gpu < limits[1] and memory < limits[2]
-    return judged, low
+    limits = rule.cpu_threshold_p95, rule.gpu_threshold_p95, rule.gpu_memory_threshold_p95
+    low = [
+        bool((np.quantile(rows[:n][-rule.window :], 0.95, axis=0) < limits).all())
+        for n in judged(times_us, max(rule.window, rule.patience))
+    ]
+    return len(low), sum(low)
 
 
 @given(

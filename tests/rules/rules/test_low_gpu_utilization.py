@@ -14,26 +14,21 @@ from tests.jobs import START_US, make_job, make_panel
 SMALL = LowGPUUtilization(window=4, patience=6)
 
 
+def judged(times_us: list[int], few: int) -> list[int]:
+    """How many samples were seen by the end of each minute that has any, from more than a few on."""
+    minutes = [t // (60 * SECOND_US) for t in times_us]
+    seen = [sum(other <= minute for other in minutes) for minute in sorted(set(minutes))]
+    return [n for n in seen if n > few]
+
+
 def reference(values: list[float], times_us: list[int], rule: LowGPUUtilization) -> tuple[int, int, int]:
     """(judged, low, fluctuating) by the definition, sample by sample."""
     assert isinstance(rule.window, int)
     assert isinstance(rule.patience, int)
-    start = times_us[0] - times_us[0] % (60 * SECOND_US)
-    judged = low = fluctuating = 0
-    for k in range((times_us[-1] - start) // (60 * SECOND_US) + 1):
-        end = start + (k + 1) * 60 * SECOND_US
-        so_far = [v for v, t in zip(values, times_us, strict=True) if t < end]
-        new = [t for t in times_us if end - 60 * SECOND_US <= t < end]
-        if not new or len(so_far) <= rule.patience:
-            continue
-        judged += 1
-        last = so_far[-rule.window :]
-        q95, q5 = np.quantile(last, 0.95), np.quantile(last, 0.05)
-        if q95 < rule.threshold_p95:
-            low += 1
-        elif q5 < rule.threshold_p5:
-            fluctuating += 1
-    return judged, low, fluctuating
+    windows = [values[:n][-rule.window :] for n in judged(times_us, rule.patience)]
+    low = [bool(np.quantile(one, 0.95) < rule.threshold_p95) for one in windows]
+    fluctuating = [bool(np.quantile(one, 0.05) < rule.threshold_p5) for one in windows]
+    return len(windows), sum(low), sum(b and not a for a, b in zip(low, fluctuating, strict=True))
 
 
 @given(
