@@ -72,32 +72,6 @@ def test_an_active_gpu_is_slowed_where_nearly_all_of_the_cpu_is_in_use(
     assert ("cpu-bottleneck" in parts(verdict)) is claims
 
 
-@pytest.mark.parametrize(
-    ("metric", "cores", "key"),
-    [
-        (Metric.CPU_UTILIZATION, CORES, "cpu-bottleneck"),
-        (Metric.CPU_UTILIZATION, 1, "saturated-process"),
-        (Metric.IO_WAIT, 2, "io-bottleneck"),
-    ],
-)
-def test_a_stall_that_begins_and_ends_between_two_samples_is_claimed_whole(
-    metric: Metric, cores: int, key: str
-) -> None:
-    # Tenths of a second, averaged to samples of a second; stalls of 2.3 s begin at any of them.
-    rng = np.random.default_rng(1)
-    lengths = np.ravel([(23, int(rest)) for rest in rng.integers(30, 60, 150)])
-    stalled = np.repeat(np.arange(len(lengths)) % 2 == 0, lengths)
-    stalled = stalled[: len(stalled) // 10 * 10].reshape(-1, 10).mean(axis=1)
-    busy = np.where(np.arange(CORES) < cores, 100.0, 5.0)
-    used = stalled[:, None] * busy + (1 - stalled[:, None]) * 5.0
-    cpu = used if metric is Metric.CPU_UTILIZATION else np.full_like(used, 20.0)
-    waiting = used if metric is Metric.IO_WAIT else np.zeros_like(used)
-    verdict = verdict_of(make_job(gpu=97 * (1 - stalled), cpu=cpu, io_wait=waiting, interval_s=1))
-
-    assert keys(verdict) == [key]
-    assert parts(verdict)[key] == pytest.approx(97 * stalled.mean(), abs=2)
-
-
 @pytest.mark.parametrize(("free", "claims"), [(12, True), (8, False)])
 def test_a_low_gpu_waits_for_io_if_a_core_always_does(free: int, claims: bool) -> None:
     """Was: raise the batch size."""
@@ -229,27 +203,6 @@ def test_fetches_outside_of_steps_are_waits_and_idle_samples_go_first(
     if gpu == [2.0, 50.0]:
         # The other half keeps all that it lost.
         assert parts(verdict)["low"] == pytest.approx(25, abs=0.2)
-
-
-@pytest.mark.parametrize("stamped_s", [0.0, 1.0])
-def test_waits_of_any_length_are_found_whichever_end_of_a_sample_its_time_is(stamped_s: float) -> None:
-    # Tenths of a second: a fetch of 1.2 s, a step of 1.5 s, and so on; samples are means of a second.
-    waits = np.arange(N * 10) % 27 < 12
-    gpu = 97 * (1 - waits.reshape(-1, 10).mean(axis=1))
-    starts = np.arange(0, N - 3, 2.7)
-    job = make_job(
-        extra=[
-            make_panel(
-                Metric.GPU_UTILIZATION, gpu, interval_s=1, start_us=START_US + int(stamped_s * SECOND_US)
-            )
-        ],
-        steps=make_steps([(t + 1.2, t + 2.7) for t in starts]),
-        events=make_events([("DataLoaderIter", "_Single::fetch", t, t + 1.2) for t in starts]),
-    )
-    verdict = verdict_of(job)
-
-    assert keys(verdict) == ["data-loading"]
-    assert parts(verdict)["data-loading"] == pytest.approx(100 * 1.2 / 2.7, abs=1.5)
 
 
 def test_moments_in_which_no_batch_was_fetched_are_no_waits() -> None:

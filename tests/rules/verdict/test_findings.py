@@ -105,15 +105,6 @@ def test_start_up_and_wind_down_also_need_minutes(
     assert parts(verdict)[key] == pytest.approx(100 * idle_min / (idle_min + work_min), abs=0.2)
 
 
-def test_a_healthy_job_has_no_finding() -> None:
-    verdict = verdict_of(make_job(cpu=[[50.0] * 4] * N, gpu=[95.0] * N, memory=[80.0] * N, interval_s=2))
-
-    assert verdict.findings == ()
-    assert not verdict.has_cause
-    assert verdict.main_finding is None
-    assert verdict.without_finding.startswith("No problem found. ")
-
-
 # Order
 
 
