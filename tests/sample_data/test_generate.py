@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import generate
 import pytest
@@ -19,8 +17,6 @@ from generator.scenarios import SCENARIOS
 pytestmark = pytest.mark.slow
 
 SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
-#: The committed jobs with samples; the others are logs.
-SAMPLED = [name for name in generate.SAMPLES if (SAMPLE_DATA / name / "system").is_dir()]
 
 
 def content_of(job_dir: Path) -> dict[str, bytes]:
@@ -42,24 +38,6 @@ def bytes_of(job_dir: Path) -> dict[str, bytes]:
 def make(job_dir: Path, *options: str) -> Path:
     assert generate.main(["--out", str(job_dir), *options]) == 0
     return job_dir
-
-
-#: (minute of the file, row), in the order of files and lines.
-Rows = list[tuple[int, dict[str, Any]]]
-
-
-def read(job_dir: Path) -> Rows:
-    """A job read with the json module, line by line."""
-    return [
-        (int(Path(name).name.split(".")[0]), json.loads(line))
-        for name, text in content_of(job_dir / "system" / "incremental").items()
-        for line in text.decode("ascii").splitlines()
-    ]
-
-
-@pytest.fixture(scope="module")
-def committed() -> dict[str, Rows]:
-    return {name: read(SAMPLE_DATA / name) for name in SAMPLED}
 
 
 # --- Reproducible ----------------------------------------------------------------------------------

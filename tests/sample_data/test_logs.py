@@ -10,7 +10,6 @@ import generate
 from generator.smi_log import DIALECTS
 
 SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
-# --- Options and bytes -----------------------------------------------------------------------------
 
 
 def test_both_forms_carry_the_same_values_at_the_same_milliseconds(tmp_path: Path) -> None:
@@ -37,6 +36,3 @@ def test_the_readme_lists_the_dialects() -> None:
 
     table = "".join(f"| `{name}` | {one.summary} |\n" for name, one in DIALECTS.items())
     assert f"|---|---|\n{table}\n" in text
-
-
-# --- What the machine does -------------------------------------------------------------------------
