@@ -9,23 +9,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobrules.model import (
-    SECOND_US,
-    Events,
-    EventSource,
-    Job,
-    JobInMemory,
-    Lane,
-    Loader,
-    LoopFacts,
-    Metric,
-    Panel,
-    Steps,
-)
+from jobrules.model import SECOND_US, Events, Job, JobInMemory, Loader, LoopFacts, Metric, Steps
+from tests.copies import replace
+from tests.jobs import make_events, make_panel, make_steps
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.bool_]
@@ -125,70 +116,51 @@ class Recording:
         if self.io_wait is not None:
             tables[Metric.IO_WAIT] = np.clip(self.io_wait, 0, 100)
         panels = [
-            Panel(
+            make_panel(
+                metric,
+                np.asfortranarray(tables[metric]),
                 node=self.node,
-                metric=metric,
-                devices=tuple(
-                    f"{'gpu' if metric.of_gpus else 'cpu'}{i}" for i in range(tables[metric].shape[1])
-                ),
                 time_us=time_us,
-                snapshot=np.arange(self.n),
-                values=np.asfortranarray(tables[metric]),
-                last_us=int(time_us[-1]),
+                prefix="gpu" if metric.of_gpus else "cpu",
             )
             for metric in Metric
             if metric in tables
         ]
-        steps = [
-            Steps.of(
-                [(self.node, rank, mode)],
-                np.zeros(len(start_s), np.int32),
-                number=first + np.arange(len(start_s)),
-                start_us=self._us(start_s),
-                end_us=self._us(end_s),
-            )
-            for rank, mode, start_s, end_s, first in self.steps
-        ]
         return JobInMemory(
             name="job",
             panels=tuple(panels),
-            steps=Steps.joined(steps),
-            events=self._events(),
+            steps=Steps.joined([self._steps(*one) for one in self.steps if len(one[2])]),
+            events=Events.joined([self._events(*one) for one in self.events]),
             loop_facts=self.facts,
         )
 
-    def _events(self) -> Events:
-        tables = []
-        for rank, kind, start_s, end_s in self.events:
-            n = len(start_s)
-            single = "Single" if self.workers == 0 else "Multi"
-            iterator = f"_{single}ProcessDataLoaderIter::GetNext" if kind == "DataLoaderIter" else kind
-            loader = Loader(
-                node=self.node,
-                rank=rank,
-                iterator=iterator.partition("::")[0],
-                start_us=int(self._us(start_s[:1])[0]) - SECOND_US,
-                num_workers=self.workers,
-                pin_memory=False,
-            )
-            tables.append(
-                Events(
-                    lanes=(Lane(node=self.node, rank=rank, event_type=kind, source=EventSource.PYTHON),),
-                    names=(iterator,),
-                    lane=np.zeros(n, np.int32),
-                    name=np.zeros(n, np.int32),
-                    start_us=self._us(start_s),
-                    end_us=self._us(end_s),
-                    step=np.full(n, -1),
-                    pid=np.full(n, 100 + int(rank)),
-                    thread=np.full(n, -1),
-                    loaders=(loader,) if kind == "DataLoaderIter" else (),
-                )
-            )
-        return Events.joined(tables)
+    @property
+    def _place(self) -> dict[str, Any]:
+        return {"node": self.node, "start_us": self.start_us}
 
-    def _us(self, seconds: Floats) -> NDArray[np.int64]:
-        return self.start_us + np.rint(seconds * SECOND_US).astype(np.int64)
+    def _steps(self, rank: str, mode: str, start_s: Floats, end_s: Floats, first: int) -> Steps:
+        steps = make_steps(spans(start_s, end_s), phase=mode, rank=rank, **self._place)
+        return replace(steps, number=first + steps.number)
+
+    def _events(self, rank: str, kind: str, start_s: Floats, end_s: Floats) -> Events:
+        single = "Single" if self.workers == 0 else "Multi"
+        iterator = f"_{single}ProcessDataLoaderIter"
+        name = f"{iterator}::GetNext" if kind == "DataLoaderIter" else kind
+        loader = Loader(
+            node=self.node,
+            rank=rank,
+            iterator=iterator,
+            start_us=self.start_us + int(np.rint(start_s[0] * SECOND_US)) - SECOND_US,
+            num_workers=self.workers,
+            pin_memory=False,
+        )
+        return make_events(
+            [(kind, name, *span) for span in spans(start_s, end_s)],
+            rank=rank,
+            pid=100 + int(rank),
+            loaders=(loader,) if kind == "DataLoaderIter" else (),
+            **self._place,
+        )
 
     def loading_loop(self, rows: Rows, step_s: float, fetch_s: float, *, inside: bool = False) -> Rows:
         """Fetch a batch before each step of rank 0, in the training process; returns the samples of fetches.
@@ -213,6 +185,11 @@ class Recording:
     def _waited(lengths: Floats) -> Floats:
         waited = np.where(np.arange(len(lengths)) % 2 == 0, lengths, 0)
         return np.asarray(np.append(0, np.cumsum(waited)))
+
+
+def spans(start_s: Floats, end_s: Floats) -> list[tuple[float, float]]:
+    """Pairs of a start and an end."""
+    return list(zip(start_s.tolist(), end_s.tolist(), strict=True))
 
 
 def one_process(rng: np.random.Generator) -> Recording:

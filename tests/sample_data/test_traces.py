@@ -44,6 +44,7 @@ def test_the_committed_sample_is_as_the_readme_says() -> None:
         np.flatnonzero((steps.rank == "0") & (steps.mode == mode)) for mode in ("TRAIN", "EVAL")
     )
     first = train[0]
+    assert job.samples_us
     lanes = np.array([f"{lane.rank} {lane.event_type}" for lane in events.lanes])[events.lane]
 
     assert f"begins {(steps.start_us[first] - job.samples_us[0]) / 1e6:.0f} s after the start" in text
