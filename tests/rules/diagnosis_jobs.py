@@ -10,22 +10,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobrules.model import (
-    SECOND_US,
-    Events,
-    EventSource,
-    Job,
-    JobInMemory,
-    Lane,
-    Loader,
-    Metric,
-    Panel,
-    Steps,
-)
+from jobrules.model import SECOND_US, Events, Job, JobInMemory, Loader, Metric, Panel, Steps
+from tests.copies import replace
+from tests.jobs import make_events, make_panel, make_steps
 
 Floats = NDArray[np.float32]
 Seconds = NDArray[np.float64]
@@ -643,18 +635,14 @@ def _panels(run: Run, gpu: Floats, seen_from: dict[tuple[Metric, int | None], in
                     first = row
                 elif late is metric:
                     table[device, :row] = np.nan
-            name = "gpu" if metric.of_gpus else "cpu"
-            found.append(
-                Panel(
-                    node=f"node-{node + 1}",
-                    metric=metric,
-                    devices=tuple(f"{name}{i}" for i in range(len(table))),
-                    time_us=time_us[first:],
-                    snapshot=np.arange(first, run.n),
-                    values=table[:, first:].T,
-                    last_us=int(time_us[-1]),
-                )
+            panel = make_panel(
+                metric,
+                table[:, first:].T,
+                node=f"node-{node + 1}",
+                time_us=time_us[first:],
+                prefix="gpu" if metric.of_gpus else "cpu",
             )
+            found.append(replace(panel, snapshot=np.arange(first, run.n), last_us=int(time_us[-1])))
     return found
 
 
@@ -672,15 +660,9 @@ def _steps(run: Run) -> Steps:
     for node, rank in _processes(run.shape):
         for mode, start_s, end_s in run.steps:
             late_s = run.rng.uniform(0, 0.002)
-            tables.append(
-                Steps.of(
-                    [(node, rank, mode)],
-                    np.zeros(len(start_s), np.int32),
-                    number=np.arange(len(start_s)),
-                    start_us=_microseconds(start_s + late_s),
-                    end_us=_microseconds(end_s + late_s),
-                )
-            )
+            if len(start_s):
+                spans = zip((start_s + late_s).tolist(), (end_s + late_s).tolist(), strict=True)
+                tables.append(make_steps(list(spans), phase=mode, node=node, rank=rank, start_us=START_US))
     return Steps.joined(tables)
 
 
@@ -688,43 +670,25 @@ def _events(run: Run) -> Events:
     """Fetches of batches and lives of loader processes."""
     if run.fetches is None:
         return Events()
-    start_us, end_us = map(_microseconds, run.fetches)
+    start_s, end_s = run.fetches
     iterator = "_MultiProcessingDataLoaderIter" if run.workers else "_SingleProcessDataLoaderIter"
+    fetches = [
+        ("DataLoaderIter", f"{iterator}::GetNext", *span)
+        for span in zip(start_s.tolist(), end_s.tolist(), strict=True)
+    ]
+    life = ("DataLoaderWorker", "DataLoaderWorker", float(start_s[0]) - 1, float(end_s[-1]))
     tables = []
     for i, (node, rank) in enumerate(_processes(run.shape)):
-        own, n = 100 + 20 * i, len(start_us) + run.workers
-        lane = [
-            Lane(node=node, rank=rank, event_type=kind, source=EventSource.PYTHON)
-            for kind in ("DataLoaderIter", "DataLoaderWorker")
-        ]
-        of_workers = np.arange(n) >= len(start_us)
-        starts = np.append(start_us, np.full(run.workers, start_us[0] - SECOND_US))
-        ends = np.append(end_us, np.full(run.workers, end_us[-1]))
-        order = np.lexsort((ends, starts))
         loader = Loader(
             node=node,
             rank=rank,
             iterator=iterator,
-            start_us=int(start_us[0]) - 2 * SECOND_US,
+            start_us=START_US + round(float(start_s[0]) * SECOND_US) - 2 * SECOND_US,
             num_workers=run.workers,
             pin_memory=True,
         )
-        tables.append(
-            Events(
-                lanes=tuple(lane),
-                names=(f"{iterator}::GetNext", "DataLoaderWorker"),
-                lane=of_workers.astype(np.int32)[order],
-                name=of_workers.astype(np.int32)[order],
-                start_us=starts[order],
-                end_us=ends[order],
-                step=np.full(n, -1, np.int64),
-                pid=np.where(of_workers, own + 1 + np.arange(n) - len(start_us), own)[order],
-                thread=np.full(n, -1, np.int64),
-                loaders=(loader,),
-            )
-        )
+        own = 100 + 20 * i
+        place: dict[str, Any] = {"node": node, "rank": rank, "start_us": START_US}
+        tables.append(make_events(fetches, pid=own, loaders=(loader,), **place))
+        tables += [make_events([life], pid=own + 1 + k, **place) for k in range(run.workers)]
     return Events.joined(tables)
-
-
-def _microseconds(seconds: Seconds) -> NDArray[np.int64]:
-    return START_US + np.rint(seconds * SECOND_US).astype(np.int64)
