@@ -18,8 +18,6 @@ from jobreport.options import Options
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from jobreport.comparison.budgets import Limit
-
 
 @click.command(
     options_metavar="[OPTIONS]",
@@ -136,6 +134,7 @@ def command(
         running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
         from jobreport import compare  # noqa: PLC0415 - nor for --version
         from jobreport.comparison import markdown, reading  # noqa: PLC0415
+        from jobreport.comparison.budgets import limits_of  # noqa: PLC0415
         from jobreport.comparison.build import Settings  # noqa: PLC0415
         from jobreport.comparison.comparing import Options as Limits  # noqa: PLC0415
 
@@ -145,7 +144,7 @@ def command(
             ),
             prices=cli.price_list(prices, prices_date, redact=redact),
             billing=billing,
-            limits=tuple(_limits(budgets)),
+            limits=limits_of(budgets),
             runs_per_month=per_month,
             co2_g=co2,
             pue=pue,
@@ -158,11 +157,15 @@ def command(
             command=_again(
                 runs,
                 assignments,
-                budgets,
                 cli.price_words(prices, prices_date, billing, redact=redact),
-                min_effects,
-                run_noise,
-                {"--per-month": per_month, "--co2": co2, "--pue": pue if pue != 1 else None},
+                {
+                    "--budget": budgets,
+                    "--min-effect": min_effects,
+                    "--run-noise": [run_noise] if run_noise != "3%" else [],
+                    "--per-month": [] if per_month is None else [f"{per_month:g}"],
+                    "--co2": [] if co2 is None else [f"{co2:g}"],
+                    "--pue": [f"{pue:g}"] if pue != 1 else [],
+                },
                 redact=redact,
             ),
             options=Options(formats=formats, static=static, force=force, strict=strict, redact=redact),
@@ -179,19 +182,6 @@ def command(
     judged = [one for one in outcome.comparison.budgets if one.level == "error"]
     # Without a value, nothing was checked.
     return 3 if any(one.state in states or one.value is None for one in judged) else 0
-
-
-def _limits(budgets: Sequence[str]) -> list[Limit]:
-    from jobreport.comparison.budgets import limit_of, read_budgets  # noqa: PLC0415 - as above
-
-    found = []
-    for text in budgets:
-        found += read_budgets(Path(text)) if _is_file(text) else [limit_of(text)]
-    return found
-
-
-def _is_file(budget: str) -> bool:
-    return budget.endswith(".toml") or Path(budget).is_file()
 
 
 def _percent(option: str, text: str) -> float:
@@ -220,35 +210,28 @@ def _min_effects(texts: Sequence[str]) -> dict[str, float]:
 def _again(
     runs: Sequence[str],
     assignments: Sequence[str],
-    budgets: Sequence[str],
     price_words: Sequence[str],
-    min_effects: Sequence[str],
-    run_noise: str,
-    numbers: Mapping[str, float | None],
+    options: Mapping[str, Sequence[str]],
     *,
     redact: bool,
 ) -> str:
     """The command that makes the comparison again, with the last part of each path; without paths if redacted."""
+    from jobreport.comparison.budgets import is_file  # noqa: PLC0415
     from jobreport.comparison.reading import argument  # noqa: PLC0415
     from jobreport.cost.facts import PUBLIC  # noqa: PLC0415 - as above
 
-    def short(text: str) -> str:
-        run = argument(text)
+    words = ["compare-reports"]
+    for run in map(argument, runs):
         name = "RUN" if redact else run.path.name or str(run.path)
-        return f"{run.label}={name}" if run.label else name
-
-    def limit(text: str) -> str:
-        return "BUDGETS" if redact and _is_file(text) else Path(text).name
-
-    words = ["compare-reports", *map(short, runs)]
+        words.append(f"{run.label}={name}" if run.label else name)
     # With --redact, as the facts themselves.
     kept = [one for one in assignments if not redact or one.partition("=")[0].rpartition(".")[2] in PUBLIC]
     words += [word for one in kept for word in ("--set", one)]
     words += price_words
-    words += [word for one in budgets for word in ("--budget", limit(one))]
-    words += [word for one in min_effects for word in ("--min-effect", one)]
-    words += ["--run-noise", run_noise] if run_noise != "3%" else []
-    words += [word for name, one in numbers.items() if one is not None for word in (name, f"{one:g}")]
+    for option, values in options.items():
+        for value in values:
+            short = "BUDGETS" if redact and is_file(value) else Path(value).name
+            words += [option, short if option == "--budget" else value]
     return shlex.join(words)
 
 

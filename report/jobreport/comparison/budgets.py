@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,7 +20,6 @@ from jobrules.text import NBSP, escape_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from jobreport.comparison.document import Change, Measure
     from jobreport.comparison.runs import RunOf, Together
@@ -57,6 +57,18 @@ class Limit(Struct, frozen=True, kw_only=True):
             "max_increase": f"at most {amount} more",
             "max_decrease": f"at most {amount} less",
         }[self.kind]
+
+
+def limits_of(texts: Sequence[str]) -> tuple[Limit, ...]:
+    """All limits of the command line: of files, and single ones."""
+    return tuple(
+        limit for text in texts for limit in (read_budgets(Path(text)) if is_file(text) else [limit_of(text)])
+    )
+
+
+def is_file(text: str) -> bool:
+    """Whether a budget of the command line is a file of budgets."""
+    return text.endswith(".toml") or Path(text).is_file()
 
 
 def read_budgets(path: Path) -> list[Limit]:
