@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobreport.comparison.runs import RunOf
+from jobreport.cost import sizes
 from jobreport.cost.document import Candidate, Sizing
 from jobreport.cost.facts import GIB
-from jobreport.cost.prices import Machine
-from jobreport.cost.sizes import Variant, sizing
+from jobreport.cost.prices import Machine, Prices
+from jobreport.cost.sizes import Variant, demand_of, sizing, whole
 from jobreport.page.sections.parts.sizes_table import sizes as shown
 from tests.copies import replace
-from tests.report.comparison.runs import compared, listed, run, steady
+from tests.report.comparison.runs import PUBLISHED, compared, listed, published, run, steady
 
 BIG = Machine(
     type="big", per_hour=32.77, gpus=8, gpu_model="A100", gpu_memory_gib=40, cores=96, memory_gib=1152
@@ -33,8 +37,6 @@ def job(
     **demand: Any,
 ) -> RunOf:
     """On machines of so many GPUs, with this demand; what is not named is low."""
-    report = steady()
-    assert report.demand
     low = {
         "gpus": 0.7,
         "cores": 3.2,
@@ -48,14 +50,21 @@ def job(
         "seconds": 1111.0,
         "coverage_percent": 97.0,
     }
-    names = [f"n{i}" for i in range(nodes)]
+    node, start_us = steady().job.nodes[0], steady().job.start_us
     facts = replace(
-        report.job,
-        end_us=report.job.start_us + round(seconds * 1e6),
-        nodes=tuple(replace(report.job.nodes[0], name=name, gpus=each, cores=12 * each) for name in names),
+        steady().job,
+        end_us=start_us + round(seconds * 1e6),
+        nodes=tuple(replace(node, name=f"n{i}", gpus=each, cores=12 * each) for i in range(nodes)),
     )
-    known = replace(report.demand, **low | demand)
-    return run(label, replace(report, job=facts, demand=known), instance_type=machine, batch_size=64)
+    one = run(label, replace(steady(), job=facts), instance_type=machine, batch_size=64)
+    return asking(one, **low | demand)
+
+
+def asking(one: RunOf, **demand: Any) -> RunOf:
+    """The run with this demand."""
+    known = steady().demand
+    assert known
+    return replace(one, report=replace(one.report, demand=replace(known, **demand)))
 
 
 def size(one: RunOf, *machines: Machine, others: tuple[Variant, ...] = ()) -> Sizing:
@@ -249,3 +258,151 @@ def test_a_variant_of_other_work_measured_nothing() -> None:
         assert candidate.measured_s is None
         assert candidate.fails
         assert lead(found) == "Nothing is proposed for A."
+
+
+# --- the published pair
+
+
+def known_memory(gib: float, facts: dict[str, Any] | None = None, **changed: float) -> RunOf:
+    """The first published run, with a demand of which all is known."""
+    one = published("A")
+    known = {
+        "gpus": 1.6,
+        "cores": 8.0,
+        "gpu_memory": gib * GIB,
+        "gpu_memory_total": 16 * GIB,
+        "seconds": 3600.0,
+        "coverage_percent": 100.0,
+        "host_memory_percent": 10.0,
+        "highest_gpu_percent": 20.0,
+        "mean_gpu_percent": 15.0,
+        "used_gpus": 12,
+        "all_gpus": 12,
+    }
+    return replace(asking(one, **known | changed), facts=one.facts | (facts or {}))
+
+
+def of_published(one: RunOf, prices: Prices = PUBLISHED) -> Sizing:
+    return size(one, *prices.machines)
+
+
+def test_needs_keep_a_fifth_free() -> None:
+    assert whole(8 * 0.2) == 2  # 2.0000000000000004 is not 3
+    assert whole(12 * 0.135) == 3
+    assert whole(12 * 0.13) == 2
+    assert whole(96 * 0.244) == 30
+
+
+def test_the_machines_of_the_second_published_run_do_not_hold_the_first() -> None:
+    found = of_published(published("A"))
+
+    assert found.upper_estimate
+    assert (found.needs["gpus"], found.needs["cores"]) == (3, 30)
+    small = [one for one in found.candidates if one.machine == "ml.p3.2xlarge"]
+    assert all(any(fail.startswith("cores: 30 needed") for fail in one.fails) for one in small)
+    # Less memory than today is no advice as long as nobody knows what is in use.
+    assert not found.advised
+    assert all("GPU memory in use" in one.unknown for one in found.candidates)
+
+
+def test_a_mean_of_unknown_cores_says_nothing_of_the_cores_in_use() -> None:
+    """Was: 2 cores needed, of a machine with 96 whose mean was sampled."""
+    report = published("A").report
+    nodes = tuple(replace(node, cores=1) for node in report.job.nodes)
+    one = replace(published("A"), report=replace(report, job=replace(report.job, nodes=nodes)))
+
+    needs = of_published(one).needs
+    assert (needs["gpus"], needs["cores"]) == (3, None)
+
+
+def test_machines_that_hold_all_needs_are_candidates_the_cheapest_first() -> None:
+    found = of_published(known_memory(4.0))
+
+    assert found.advised
+    assert [(one.machine, one.count, one.fails) for one in found.candidates] == [
+        ("ml.p3.2xlarge", 2, ()),
+        ("ml.p3.2xlarge", 3, ()),
+        ("ml.p3.8xlarge", 1, ()),
+    ]
+    first = found.candidates[0]
+    assert first.saving == pytest.approx(1 - 7.65 / 44.064)
+    assert first.break_even_s == pytest.approx(503 * 44.064 / 7.65)
+
+
+def test_a_type_is_a_candidate_once_in_its_region() -> None:
+    zones = tuple(
+        replace(machine, region=region, per_hour=machine.per_hour * factor)
+        for machine in PUBLISHED.machines
+        for region, factor in (("east", 1.0), ("east", 1.0), ("west", 0.5))
+    )
+    in_east = known_memory(4.0, {"region": "east"})
+
+    assert of_published(in_east, replace(PUBLISHED, machines=zones)) == of_published(in_east)
+
+
+def test_machines_are_held_against_what_was_paid() -> None:
+    """A contract at a tenth of the price of the list, and spot machines."""
+    contract, spot = known_memory(4.0, {"price_per_node_hour": 1.4688}), known_memory(4.0, {"spot": "yes"})
+    big, small = PUBLISHED.machines
+    with_spot = (replace(big, spot_per_hour=4.0), replace(small, spot_per_hour=1.0), replace(small, type="x"))
+
+    own = of_published(contract)
+    assert own.now.per_hour == pytest.approx(3 * 1.4688)
+    assert [(one.machine, one.count) for one in own.candidates] == [
+        ("ml.p3.8xlarge", 1),
+        ("ml.p3.8xlarge", 2),
+        ("ml.p3.2xlarge", 1),  # it lacks GPUs
+    ]
+    assert own.candidates[0].saving == pytest.approx(2 / 3)
+
+    found = of_published(spot, replace(PUBLISHED, machines=with_spot))
+    assert (found.now.per_hour, found.candidates[0].per_hour) == (12.0, 2.0)
+    # The list has no spot price of it.
+    assert "x" not in {one.machine for one in found.candidates}
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 50.0), st.integers(0, 8), st.floats(0.3, 96.0)), min_size=1, max_size=6
+    ),
+    st.integers(1, 40),
+    st.floats(0.0, 60.0),
+    st.floats(0.1, 400.0),
+)
+def test_the_best_of_all_numbers_of_machines_are_found(
+    rows: list[tuple[float, int, float]], nodes: int, gpus: float, cores: float
+) -> None:
+    """Held against a look at every number."""
+    asked = known_memory(4.0, {"nodes": nodes, "gpus": 4 * nodes}, gpus=gpus, cores=cores)
+    more = tuple(
+        Machine(type=f"m{i}", per_hour=price, gpus=count, cores=size, gpu_memory_gib=16, memory_gib=244)
+        for i, (price, count, size) in enumerate(rows)
+    )
+    prices = replace(PUBLISHED, machines=(*PUBLISHED.machines, *more))
+
+    found = of_published(asked, prices)
+    with patch.object(sizes._Today, "counts", lambda self, _: range(1, nodes + 1)):
+        assert found == of_published(asked, prices)
+
+
+def test_any_number_of_machines_takes_no_time() -> None:
+    assert of_published(known_memory(4.0, {"nodes": 1e14}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "guard"),
+    [
+        ({"seconds": 599.0}, "short"),
+        ({"coverage_percent": 79.0}, "short"),
+        ({"highest_gpu_percent": 90.0}, "balance"),
+    ],
+)
+def test_guards_hold_back_advice(changed: dict[str, Any], guard: str) -> None:
+    found = of_published(known_memory(4.0, **changed))
+
+    assert not found.advised
+    assert guard in found.guards[0]
+
+
+def test_the_demand_of_steady_use_is_its_level() -> None:
+    assert list(demand_of(steady()) or ()) == pytest.approx([0.5, 1.0, 0])
