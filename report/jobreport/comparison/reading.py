@@ -67,38 +67,6 @@ class Argument(Struct, frozen=True, kw_only=True):
         return self.path if self.path.suffix == ".json" else None
 
 
-def read(
-    arguments: Sequence[Argument],
-    given: Mapping[str, Mapping[str, str | float]],
-    out: Path,
-    options: Options,
-    engine: Engine | None,
-) -> list[RunOf]:
-    """The runs of the arguments, with the facts ``given`` by label, those of all runs under the empty one.
-
-    Raises ``UsageError`` for runs or facts that cannot be.
-    """
-    reports = [_report(one, engine, options) for one in arguments]
-    names = [f"run-{i}" if options.redact else report.job.name for i, report in enumerate(reports, start=1)]
-    all_labels = labels([one.label for one in arguments], names)
-    check_runs(arguments, all_labels, reports, force=options.force)
-    if options.redact:  # others may name anything
-        given = {label: {key: own[key] for key in own if key in PUBLIC} for label, own in given.items()}
-    if unknown := next((label for label in given if label and label not in all_labels), ""):
-        known = ", ".join(dict.fromkeys(all_labels))
-        raise UsageError(f"--set {unknown}…: there is no run of that label, only {known}.")
-    return [
-        run_of(
-            label,
-            name,
-            report,
-            {**given.get("", {}), **given.get(label, {})},
-            page="" if options.redact else _page(argument, out),
-        )
-        for label, name, report, argument in zip(all_labels, names, reports, arguments, strict=True)
-    ]
-
-
 def arguments(texts: Sequence[str]) -> list[Argument]:
     """``[LABEL=]PATH`` of each run. Raises ``UsageError`` for too few and too many."""
     found = [argument(text) for text in texts]
@@ -134,45 +102,36 @@ def argument(text: str) -> Argument:
     return Argument(label=label, path=path)
 
 
-def labels(given: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Labels of all runs: those given, or names of jobs, made distinct. Raises ``UsageError`` for too few or too many."""
-    found: list[str] = []
-    for label, name in zip(given, names, strict=True):
-        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:36].strip("-") or "run"
-        taken = {*found, *given}
-        numbered = (plain if i == 1 else f"{plain}-{i}" for i in range(1, MAX_RUNS + 2))
-        found.append(label or next(one for one in numbered if one not in taken))
-    distinct = dict.fromkeys(found)
-    if len(distinct) < 2:
-        raise UsageError("All runs have one label, so there is nothing to compare.")
-    if len(distinct) > MAX_LABELS:
-        raise UsageError(f"{len(distinct)} labels; compare-reports takes at most {MAX_LABELS}.")
-    return found
+def read(
+    arguments: Sequence[Argument],
+    given: Mapping[str, Mapping[str, str | float]],
+    out: Path,
+    options: Options,
+    engine: Engine | None,
+) -> list[RunOf]:
+    """The runs of the arguments, with the facts ``given`` by label, those of all runs under the empty one.
 
-
-def check_runs(
-    arguments: Sequence[Argument], labels: Sequence[str], reports: Sequence[Report], *, force: bool
-) -> None:
-    """Raise ``UsageError`` for a run that is named twice, whatever its path is: by its time, devices, and samples.
-
-    With ``force`` it can be compared with itself, but it is never a repeat of itself.
+    Raises ``UsageError`` for runs or facts that cannot be.
     """
-    seen: dict[object, dict[str, Argument]] = {}
-    for argument, label, report in zip(arguments, labels, reports, strict=True):
-        job = report.job
-        nodes = [(node.gpus, node.cores, node.first_us, node.last_us) for node in job.nodes]
-        use = [(row.label, row.n or 0, row.p50, row.p95) for row in report.utilization]
-        traces = [
-            (device.window_ns, device.compute_ns) for one in report.captures or () for device in one.devices
-        ]
-        content = (job.start_us, job.end_us, job.steps, str([sorted(nodes), sorted(use), sorted(traces)]))
-        named = seen.setdefault(content, {})
-        if named and (label in named or not force):
-            first = named.get(label) or next(iter(named.values()))
-            paths = " and ".join(escape_name(str(one.path), 200) for one in (first, argument))
-            why = "A copy is no repeat" if label in named else "Compare two runs"
-            raise UsageError(f"{paths} are the same run (equal times, devices, and samples). {why}.")
-        named[label] = argument
+    reports = [_report(one, engine, options) for one in arguments]
+    names = [f"run-{i}" if options.redact else report.job.name for i, report in enumerate(reports, start=1)]
+    all_labels = labels([one.label for one in arguments], names)
+    check_runs(arguments, all_labels, reports, force=options.force)
+    if options.redact:  # others may name anything
+        given = {label: {key: own[key] for key in own if key in PUBLIC} for label, own in given.items()}
+    if unknown := next((label for label in given if label and label not in all_labels), ""):
+        known = ", ".join(dict.fromkeys(all_labels))
+        raise UsageError(f"--set {unknown}…: there is no run of that label, only {known}.")
+    return [
+        run_of(
+            label,
+            name,
+            report,
+            {**given.get("", {}), **given.get(label, {})},
+            page="" if options.redact else _page(argument, out),
+        )
+        for label, name, report, argument in zip(all_labels, names, reports, arguments, strict=True)
+    ]
 
 
 def _report(argument: Argument, engine: Engine | None, options: Options) -> Report:
@@ -189,26 +148,6 @@ def _report(argument: Argument, engine: Engine | None, options: Options) -> Repo
         raise NothingReadableError(
             f"{argument.path} has no {FILES['json']}, and is no job: {error}"
         ) from error
-
-
-def without_names(report: Report) -> Report:
-    """The report without labels and names in traces that may identify somebody, whatever it was made with."""
-    captures = report.captures and renamed(
-        report.captures, lambda kind, name: name if not kind or is_common(name) else f"{kind}-1"
-    )
-    cost = report.cost and replace(report.cost, source=report.cost.source and ANY_PRICES)
-    return replace(report, captures=captures, cost=cost, quality=Pseudonyms(names={}).quality(report.quality))
-
-
-def _page(argument: Argument, out: Path) -> str:
-    """The report page of a run, relative to the folder of the comparison; empty if there is none."""
-    file = argument.report
-    page = file.with_name(FILES["html"]) if file else None
-    if page is None or not page.is_file():
-        return ""
-    with contextlib.suppress(ValueError):  # on another drive
-        return Path(os.path.relpath(page, out)).as_posix()
-    return ""
 
 
 def load(path: Path) -> Report:
@@ -268,6 +207,67 @@ def _adds_up(device: DeviceCapture) -> bool:
     causes = sum(device.idle_by_cause_ns.values())
     waits = (device.exposed_waiting_ns or 0) <= device.exposed_communication_ns
     return waits and sum(parts) == device.window_ns and (not device.complete or causes == device.idle_ns)
+
+
+def without_names(report: Report) -> Report:
+    """The report without labels and names in traces that may identify somebody, whatever it was made with."""
+    captures = report.captures and renamed(
+        report.captures, lambda kind, name: name if not kind or is_common(name) else f"{kind}-1"
+    )
+    cost = report.cost and replace(report.cost, source=report.cost.source and ANY_PRICES)
+    return replace(report, captures=captures, cost=cost, quality=Pseudonyms(names={}).quality(report.quality))
+
+
+def labels(given: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Labels of all runs: those given, or names of jobs, made distinct. Raises ``UsageError`` for too few or too many."""
+    found: list[str] = []
+    for label, name in zip(given, names, strict=True):
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:36].strip("-") or "run"
+        taken = {*found, *given}
+        numbered = (plain if i == 1 else f"{plain}-{i}" for i in range(1, MAX_RUNS + 2))
+        found.append(label or next(one for one in numbered if one not in taken))
+    distinct = dict.fromkeys(found)
+    if len(distinct) < 2:
+        raise UsageError("All runs have one label, so there is nothing to compare.")
+    if len(distinct) > MAX_LABELS:
+        raise UsageError(f"{len(distinct)} labels; compare-reports takes at most {MAX_LABELS}.")
+    return found
+
+
+def check_runs(
+    arguments: Sequence[Argument], labels: Sequence[str], reports: Sequence[Report], *, force: bool
+) -> None:
+    """Raise ``UsageError`` for a run that is named twice, whatever its path is: by its time, devices, and samples.
+
+    With ``force`` it can be compared with itself, but it is never a repeat of itself.
+    """
+    seen: dict[object, dict[str, Argument]] = {}
+    for argument, label, report in zip(arguments, labels, reports, strict=True):
+        job = report.job
+        nodes = [(node.gpus, node.cores, node.first_us, node.last_us) for node in job.nodes]
+        use = [(row.label, row.n or 0, row.p50, row.p95) for row in report.utilization]
+        traces = [
+            (device.window_ns, device.compute_ns) for one in report.captures or () for device in one.devices
+        ]
+        content = (job.start_us, job.end_us, job.steps, str([sorted(nodes), sorted(use), sorted(traces)]))
+        named = seen.setdefault(content, {})
+        if named and (label in named or not force):
+            first = named.get(label) or next(iter(named.values()))
+            paths = " and ".join(escape_name(str(one.path), 200) for one in (first, argument))
+            why = "A copy is no repeat" if label in named else "Compare two runs"
+            raise UsageError(f"{paths} are the same run (equal times, devices, and samples). {why}.")
+        named[label] = argument
+
+
+def _page(argument: Argument, out: Path) -> str:
+    """The report page of a run, relative to the folder of the comparison; empty if there is none."""
+    file = argument.report
+    page = file.with_name(FILES["html"]) if file else None
+    if page is None or not page.is_file():
+        return ""
+    with contextlib.suppress(ValueError):  # on another drive
+        return Path(os.path.relpath(page, out)).as_posix()
+    return ""
 
 
 def facts(texts: Sequence[str]) -> dict[str, dict[str, str | float]]:

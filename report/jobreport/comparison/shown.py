@@ -147,29 +147,24 @@ def rules(variants: Variants) -> list[Rule]:
 
 def _rules(variants: Variants) -> Iterator[Rule]:
     cards = {
-        label: [{card.name: card for card in run.report.rules if card.can_trigger} for run in runs]
+        label: [(run.report, card) for run in runs for card in run.report.rules if card.can_trigger]
         for label, runs in variants.items()
     }
-    every = {name: card for runs in cards.values() for own in runs for name, card in own.items()}
-    for name, card in every.items():
-        results = {}
-        for label, runs in variants.items():
-            known = [
-                _result(run.report, own[name])
-                for run, own in zip(runs, cards[label], strict=True)
-                if name in own
-            ]
-            if known:
-                results[label] = min(known, key=lambda one: ORDER.index(one.status))
+    for name, title in {card.name: card.title for own in cards.values() for _, card in own}.items():
+        known = {label: [one for one in own if one[1].name == name] for label, own in cards.items()}
+        results = {
+            label: min((_result(*one) for one in own), key=lambda one: ORDER.index(one.status))
+            for label, own in known.items()
+            if own
+        }
         thresholds = {
-            tuple((one.name, one.value) for one in own[name].parameters)
-            for runs in cards.values()
-            for own in runs
-            if name in own
+            tuple((one.name, one.value) for one in card.parameters)
+            for own in known.values()
+            for _, card in own
         }
         yield Rule(
             name=escape_name(name),
-            title=escape_name(card.title, 200),
+            title=escape_name(title, 200),
             results=results,
             other_thresholds=len(thresholds) > 1,
             changed=len({one.status for one in results.values()}) > 1,
