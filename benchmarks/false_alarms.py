@@ -25,8 +25,8 @@ from msgspec.structs import asdict, replace
 
 from jobreport.build import build_report
 from jobreport.comparison import runs
-from jobreport.comparison.build import Settings, compare
-from jobreport.comparison.comparing import Options, change_of
+from jobreport.comparison.build import compare
+from jobreport.comparison.comparing import Options, Settings, change_of
 from jobreport.comparison.document import Word
 from jobreport.comparison.measures import BY_KEY
 from jobreport.remarks import Quality

@@ -17,7 +17,8 @@ from benchmarks.jobs import JOBS, counted
 from benchmarks.recording import Quantity, Recording, lateness_ms
 from benchmarks.results import Facts, LeftOut, Results, Run, Session
 from benchmarks.stages import STAGES
-from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.build import compare
+from jobreport.comparison.comparing import Settings
 from jobreport.readers.kineto.reader import Kineto
 from jobreport.readers.listing import listing
 from jobreport.readers.tally import Tally

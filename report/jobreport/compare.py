@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport.comparison import document, markdown, reading
-from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.build import compare
+from jobreport.comparison.comparing import Settings
 from jobreport.files import COMPARISON
 from jobreport.options import Options
 from jobreport.output import publish

@@ -135,8 +135,8 @@ def command(
         from jobreport import compare  # noqa: PLC0415 - nor for --version
         from jobreport.comparison import markdown, reading  # noqa: PLC0415
         from jobreport.comparison.budgets import limits_of  # noqa: PLC0415
-        from jobreport.comparison.build import Settings  # noqa: PLC0415
         from jobreport.comparison.comparing import Options as Limits  # noqa: PLC0415
+        from jobreport.comparison.comparing import Settings  # noqa: PLC0415
 
         settings = Settings(
             options=Limits(

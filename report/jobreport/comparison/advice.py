@@ -21,7 +21,7 @@ from jobrules.text import capitalized, count, dated, join_names, percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jobreport.comparison.build import Settings
+    from jobreport.comparison.comparing import Settings
     from jobreport.comparison.document import Comparison, Measure
     from jobreport.comparison.runs import RunOf, Together
     from jobreport.cost.prices import Prices

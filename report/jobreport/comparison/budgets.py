@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from jobreport.comparison.comparing import not_whole
 from jobreport.comparison.document import Budget, Word
 from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.runs import together
@@ -186,7 +185,7 @@ def _state(limit: Limit, measure: Measure | None, label: str, runs: Together) ->
     change = measure.against[label]
     if limit.kind in ("max", "min"):
         kept = value <= limit.amount if limit.kind == "max" else value >= limit.amount
-        if limit.kind == "max" and kept and (reason := not_whole(BY_KEY[limit.measure], runs)):
+        if limit.kind == "max" and kept and (reason := BY_KEY[limit.measure].not_whole(runs)):
             return INCONCLUSIVE, reason
         return (MET if kept else BROKEN), ""
     base = next(iter(measure.values.values())) or 0.0

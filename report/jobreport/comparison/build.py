@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport import __version__
 from jobreport.comparison import budgets, shown
 from jobreport.comparison.advice import left_to_win, next_step, notes
-from jobreport.comparison.comparing import Options, compared, half_of_time, headline
+from jobreport.comparison.comparing import compared, half_of_time, headline
 from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Variant
 from jobreport.comparison.measures import columns
 from jobreport.comparison.runs import common_facts, differences, together
@@ -20,22 +19,8 @@ from jobreport.cost.billing import cost, cost_of, has_own_price, of_reports
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.comparison.budgets import Limit
+    from jobreport.comparison.comparing import Settings
     from jobreport.comparison.runs import RunOf
-    from jobreport.cost.prices import Prices
-
-
-class Settings(Struct, frozen=True, kw_only=True):
-    """What the user set for a comparison."""
-
-    options: Options = Options()
-    prices: Prices | None = None
-    billing: str = "1s"
-    limits: tuple[Limit, ...] = ()
-    runs_per_month: float | None = None
-    #: Grams of CO₂ per kWh, and energy of the site per energy of the machines; None for none.
-    co2_g: float | None = None
-    pue: float = 1.0
 
 
 def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparison:

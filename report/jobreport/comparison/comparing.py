@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.document import Change, Measure, Word
-from jobreport.comparison.measures import ENDS, JOB, STEP
+from jobreport.comparison.measures import JOB, STEP
 from jobreport.comparison.real_difference import (
     OF_ASSUMED,
     Difference,
@@ -19,14 +19,15 @@ from jobreport.comparison.real_difference import (
     of_equal_code,
     t_quantile,
 )
-from jobreport.comparison.runs import NOT_RECORDED
 from jobrules.text import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jobreport.comparison.budgets import Limit
     from jobreport.comparison.measures import Column, Kind, Measured
     from jobreport.comparison.runs import Together
+    from jobreport.cost.prices import Prices
 
 #: Changes that count, in percent or points.
 MIN_EFFECT, MIN_EFFECT_POINTS = 2.0, 1.0
@@ -61,17 +62,23 @@ class Options(Struct, frozen=True, kw_only=True):
         return self.min_effect.get(kind.key, default)
 
 
-def not_whole(kind: Kind, runs: Together) -> str:
-    """Why a measure of the runs is not that of their whole jobs; empty if it is, or need not be."""
-    if kind.whole in (JOB, ENDS) and runs.unrecorded:
-        return runs.unrecorded
-    return f"{runs.were_stopped}, or the end was {NOT_RECORDED}" if kind.whole == JOB and runs.stopped else ""
+class Settings(Struct, frozen=True, kw_only=True):
+    """What the user set for a comparison."""
+
+    options: Options = Options()
+    prices: Prices | None = None
+    billing: str = "1s"
+    limits: tuple[Limit, ...] = ()
+    runs_per_month: float | None = None
+    #: Grams of CO₂ per kWh, and energy of the site per energy of the machines; None for none.
+    co2_g: float | None = None
+    pue: float = 1.0
 
 
 def refusal(kind: Kind, pair: Together) -> str:
     """Why a measure cannot be compared; empty if it can."""
     counts_steps = kind.whole == STEP or (kind.whole == JOB and pair.have_steps)
-    if reason := not_whole(kind, pair):
+    if reason := kind.not_whole(pair):
         return reason
     if kind.whole == JOB and pair.same_work is False:
         return "the runs did not do the same work"

@@ -11,13 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport.comparison.real_difference import Sample
+from jobreport.comparison.runs import NOT_RECORDED
 from jobrules.analyses.blocks import BLOCKS, MIN_STEPS, block_edges
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from jobreport.comparison.runs import Profile, RunOf
+    from jobreport.comparison.runs import Profile, RunOf, Together
     from jobrules.analyses.blocks import StepBlocks, TimeBlocks
 
     #: Value of a run: a number is one number for each run, None was not recorded.
@@ -30,7 +31,6 @@ ONE_NUMBER = "one number for each run"
 FEW_STEPS = "fewer than 100 steps"
 NO_STEPS = "no steps were recorded"
 NO_BATCH = "the batch size is not known"
-NOT_RECORDED = "not recorded"
 JOB, ENDS, STEP = "job", "ends", "step"
 
 
@@ -66,6 +66,14 @@ class Kind(Struct, frozen=True):
     def in_points(self) -> bool:
         """True if changes are points of percent, not ratios."""
         return self.unit == "%"
+
+    def not_whole(self, runs: Together) -> str:
+        """Why its value in the runs is not that of their whole jobs; empty if it is, or need not be."""
+        if self.whole in (JOB, ENDS) and runs.unrecorded:
+            return runs.unrecorded
+        if self.whole == JOB and runs.stopped:
+            return f"{runs.were_stopped}, or the end was {NOT_RECORDED}"
+        return ""
 
     def of(self, run: RunOf) -> Measured:
         """Its value in a run."""

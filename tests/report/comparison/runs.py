@@ -12,7 +12,8 @@ import numpy as np
 from msgspec import UNSET
 
 from jobreport.build import build_report
-from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.build import compare
+from jobreport.comparison.comparing import Settings
 from jobreport.comparison.document import Comparison
 from jobreport.comparison.runs import RunOf, run_of
 from jobreport.cost.prices import Machine, Prices

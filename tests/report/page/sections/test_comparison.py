@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from jobreport.comparison.budgets import limit_of
-from jobreport.comparison.build import Settings, compare
+from jobreport.comparison.build import compare
+from jobreport.comparison.comparing import Settings
 from jobreport.comparison.document import Comparison, Word, to_json
 from jobreport.comparison.markdown import markdown, terminal
 from jobreport.comparison.measures import KINDS
