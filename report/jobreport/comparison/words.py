@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 MANY_PERCENT = 200.0
 #: Share of a difference that most of it is.
 MOST = 0.5
+#: Heads of the columns of ``cost_rows``.
+COST_HEADS = ("Variant", "Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change")
+#: From this many seconds of the largest on, a unit is used; the first is for 0, too.
+_TIMES = ((0.9995, 1.0, "s"), (0.9995e-3, 1e3, "ms"), (0.9995e-6, 1e6, "µs"), (0.0, 1e9, "ns"))
 
 
 def refused_costs(comparison: Comparison) -> dict[str, str]:
     """Why the cost of a variant cannot be compared with that of the base, by its label."""
     against = comparison.measure("cost").against
     return {label: one.reason for label, one in against.items() if one.word is Word.REFUSED}
-
-
-#: Heads of the columns of ``cost_rows``.
-COST_HEADS = ("Variant", "Machine", "Nodes", "Node-hours", "Price of a node-hour", "Cost", "Change")
 
 
 def cost_rows(cost: Cost, refused: Mapping[str, str]) -> list[list[str]]:
@@ -84,10 +84,6 @@ def values(amounts: Sequence[float | None], unit: str, cost: Cost | None = None)
         shown = [f"{formats.number(amount, _digits(amount))}{NBSP}{unit}" for amount in known]
     texts = iter(shown)
     return ["–" if amount is None else next(texts) for amount in amounts]
-
-
-#: From this many seconds of the largest on, a unit is used; the first is for 0, too.
-_TIMES = ((0.9995, 1.0, "s"), (0.9995e-3, 1e3, "ms"), (0.9995e-6, 1e6, "µs"), (0.0, 1e9, "ns"))
 
 
 def times(*seconds: float) -> list[str]:

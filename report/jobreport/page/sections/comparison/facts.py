@@ -22,6 +22,36 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.document import Comparison, Fact, Rule, RuleResult
     from jobreport.page.kit.section import Content
+_SIGNS = {str(result): sign for result, sign in SIGNS.items()}
+TERMS = {
+    "Training loop": (
+        "From the first to the last step or GPU work, as far as they were recorded. Start-up is before it, "
+        "wind-down after it. Times to the first and after the last step can be longer: they hold GPU work "
+        "outside of the steps."
+    ),
+    "Interval": (
+        "The steps of a run form 20 blocks of neighbors. The spread of their means, corrected for the "
+        "correlation of neighboring blocks, gives a 95% interval (Welch's t). Values are plain means and "
+        "quantiles; the change is that of the two values, around which the blocks of each run scatter. "
+        "Runs of repeated variants take the place of the blocks. Single runs have an assumed spread "
+        "between runs as well, and both the larger of their own: a run without a stall does not know of "
+        "them. One run against repeats differs as they do, if that is more."
+    ),
+    "Many measures": (
+        "Of many measures and variants, some differ by chance. Holm's correction keeps the chance of one "
+        "false result below 5% in each of three groups, chosen before anything is tested: the measure of "
+        "the verdict, over all variants; duration and cost; all other measures. Measures that say the "
+        "same, as step time and steps per second, are one."
+    ),
+    "Result": (
+        "Better or worse: the interval excludes 0, also after Holm's correction, and the change counts. "
+        "Real, but small: it does not count. The same: the whole interval is within what counts. Not "
+        "resolved: anything else. Not tested: one number for each run, or fewer than 100 steps."
+    ),
+}
+REPEATS = Markup(
+    "Three runs of each variant, in turn, measure how much runs differ; two find less than one: <code>{}</code>."
+)
 
 
 @section
@@ -86,9 +116,6 @@ def _ratio(fact: Fact) -> str:
     return f"{'×' if other > base else '÷'}{NBSP}{ratio:.{3 if ratio >= 1.1 else 4}g}"
 
 
-_SIGNS = {str(result): sign for result, sign in SIGNS.items()}
-
-
 @section
 def rules(comparison: Comparison) -> Content:
     """A table of the rules that any variant evaluated; the others as a sentence."""
@@ -144,37 +171,6 @@ def _changed(comparison: Comparison, rule: Rule) -> str:
                 f"{prefix}{'now passes' if result.status == Status.PASSED else f'now {result.status}'}"
             )
     return "; ".join(parts) or "–"
-
-
-TERMS = {
-    "Training loop": (
-        "From the first to the last step or GPU work, as far as they were recorded. Start-up is before it, "
-        "wind-down after it. Times to the first and after the last step can be longer: they hold GPU work "
-        "outside of the steps."
-    ),
-    "Interval": (
-        "The steps of a run form 20 blocks of neighbors. The spread of their means, corrected for the "
-        "correlation of neighboring blocks, gives a 95% interval (Welch's t). Values are plain means and "
-        "quantiles; the change is that of the two values, around which the blocks of each run scatter. "
-        "Runs of repeated variants take the place of the blocks. Single runs have an assumed spread "
-        "between runs as well, and both the larger of their own: a run without a stall does not know of "
-        "them. One run against repeats differs as they do, if that is more."
-    ),
-    "Many measures": (
-        "Of many measures and variants, some differ by chance. Holm's correction keeps the chance of one "
-        "false result below 5% in each of three groups, chosen before anything is tested: the measure of "
-        "the verdict, over all variants; duration and cost; all other measures. Measures that say the "
-        "same, as step time and steps per second, are one."
-    ),
-    "Result": (
-        "Better or worse: the interval excludes 0, also after Holm's correction, and the change counts. "
-        "Real, but small: it does not count. The same: the whole interval is within what counts. Not "
-        "resolved: anything else. Not tested: one number for each run, or fewer than 100 steps."
-    ),
-}
-REPEATS = Markup(
-    "Three runs of each variant, in turn, measure how much runs differ; two find less than one: <code>{}</code>."
-)
 
 
 @section

@@ -33,6 +33,8 @@ GROUPS = {
     "Not resolved": "better and worse are both possible, or of so many measures one can differ as much by chance",
     _SAME: "the whole interval is within what counts",
 }
+#: Class of each state; a broken budget of level error is critical.
+_SIGNS = {BROKEN: "warn", INCONCLUSIVE: "off", MET: "pass"}
 
 
 @section
@@ -195,10 +197,6 @@ def _why(measure: Measure) -> str:
             for one in measure.against.values()
         )
     )
-
-
-#: Class of each state; a broken budget of level error is critical.
-_SIGNS = {BROKEN: "warn", INCONCLUSIVE: "off", MET: "pass"}
 
 
 @section

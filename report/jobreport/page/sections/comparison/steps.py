@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Columns of the table of quantiles.
 QUANTILES = (5, 25, 50, 75, 95, 99)
+#: Variants that are drawn; all are in the table.
+MAX_DRAWN = 6
+DEVICES = ("GPU", "CPU")
 
 
 @section
@@ -168,11 +171,6 @@ def _means(found: Mapping[str, Steps], scale: TimeScale) -> Table:
         rows=rows,
         fold="means of the blocks",
     )
-
-
-#: Variants that are drawn; all are in the table.
-MAX_DRAWN = 6
-DEVICES = ("GPU", "CPU")
 
 
 @section

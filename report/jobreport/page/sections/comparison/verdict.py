@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Runs of a variant that have a link.
 MAX_LINKS = 4
+#: Words of a change that counts.
+_CHANGED = (Word.BETTER, Word.WORSE)
 
 
 def head(comparison: Comparison) -> Fragment:
@@ -99,10 +101,6 @@ def contents(comparison: Comparison) -> Fragment:
     }
     budgets = [("budgets", "Budgets")] if comparison.budgets else []
     return page_contents([("verdict", "Verdict"), *budgets], SECTIONS, notes)
-
-
-#: Words of a change that counts.
-_CHANGED = (Word.BETTER, Word.WORSE)
 
 
 class Number(Struct, frozen=True, kw_only=True):
