@@ -31,6 +31,12 @@ class Word(StrEnum):
     REFUSED = "refused"
 
 
+#: Words of a change that counts.
+CHANGED = (Word.BETTER, Word.WORSE)
+#: Words of a change that was judged.
+JUDGED = (*CHANGED, Word.HIGHER, Word.LOWER, Word.SMALL, Word.NOT_RESOLVED, Word.SAME)
+
+
 class Run(Struct, frozen=True, kw_only=True):
     """One run of a variant."""
 

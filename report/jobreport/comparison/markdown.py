@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
-from jobreport.comparison.document import NO_COST, Word
+from jobreport.comparison.document import JUDGED, NO_COST
 from jobreport.cost.words import origin
 from jobreport.markdown import MAX_CHARACTERS, escape, table
 from jobrules.text import between, capitalized, count, escape_name, join_names
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.comparison.document import Comparison, Measure
-
-#: Words that stand in the table; the others are counted.
-SHOWN = (Word.BETTER, Word.WORSE, Word.HIGHER, Word.LOWER, Word.SMALL, Word.NOT_RESOLVED, Word.SAME)
 
 
 def markdown(comparison: Comparison) -> str:
@@ -81,7 +78,7 @@ def _budgets(comparison: Comparison) -> str:
 
 
 def _measures(comparison: Comparison) -> str:
-    shown = [one for one in comparison.measures if any(c.word in SHOWN for c in one.against.values())]
+    shown = [one for one in comparison.measures if any(c.word in JUDGED for c in one.against.values())]
     rows = [
         [one.label, *cells, words.outcome(one, change)]
         for one in shown

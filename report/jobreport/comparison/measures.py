@@ -343,14 +343,7 @@ KINDS = (
     Kind("winddown_s", "Wind-down", "s", "lower", _phase("after", "s"), ENDS),
     Kind("winddown_percent", "Wind-down, share of the job", "%", "lower", _phase("after", "%"), ENDS),
     Kind("energy_kwh", "Energy of the GPUs", "kWh", "lower", _energy, JOB),
-    Kind(
-        "energy_per_1000_steps",
-        "Energy of 1,000 steps",
-        "kWh",
-        "lower",
-        _per("steps", 1e3, _energy),
-        STEP,
-    ),
+    Kind("energy_per_1000_steps", "Energy of 1,000 steps", "kWh", "lower", _per("steps", 1e3, _energy), STEP),
     # Of the stretch that PyTorch's profiler recorded. Computing has no direction: slower kernels compute for longer.
     Kind(
         "profiled_samples_per_s", "Profiled throughput", "samples/s", "higher", _of_traces(_profiled_samples)

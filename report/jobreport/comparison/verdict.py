@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from jobreport.comparison import profiled_verdict, words
 from jobreport.comparison.comparing import RATES, headline
-from jobreport.comparison.document import Comparison, Word
+from jobreport.comparison.document import CHANGED, Comparison, Word
 from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.real_difference import not_by_chance
 from jobreport.comparison.runs import NOT_RECORDED
@@ -42,8 +42,6 @@ BEST = {
 }
 #: The cost of so much work can be compared where that of the whole run cannot.
 PER_WORK = {"cost_per_million_samples": "1 million samples", "cost_per_1000_steps": "1,000 steps"}
-#: Words of a change that is shown.
-SHOWN = (Word.BETTER, Word.WORSE)
 
 
 class Against(Struct, frozen=True, kw_only=True):
@@ -180,7 +178,7 @@ def _is_by_price(found: Comparison, label: str, chance: float) -> bool:
         return False
     one, two = measure.values[label], measure.values[found.base]
     change = math.log(one / two) if one and two else 0.0
-    if measure.against[label].word not in (*SHOWN, Word.NOT_TESTED) or abs(change) <= chance:
+    if measure.against[label].word not in (*CHANGED, Word.NOT_TESTED) or abs(change) <= chance:
         return False
     factors = found.cost.factors[label]
     return math.log(factors.count * factors.price) / change >= MIN_EXPLAINED
@@ -203,7 +201,7 @@ def _costs(one: Against) -> str:
     sharp = words.signed(change.low or 0.0) == words.signed(change.high or 0.0)
     shown = "" if sharp else words.interval(change)
     of_time = one.rate_word is (Word.WORSE if more > 0 else Word.BETTER)
-    said = change.word in SHOWN or (change.word is Word.NOT_TESTED and (one.is_sure or of_time))
+    said = change.word in CHANGED or (change.word is Word.NOT_TESTED and (one.is_sure or of_time))
     if not said:
         tested = f"{shown}, {change.word}" if shown else change.word
         return f"cost {amounts[0]}{per} against {amounts[1]} of {one.base} ({tested})"
@@ -232,7 +230,7 @@ def _pace(one: Against, *, than: str) -> str:
     if rate is None:
         return _duration(one, than=than)
     change, unit = rate.against[one.label], RATES[rate.key]
-    if change.word in SHOWN:
+    if change.word in CHANGED:
         faster = "faster" if change.word is Word.BETTER else "slower"
         than = f" than{than}" if than else ""
         return f"is {faster}{than}: {_more_or_fewer(change)} {unit} ({words.tested(change)})"
@@ -293,12 +291,12 @@ def _duration(one: Against, *, than: str) -> str:
 
 def _reason(one: Against) -> str:
     """A clause: the largest factor of a cost that is sure, or part of a step or of the time, if it explains most of the change."""
-    is_open = one.rate_word not in (None, *SHOWN, Word.SAME)
+    is_open = one.rate_word not in (None, *CHANGED, Word.SAME)
     if factor := _factor(one):
         return f"; main reason{' for the cost' if is_open else ''}: {factor}"
     if stalls := _stalls(one):
         return f"; {'' if is_open else 'main reason: '}{stalls}"
-    why = _part_of_step(one) if one.rate_word in SHOWN else _part_of_time(one)
+    why = _part_of_step(one) if one.rate_word in CHANGED else _part_of_time(one)
     return f"; main reason: {why}" if why else ""
 
 

@@ -8,8 +8,7 @@ from markupsafe import Markup
 
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE, MET
-from jobreport.comparison.document import Word
-from jobreport.comparison.markdown import SHOWN
+from jobreport.comparison.document import JUDGED, Word
 from jobreport.comparison.measures import BY_KEY
 from jobreport.page.kit import Fold, Fragment, Table
 from jobreport.page.kit.marks import status
@@ -137,7 +136,7 @@ def _finding(tested: Sequence[Measure]) -> str:
     changes = [change for one in tested for change in one.against.values()]
     variants = len(changes) // len(tested)
     counts = {word: sum(one.word is word for one in changes) for word in Word}
-    named = [f"{counts[word]} {word}" for word in SHOWN if counts[word]]
+    named = [f"{counts[word]} {word}" for word in JUDGED if counts[word]]
     several = f" in {count(variants, 'variant')}" if variants > 1 else ""
     return f"{capitalized(count(len(tested), 'measure'))} tested{several}: {', '.join(named)}."
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN
-from jobreport.comparison.document import LOST_DATA, Word
+from jobreport.comparison.document import CHANGED, LOST_DATA, Word
 from jobreport.cost.words import money
 from jobreport.formats import NBSP
 from jobreport.page.kit.fragment import Fragment, render
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Runs of a variant that have a link.
 MAX_LINKS = 4
-#: Words of a change that counts.
-_CHANGED = (Word.BETTER, Word.WORSE)
 
 
 def head(comparison: Comparison) -> Fragment:
@@ -167,7 +165,7 @@ def _number(comparison: Comparison, measure: Measure, label: str) -> Number:
         label=measure.label,
         number=number,
         unit=unit,
-        calm=change.word not in _CHANGED and not _is_large_untested(measure, label),
+        calm=change.word not in CHANGED and not _is_large_untested(measure, label),
         bars=() if tested else bars,
         interval=Markup("{}{}").format(marks.interval(scale, measure, change), marks.axis(scale, inside=True))
         if tested
