@@ -93,12 +93,12 @@ def known(value: float | None, digits: int = 1) -> str:
     return "–" if value is None else number(value, digits)
 
 
-def signed(value: float | None) -> str:
+def signed(value: float | None, digits: int = 1) -> str:
     """``−9.0`` or ``+9.0`` with a true minus; no sign where 0.0 is printed; ``–`` for None."""
     if value is None:
         return "–"
-    size = number(abs(value))
-    return size if size == "0.0" else f"{'+' if value > 0 else '−'}{size}"
+    size = number(abs(value), digits)
+    return size if not size.strip("0.") else f"{'+' if value > 0 else '−'}{size}"
 
 
 def plain_number(value: float | str | None) -> str:

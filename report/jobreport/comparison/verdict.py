@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from jobreport import formats
 from jobreport.comparison import profiled_verdict, words
 from jobreport.comparison.comparing import RATES, headline
 from jobreport.comparison.document import CHANGED, Comparison, Word
@@ -198,7 +199,7 @@ def _costs(one: Against) -> str:
     more, change = new / old - 1, measure.against[one.label]
     if round(abs(more), 3) == 0:
         return f"costs as much{per} as {one.base} ({' against '.join(amounts)})"
-    sharp = words.signed(change.low or 0.0) == words.signed(change.high or 0.0)
+    sharp = formats.signed(change.low or 0.0) == formats.signed(change.high or 0.0)
     shown = "" if sharp else words.interval(change)
     of_time = one.rate_word is (Word.WORSE if more > 0 else Word.BETTER)
     said = change.word in CHANGED or (change.word is Word.NOT_TESTED and (one.is_sure or of_time))

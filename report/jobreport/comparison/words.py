@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.comparison.document import Word
 from jobreport.cost.words import money, price
-from jobreport.formats import MINUS, NBSP
+from jobreport.formats import NBSP
 from jobrules.text import duration
 
 if TYPE_CHECKING:
@@ -135,16 +135,10 @@ def stretches(*seconds: float) -> list[str]:
     ]
 
 
-def signed(number: float, sign: str = "") -> str:
-    """``+5.0%``, ``−0.2%``; 0 has no sign."""
-    text = f"{abs(number):,.1f}"
-    return f"{'' if text == '0.0' else '+' if number > 0 else MINUS}{text}{sign}"
-
-
 def change(found: Change) -> str:
     """``+5.0%``, ``+32.5 points``, ``–``; a change of a percentage is never in percent."""
     if found.points is not None:
-        return signed(found.points, f"{NBSP}points")
+        return f"{formats.signed(found.points)}{NBSP}points"
     if found.change is None:
         return "–"
     return ratio(found.change)
@@ -152,7 +146,7 @@ def change(found: Change) -> str:
 
 def ratio(percent: float) -> str:
     """``+5.0%``, ``× 15.3``."""
-    return f"×{NBSP}{1 + percent / 100:,.3g}" if percent >= MANY_PERCENT else signed(percent, "%")
+    return f"×{NBSP}{1 + percent / 100:,.3g}" if percent >= MANY_PERCENT else f"{formats.signed(percent)}%"
 
 
 def interval(found: Change) -> str:
@@ -162,7 +156,7 @@ def interval(found: Change) -> str:
     if found.points is None and found.high >= MANY_PERCENT:
         return f"×{NBSP}{1 + found.low / 100:,.3g} to {1 + found.high / 100:,.3g}"
     unit = f"{NBSP}points" if found.points is not None else "%"
-    return f"{signed(found.low)} to {signed(found.high, unit)}"
+    return f"{formats.signed(found.low)} to {formats.signed(found.high)}{unit}"
 
 
 def tested(found: Change) -> str:

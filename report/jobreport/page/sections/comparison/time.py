@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -215,10 +214,10 @@ def _time(found: WorkTime, scale: TimeScale) -> str:
 def _changed(one: WorkTime, other: WorkTime, scale: TimeScale) -> str:
     """The change, or its least amount if one of the times is a limit."""
     if one.calls is not None and other.calls is not None:
-        return _moved((other.low_s - one.low_s) * scale.factor, scale.digits)
+        return formats.signed((other.low_s - one.low_s) * scale.factor, scale.digits)
     rises = other.low_s > one.high_s
     least = other.low_s - one.high_s if rises else other.high_s - one.low_s
-    return f"{'≥' if rises else '≤'}{formats.NBSP}{_moved(least * scale.factor, scale.digits)}"
+    return f"{'≥' if rises else '≤'}{formats.NBSP}{formats.signed(least * scale.factor, scale.digits)}"
 
 
 def _figure(bars: Bars) -> Figure:
@@ -261,7 +260,7 @@ def _table(bars: Bars) -> Table:
         cells: list[str] = [swatch(named(part.key).fill, part.label)]
         for amount, percent in values:
             cells += [formats.number(amount, bars.digits), *([formats.percent(percent)] if shares else [])]
-        rows.append([*cells, *([_moved(values[1][0] - values[0][0], bars.digits)] if two else [])])
+        rows.append([*cells, *([formats.signed(values[1][0] - values[0][0], bars.digits)] if two else [])])
     heads = [":Part"]
     for head in headings_of(labels):
         heads += [f"{head} ({bars.unit})", *(["%"] if shares else [])]
@@ -270,9 +269,3 @@ def _table(bars: Bars) -> Table:
 
 def _whole(parts: Sequence[TimePart]) -> float:
     return sum(part.amount for part in parts)
-
-
-def _moved(amount: float, digits: int) -> Markup:
-    text = f"{abs(amount):,.{digits}f}"
-    sign = "" if not float(text.replace(",", "")) else "+" if amount > 0 else formats.MINUS
-    return Markup("{}{}").format(sign, text)
