@@ -7,10 +7,8 @@ import gc
 import io
 import os
 import re
-import shlex
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +20,7 @@ from jobreport.files import FILES
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from jobreport.cost.prices import Prices
     from jobreport.options import Choice
@@ -50,6 +49,8 @@ def path(_context: click.Context, option: click.Parameter, value: str | None) ->
     if value == "":
         # An unset variable in a script, which would silently mean the working directory.
         raise click.BadParameter("the name is empty.", param=option)
+    from pathlib import Path  # noqa: PLC0415 - not needed for --help
+
     return None if value is None else Path(value)
 
 
@@ -319,6 +320,8 @@ def _misplaced(argument: str, job_dir: Path | None) -> str:
     """What to do about an argument without an option."""
     known = f"{argument[:_MAX_NAME]} stands without an option."
     if job_dir is None:
+        import shlex  # noqa: PLC0415 - as above
+
         return f"{known} Use `make-report --job-dir {shlex.quote(argument)[:_MAX_NAME]}`."
     return f"{known} --job-dir takes one directory: put all files of the job into it."
 
