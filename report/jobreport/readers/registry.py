@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import fields
 from dataclasses import replace as replace_fields
+from datetime import UTC
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -20,8 +22,6 @@ from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.kineto.reader import Kineto
 from jobreport.readers.listing import is_end_marker, is_recorder_note, job_name, listing
 from jobreport.readers.machines import assign_logs
-from jobreport.readers.nvidia_smi.reader import NvidiaSmi
-from jobreport.readers.nvidia_smi.times import zone_of
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.recognized import Recognized, recognized, recognized_last
@@ -37,7 +37,8 @@ from jobrules.model import JobInMemory, natural_sorted
 from jobrules.text import count, escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
+    from datetime import tzinfo
     from pathlib import Path
 
     from jobreport.readers.base import Reader, SourceFile
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
-#: Asked in this order. If two have the same metric of the same node, the first one's samples are used.
+#: Asked in this order, and last that of logs. If two have the same metric of the same node, the first one's samples
+#: are used.
 READERS: tuple[Reader, ...] = (
     SystemSamples(),
     PythonProfiles(),
@@ -57,7 +59,6 @@ READERS: tuple[Reader, ...] = (
     RecorderFacts(),
     Kineto(),
     Traces(),
-    NvidiaSmi(),
 )
 
 #: Remarks in the message if nothing can be read, and the codes of those that go before all others.
@@ -112,10 +113,17 @@ def read_directory(
     """
     engine, progress, options = engine or LocalEngine(1), progress or Progress(), options or Options()
     name, tally = name or job_name(directory), Tally()
-    zone = zone_of(options.timezone or "UTC")
+    zone = _zone(options.timezone) if options.timezone else UTC
     columns = _columns(options.columns) if options.columns is not None else ()
     found = listing(directory, tally, leave)
-    files = _matched(found, NvidiaSmi(zone, columns, options.date_order or "", found))
+
+    @cache
+    def logs() -> Reader:
+        from jobreport.readers.nvidia_smi.reader import NvidiaSmi  # noqa: PLC0415 - as above
+
+        return NvidiaSmi(zone, columns, options.date_order or "", found)
+
+    files = _matched(found, logs)
     for file, kind in files.recognized:
         tally.note(kind.code, file=file.name, **kind.fields)
     size = sum(file.size for some in files.of_readers.values() for file in some)
@@ -173,6 +181,12 @@ def _job_of(pieces: Sequence[Piece], name: str, engine: Engine, tally: Tally) ->
     )
 
 
+def _zone(name: str) -> tzinfo:
+    from jobreport.readers.nvidia_smi.times import zone_of  # noqa: PLC0415 - most jobs have no logs
+
+    return zone_of(name)
+
+
 def _columns(names: str) -> tuple[str, ...]:
     from jobreport.readers.nvidia_smi.headed import column_names  # noqa: PLC0415 - as above
 
@@ -196,10 +210,9 @@ class _Files(Struct, kw_only=True):
     has_end_marker: bool = False
 
 
-def _matched(files: Sequence[SourceFile], logs: NvidiaSmi) -> _Files:
+def _matched(files: Sequence[SourceFile], logs: Callable[[], Reader]) -> _Files:
     """The files, each with the first reader that matches its name, or else its content."""
-    readers = tuple(logs if isinstance(one, NvidiaSmi) else one for one in READERS)
-    found = _Files(all=files, of_readers={reader: [] for reader in readers})
+    found = _Files(all=files, of_readers={reader: [] for reader in READERS})
     for file in files:
         if is_end_marker(file):
             found.has_end_marker = True
@@ -208,26 +221,25 @@ def _matched(files: Sequence[SourceFile], logs: NvidiaSmi) -> _Files:
         elif rule_results.matches_content(file):
             found.debugger_results.append(file)
         else:
-            match _reader_of(file, readers):
+            match _reader_of(file, logs):
                 case None:
                     found.unknown.append(file)
                 case Recognized() as kind:
                     found.recognized.append((file, kind))
                 case reader:
-                    found.of_readers[reader].append(file)
+                    found.of_readers.setdefault(reader, []).append(file)
     return found
 
 
-def _reader_of(file: SourceFile, readers: Sequence[Reader]) -> Reader | Recognized | None:
+def _reader_of(file: SourceFile, logs: Callable[[], Reader]) -> Reader | Recognized | None:
     """The reader of a file, or why it is not read. What is recognized is no log, whatever its columns are called."""
-    by_name = (reader for reader in readers if reader.matches_name(file))
-    *first, logs = readers
-    by_content = (reader for reader in first if reader.matches_content(file))
+    by_name = (reader for reader in READERS if reader.matches_name(file))
+    by_content = (reader for reader in READERS if reader.matches_content(file))
     return (
         next(by_name, None)
         or next(by_content, None)
         or recognized(file)
-        or (logs if logs.matches_content(file) else None)
+        or (logs() if logs().matches_content(file) else None)
         or recognized_last(file)
     )
 
@@ -271,7 +283,10 @@ def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Seq
     if denied:
         return text
     if not about_logs:
-        supported = [*(reader.looks_for for reader in READERS if reader.looks_for), rule_results.LOOKS_FOR]
+        from jobreport.readers.nvidia_smi.reader import NvidiaSmi  # noqa: PLC0415 - as above
+
+        supported = [reader.looks_for for reader in (*READERS, NvidiaSmi()) if reader.looks_for]
+        supported.append(rule_results.LOOKS_FOR)
         text += " For a CSV of GPUs with names of its own, add --columns timestamp,index,utilization.gpu,…"
         text += f" with a name for each column. Supported: {'; '.join(supported)}."
     elif about_logs[0].code.startswith(_WITH_HELP):
