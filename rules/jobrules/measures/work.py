@@ -26,6 +26,8 @@ USED_PART = 0.25
 #: Without steps, waiting for I/O is start-up if so much of it lies in this part of the job, and within this time, and no
 #: minute of it uses the GPUs this part as much as the time after it: a container's image, or data, is loaded.
 MOSTLY_EARLY, EARLY_PART, EARLY_US, LASTING_PART = 0.95, 0.1, 15 * 60 * SECOND_US, 1 / 3
+#: Active samples of which the first that work begins with is sought at a time.
+_BLOCK = 1 << 12
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -167,9 +169,12 @@ class GPUUse(OfGPU, frozen=True, kw_only=True):
 def gpu_use(part: Job, clocks: Clocks, work: Work | None = None) -> Iterator[GPUUse]:
     """Of each GPU, over the job or the work."""
     for panel in part.panels_of(Metric.GPU_UTILIZATION):
+        span_us = clocks.span_us(panel.node)
+        of_all_us = sample_weights(panel.time_us, *span_us).weight_us
         for column, device in enumerate(panel.devices):
             time_us, values = panel.series(column)
-            weight_us = sample_weights(time_us, *clocks.span_us(panel.node)).weight_us
+            has_all = time_us is panel.time_us
+            weight_us = of_all_us if has_all else sample_weights(time_us, *span_us).weight_us
             if work:
                 weight_us = np.where(work.holds(time_us, panel.node), weight_us, 0.0)
             yield GPUUse(
@@ -204,10 +209,13 @@ def work_of(time_us: IntArray, values: FloatArray) -> tuple[int, int] | None:
 
 def _begin(time_us: IntArray, values: FloatArray, active: IntArray, least: float) -> int:
     """The first sample that is used enough, from where the next minute is; the first active one if there is none."""
-    stop = np.searchsorted(time_us, time_us[active] + AHEAD_US, side="right")
-    stop = np.minimum(np.maximum(stop, active + AHEAD_SAMPLES), len(values))
     sums = np.append(0.0, np.cumsum(values))
-    enough = np.flatnonzero((sums[stop] - sums[active]) / (stop - active) >= least)
-    if not len(enough):
-        return int(active[0])
-    return int(active[enough[0]] + np.argmax(values[active[enough[0]] :] >= least))
+    # It is nearly always one of the first.
+    for start in range(0, len(active), _BLOCK):
+        some = active[start : start + _BLOCK]
+        stop = np.searchsorted(time_us, time_us[some] + AHEAD_US, side="right")
+        stop = np.minimum(np.maximum(stop, some + AHEAD_SAMPLES), len(values))
+        enough = np.flatnonzero((sums[stop] - sums[some]) / (stop - some) >= least)
+        if len(enough):
+            return int(some[enough[0]] + np.argmax(values[some[enough[0]] :] >= least))
+    return int(active[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,12 +26,14 @@ def work_s(job: Job) -> tuple[float, float]:
 @given(
     st.lists(st.sampled_from([0.0, 1.0, 3.0, 20.0, 90.0]), min_size=2, max_size=60),
     st.sampled_from([1, 7, 20, 90]),
+    st.sampled_from([1, 3, 100]),
 )
-def test_work_of_one_gpu_is_that_of_a_plain_search(values: list[float], interval_s: int) -> None:
+def test_work_of_one_gpu_is_that_of_a_plain_search(values: list[float], interval_s: int, block: int) -> None:
     job = make_job(gpu=values, interval_s=interval_s)
     times = [START_US + i * interval_s * SECOND_US for i in range(len(values))]
 
-    found = Work.of(job)
+    with patch("jobrules.measures.work._BLOCK", block):
+        found = Work.of(job)
 
     assert (found and found.gpu_us) == plain_work_us(times, values)
 
