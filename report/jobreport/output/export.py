@@ -7,12 +7,14 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from nbconvert.exporters.templateexporter import TemplateExporter
-
 from jobreport import assets
 from jobreport.errors import JobReportError
 from jobreport.files import REPORT, Product
+from jobreport.output.postponed import postponed
 from jobreport.page.figures.live import bokeh_script, figures_script, without_scripts
+
+with postponed("soupsieve"):  # for selectors of elements
+    from nbconvert.exporters.templateexporter import TemplateExporter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +38,8 @@ def render_html(notebook: NotebookNode, *, static: bool = False, product: Produc
         template_name="page",
         template_file="index.html.j2",
         extra_template_basedirs=[str(assets.templates())],
+        # The outputs are taken as they are; the notebook would be checked again for each.
+        default_preprocessors=[],
     )
     html, _ = exporter.from_notebook_node(
         notebook, resources={"page": _page(notebook, product, static=static)}

@@ -127,15 +127,22 @@ def _classes(html: str) -> set[str]:
 def _length(name: str, classes: set[str], part: str = "") -> float:
     """A length in px that the style sheet gives a drawing, or its ``part``: of the rule with most classes; 0 without."""
     best, length = 0, 0.0
-    for rule in _rules():
-        found = _SELECTOR.fullmatch(rule.selector)
-        declared = re.search(rf"(?:^|;){name}:([\d.]+)(px|rem)", rule.declarations)
-        if not found or not declared or (found[3] or "") != part:
-            continue
-        wanted = set(found[1].split(".")) - {""}
-        if wanted <= classes and found[2] not in classes and (weight := len(wanted) + bool(found[2])) >= best:
-            best, length = weight, float(declared[1]) * _PX[declared[2]]
+    for wanted, unwanted, px in _lengths(name, part):
+        if wanted <= classes and unwanted not in classes and (weight := len(wanted) + bool(unwanted)) >= best:
+            best, length = weight, px
     return length
+
+
+@cache
+def _lengths(name: str, part: str) -> tuple[tuple[frozenset[str], str | None, float], ...]:
+    """Of each rule with such a length: the classes that a drawing must have, the one that it must not have, and px."""
+    declaration = re.compile(rf"(?:^|;){name}:([\d.]+)(px|rem)")
+    return tuple(
+        (frozenset(found[1].split(".")) - {""}, found[2], float(declared[1]) * _PX[declared[2]])
+        for rule in _rules()
+        if (found := _SELECTOR.fullmatch(rule.selector)) and (found[3] or "") == part
+        if (declared := declaration.search(rule.declarations))
+    )
 
 
 @cache

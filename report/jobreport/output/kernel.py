@@ -98,9 +98,15 @@ def serve() -> None:
     gc.disable()  # it would take a tenth of the time, and free a few megabytes
     # The import of the debugger is slow, and no cell is debugged here.
     sys.modules["debugpy"] = None  # type: ignore[assignment]  # as the import system wants it
-    from jobreport.page.kit import fragment  # noqa: PLC0415 - not for the process that starts this one
+    # Not for the process that starts this one.
+    import msgspec  # noqa: PLC0415
+
+    from jobreport import document  # noqa: PLC0415
+    from jobreport.page import sections  # noqa: F401, PLC0415 - the first cell imports it
+    from jobreport.page.kit import fragment  # noqa: PLC0415
 
     fragment.compile_templates()
+    msgspec.json.Decoder(document.Report)  # finds the types of all fields, once
     from ipykernel.kernelapp import launch_new_instance  # noqa: PLC0415
 
     launch_new_instance()

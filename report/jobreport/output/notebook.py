@@ -12,18 +12,21 @@ import time
 from typing import Any, ClassVar
 
 import nbformat
-import papermill
 from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.manager import AsyncKernelManager
 from nbformat import NotebookNode
-from papermill.exceptions import PapermillExecutionError
 
 from jobreport import assets
 from jobreport.errors import JobReportError
 from jobreport.files import REPORT, Product
 from jobreport.output.images import with_images
 from jobreport.output.kernel import Kernel
+from jobreport.output.postponed import postponed
 from jobreport.page.figures.live import without_scripts
+
+with postponed("requests"):  # for notebooks on the web
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
 
 #: A kernel starts in about a second; a machine under heavy load may need much longer.
 START_TIMEOUT_S = 120

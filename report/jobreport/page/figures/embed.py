@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 from collections import Counter, defaultdict
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ def document_json(section: str, figures: Mapping[str, Model]) -> str:
     """
     writer = _Writer(section, [*figures.values()])
     document = {
-        "version": version("bokeh"),
+        "version": _version(),
         "title": section,
         "config": writer.written(DocumentConfig(notifications=None)),
         "roots": [writer.written(figure) for figure in figures.values()],
@@ -43,6 +44,11 @@ def document_json(section: str, figures: Mapping[str, Model]) -> str:
     roots = {root["id"]: element for root, element in zip(document["roots"], figures, strict=True)}
     text = _text({"roots": roots, "common": _common(document), "doc": document})
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+@cache
+def _version() -> str:
+    return version("bokeh")
 
 
 class _Writer:
