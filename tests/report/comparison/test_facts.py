@@ -13,7 +13,7 @@ from jobreport.document import Report
 from jobreport.recordings import GPUModel, Label
 from jobreport.remarks import Quality, SourceQuality
 from tests.copies import replace
-from tests.report.comparison.runs import compared, listed, of_traces, run, steady
+from tests.report.comparison.runs import listed, of_traces, run, steady
 from tests.report.page.sections.test_recordings import recording
 
 PRICES = listed(
@@ -100,15 +100,6 @@ def test_region_spot_labels_and_what_is_given_choose_the_price(
     labels: dict[str, str], given: dict[str, float], per_hour: float
 ) -> None:
     assert priced_at(labeled(steady(), BIG | labels), **given) == per_hour
-
-
-def test_batches_of_labels_decide_what_is_compared() -> None:
-    a, b = labeled(steady(), {"batch_size": "64"}), labeled(steady(2.0, n=200), {"batch_size": "128"})
-    found = compared(run("A", a), run("B", b))
-
-    assert found.headline == "samples_per_s"
-    assert {fact.key for fact in found.differences if fact.kind == "different"} >= {"batch_size"}
-    assert not any(note.kind == "work" for note in found.notes)
 
 
 def test_memory_of_a_plain_data_parallel_job_is_no_reason_against_fewer_gpus() -> None:
