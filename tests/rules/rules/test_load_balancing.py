@@ -157,16 +157,6 @@ def test_growing_histograms_are_those_of_the_first_entries(
     assert heavy == [[sum(w for c, w in entries[:end] if c == b) for b in range(5)] for end in at.tolist()]
 
 
-def test_distance_is_zero_for_equal_ones_and_root_of_ln_2_for_separate_ones() -> None:
-    p, q = np.zeros(50), np.zeros(50)
-    p[0], q[1] = 1, 1
-
-    assert distance(p, q) == pytest.approx(0.832555, abs=1e-6)
-    assert distance(p, p) == 0
-    uneven = normalized(np.array([1, 2, 4, 0, 7]))
-    assert distance(uneven, uneven) == 0
-
-
 def test_one_idle_gpu_is_reported() -> None:
     result = SMALL.check(make_job(gpu=[[95.0, 10.0]] * 20, interval_s=30))
 
