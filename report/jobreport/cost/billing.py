@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 from jobreport.cost.document import Cost, CostRow, Factors, RunCost
@@ -162,12 +161,12 @@ def cost(
         rows[label] = CostRow(
             label=label,
             machine=" / ".join(dict.fromkeys(run.machine for run in known)),
-            nodes=fmean([run.nodes for run in known]),
-            gpus=fmean([run.gpus for run in known]),
-            node_hours=fmean([run.nodes * run.hours for run in known]),
-            per_hour=fmean([run.per_hour for run in known]),
+            nodes=_mean([run.nodes for run in known]),
+            gpus=_mean([run.gpus for run in known]),
+            node_hours=_mean([run.nodes * run.hours for run in known]),
+            per_hour=_mean([run.per_hour for run in known]),
             spot=all(run.spot for run in known),
-            cost=fmean([run.cost for run in known]),
+            cost=_mean([run.cost for run in known]),
         )
     base, *others = rows.values()
     of_gpus = all(run and run.gpus for runs in variants.values() for run in runs)
@@ -182,6 +181,10 @@ def cost(
         saving={row.label: 1 - row.cost / base.cost for row in others},
         factors={row.label: _factors(base, row, of_gpus=of_gpus) for row in others},
     )
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
 
 
 def _factors(base: CostRow, row: CostRow, *, of_gpus: bool) -> Factors:

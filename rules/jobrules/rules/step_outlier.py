@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -337,7 +336,7 @@ def limits_of(lasted_us: IntArray, ends: IntArray, stddev: float) -> IntArray:
     longest_us = int(lasted_us.max(initial=0))
     wide = lasted_us.astype(np.int64 if len(lasted_us) * longest_us**2 < _MAX_INT else object)
     totals, squares = np.cumsum(wide)[ends - 1].tolist(), np.cumsum(wide * wide)[ends - 1].tolist()
-    over, under = (Fraction(stddev) ** 2).as_integer_ratio()
+    over, under = (one**2 for one in float(stddev).as_integer_ratio())
     limits = [
         (total + math.isqrt(over * (n * square - total * total) // under)) // n
         for n, total, square in zip(ends.tolist(), totals, squares, strict=True)

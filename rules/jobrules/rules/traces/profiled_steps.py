@@ -89,9 +89,9 @@ def _profiled(part: Job, spans: Spans, numbers: frozenset[int]) -> BoolArray:
     if marked.any():
         return np.asarray(marked)
     middle_us = (steps.start_us + steps.end_us) // 2
-    profiled = np.isin(steps.number, list(numbers)) | union(
-        *np.array(spans, np.int64).reshape(-1, 2).T
-    ).holds(middle_us)
+    profiled = union(*np.array(spans, np.int64).reshape(-1, 2).T).holds(middle_us)
+    if numbers:
+        profiled |= np.isin(steps.number, list(numbers))
     operators = events.in_lanes(lambda lane: lane.event_type.startswith(_OPERATORS))
     times = union(events.start_us[operators], events.end_us[operators])
     return np.asarray(profiled | (times.overlap(steps.start_us, steps.end_us) > 0))
