@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric, Steps
@@ -70,12 +68,6 @@ def random_job(seed: int) -> Job:
         steps=joined_steps(*steps) if steps else Steps(),
         finished=True,
     )
-
-
-def overlap(start: int, end: int, spans: list[tuple[int, int]]) -> int:
-    """How much of [start, end) the union of some spans covers, walked edge by edge."""
-    cuts = sorted({start, end, *(min(max(x, start), end) for span in spans for x in span)})
-    return sum(b - a for a, b in itertools.pairwise(cuts) if any(s <= a and b <= e for s, e in spans))
 
 
 def plain_worked(values: list[float]) -> bool:

@@ -97,6 +97,24 @@ def test_waiting_for_io_comes_before_a_saturated_cpu() -> None:
     assert amounts["cpu-bottleneck"] == pytest.approx(33, abs=0.2)
 
 
+@pytest.mark.parametrize(
+    ("cores", "claims"),
+    [
+        # Was: not 130% of three cores, whose mean is rounded.
+        ([[40.0, 45.0, 45.0]], True),
+        ([[41.0, 45.0, 45.0]], False),
+        # One core in most of the samples, and more on average.
+        ([[25.0] * 4] * 6 + [[62.5] * 4] * 4, False),
+    ],
+)
+def test_one_process_uses_up_to_130_percent_of_a_core_on_average(
+    cores: list[list[float]], claims: bool
+) -> None:
+    cpu = np.resize(cores, (N, len(cores[0])))
+
+    assert ("one-process" in parts(verdict_of(make_job(gpu=[45.0] * N, cpu=cpu, interval_s=1)))) is claims
+
+
 def test_advice_for_a_saturated_cpu_is_not_more_processes_and_for_one_process_it_is() -> None:
     crowded = found(verdict_of(while_idle([95.0] * 8)), "cpu-bottleneck")
     single = found(verdict_of(while_idle([95.0] + [5.0] * 7)), "saturated-process")
