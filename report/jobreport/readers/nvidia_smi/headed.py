@@ -130,7 +130,9 @@ class _Header(Struct, frozen=True, kw_only=True):
             (cells,) = csv.reader([line], delimiter=separator, skipinitialspace=True)
         except (csv.Error, ValueError):  # a cell that is longer than any, or none
             return ""
-        return self.row(separator.join(_SEPARATOR.sub(" ", cell) for cell in cells))
+        if _SEPARATOR.search("".join(cells)):
+            cells = [_SEPARATOR.sub(" ", cell) for cell in cells]
+        return self.row(separator.join(cells))
 
     def row(self, line: str) -> str:
         """The cells of a line, with ``cell_end`` between them; empty unless it has one for each column."""
@@ -310,7 +312,7 @@ class _Writer:
             if written.times:
                 times = Texts.of([written.times[place] for place in one.places.tolist()])
             else:
-                code = np.searchsorted([*date_at], one.places)
+                code = np.searchsorted(np.fromiter(date_at, np.int64), one.places)
                 times = Texts(partial(lambda code: (dates, code), code))
             numbers = written.numbers[one.places]
             yield one.header.table(one.rows, lines=numbers, line=one.line, times=times, host=self._host)
