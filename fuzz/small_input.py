@@ -89,6 +89,7 @@ _TRACES: dict[str, Callable[[int], list[dict[str, Any]]]] = {
     "a device per kernel": lambda i: [_kernel(i, device=i)],
     "a name per kernel": lambda i: [_kernel(i, name=f"void kernel{i}(float*)")],
     "a device and a name per kernel": lambda i: [_kernel(i, name=f"void kernel{i}(float*)", device=i)],
+    "a name per operator": lambda i: [_event(i, f"aten::op{i}")],
     "a step per event": lambda i: [_event(i, f"ProfilerStep#{i}", "user_annotation", dur=39.0)],
     "all events nested": lambda i: [_event(i, "aten::add", ts=1e6 + i, dur=2e6 - 2.0 * i)],
 }
@@ -129,6 +130,8 @@ def _box(i: int) -> str:
     )
 
 
+#: What is printed of ASCII.
+_LETTERS = "".join(map(chr, range(32, 127)))
 _ROWS = _NAMES + "".join(map(_row, range(200)))
 _GPUS, _MACHINES = "honest, 512 GPUs", "honest, 1,024 machines"
 _ELAPSED, _SHORT = "honest, times since a start", "honest, short rows"
@@ -182,6 +185,9 @@ _LOGS: dict[str, Shape] = {
     ),
     "binary": Shape("", lambda i: Random(i).randbytes(64).decode("latin-1")),
     "binary after rows": Shape(_ROWS, lambda i: Random(i).randbytes(64).decode("latin-1")),
+    "letters after rows": Shape(
+        _ROWS, lambda i: "".join(Random(i).choices(_LETTERS, k=64)) + "\n" * (i % 3 > 0)
+    ),
     "NULs": Shape(_ROWS, lambda _: "\0" * 64),
     "lines of NULs": Shape(_ROWS, lambda _: "\0\n"),
     "NULs in rows": Shape(_NAMES, lambda i: _row(i).replace(",", ",\0")),

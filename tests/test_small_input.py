@@ -17,6 +17,8 @@ SLACK = 1.5
 SHAPES = (
     "trace: a thread per blocking call",
     "trace: a device per kernel",
+    "trace: a name per kernel",
+    "trace: a name per operator",
     "trace: a step per event",
     "log: bad values",
     "log: varied headers with rows",
@@ -26,6 +28,7 @@ SHAPES = (
     "log: few short fields, each another",
     "log: messages",
     "log: lines of a box",
+    "log: binary after rows",
     "log: many prefixes",
     "log: hosts in front",
 )
