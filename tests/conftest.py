@@ -40,8 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-#: Files that share what takes long to make: a browser, and pages of all examples.
+#: Files that share what takes long to make: a browser, pages of all examples, and what becomes of all forms of logs.
 TOGETHER = {
+    "tests/docs/test_documents.py": "tests/report/readers/nvidia_smi/test_log_forms.py",
     "tests/browser/": "browser",
     "tests/report/page/sections/test_table.py": "tests/report/page/sections/test_sections.py",
 }

@@ -11,12 +11,16 @@ import pytest
 from jobreport.comparison import document
 from jobreport.comparison.build import compare
 from jobreport.comparison.comparing import Settings
-from jobreport.files import COMPARISON
-from jobreport.options import Options
-from jobreport.output.pages import pages
-from tests.browser.visit import TABLES_WITHOUT_ROOM, Visit, barriers_elsewhere, needs_axe, needs_browser
+from tests.browser.visit import (
+    TABLES_WITHOUT_ROOM,
+    Visit,
+    barriers_elsewhere,
+    needs_axe,
+    needs_browser,
+    page_of,
+)
 from tests.report.comparison.runs import run, steady
-from tests.report.page.sections.test_comparison import EXAMPLES
+from tests.report.page.sections.test_comparison import CALLS, EXAMPLES
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
@@ -45,12 +49,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def written(found: document.Comparison, folder: Path) -> Path:
     """The page of a comparison."""
-    data = document.to_json(found)
-    files, failure = pages(data, Options(formats=["html"], strict=True), None, COMPARISON)
-    assert failure is None
-    path = folder / "comparison.html"
-    path.write_bytes(files["comparison.html"])
-    return path
+    return page_of((call(found) for call in CALLS.values()), folder / "comparison.html")
 
 
 @pytest.fixture(scope="module")

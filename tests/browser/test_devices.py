@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
-from jobreport.output import export
 from jobreport.page import sections
-from tests.browser.visit import Visit, drag, drawn_colors, needs_browser, place_of, token
+from tests.browser.visit import Visit, drag, drawn_colors, needs_browser, page_of, place_of, token
 from tests.copies import replace
 from tests.report.page.sections import example_devices, examples
 
@@ -46,16 +44,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of this section alone, made by the exporter of whole pages."""
     grid = example_devices.devices(examples.HOSTILE, nodes=2, count=60)
     report = replace(examples.gpu_job(), devices=grid)
-    v4: Any = nbformat.v4
-    cells = [
-        v4.new_code_cell(
-            id=name, outputs=[v4.new_output("display_data", data={"text/html": call(report).html})]
-        )
-        for name, call in (("head", sections.head), ("devices", sections.devices))
-    ]
-    path = tmp_path_factory.mktemp("devices") / "report.html"
-    path.write_text(export.render_html(v4.new_notebook(cells=cells)), "utf-8")
-    return path
+    fragments = (call(report) for call in (sections.head, sections.devices))
+    return page_of(fragments, tmp_path_factory.mktemp("devices") / "report.html")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,11 @@ TEXTS = Path(__file__).parent / "variants"
 TESTS = Path(__file__).parents[1]
 MODULES = {
     f"{prefix}{path.stem.removeprefix('test_')}": ".".join(("tests", *path.relative_to(TESTS).parts))[:-3]
-    for folder, prefix in (("report/page/sections", ""), ("report/output", "output_"))
+    for folder, prefix in (
+        ("report/page/sections", ""),
+        ("report/output", "output_"),
+        ("report/debugger_report", "results_"),
+    )
     for path in sorted((TESTS / folder).glob("test_*.py"))
     if "\nVARIANTS" in path.read_text("utf-8")
 }

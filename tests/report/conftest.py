@@ -12,6 +12,8 @@ from jobreport import document
 from jobreport.output import export, notebook
 from tests.once import made_once
 from tests.report.page.sections import examples
+from tests.report.page.sections.html import notebook_of
+from tests.report.page.sections.test_sections import CALLS
 
 
 def run(folder: Path, report: document.Report) -> None:
@@ -42,10 +44,5 @@ def gpu_page(gpu_notebook: NotebookNode) -> str:
 
 
 @pytest.fixture(scope="session")
-def hostile_notebook(tmp_path_factory: pytest.TempPathFactory) -> NotebookNode:
-    return read(made_once(tmp_path_factory, "hostile", lambda folder: run(folder, examples.hostile_job())))
-
-
-@pytest.fixture(scope="session")
-def hostile_page(hostile_notebook: NotebookNode) -> str:
-    return export.render_html(hostile_notebook)
+def hostile_notebook() -> NotebookNode:
+    return notebook_of(call(examples.hostile_job()) for call in CALLS)

@@ -16,7 +16,6 @@ import pytest
 
 from jobreport import cli
 from jobreport.readers.debugger_results.rule_results import NAMES
-from jobreport.readers.registry import READERS
 from jobrules import RULES
 from tests.paths import ROOT, SAMPLES
 
@@ -196,13 +195,6 @@ def test_nothing_readable_is_a_sentence_and_status_two(make: object, tmp_path: P
     assert "Traceback" not in done.stderr
     assert "job" in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_what_was_looked_for_is_said(tmp_path: Path) -> None:
-    done = make_report("--job-dir", something_else(tmp_path), "--out", tmp_path / "out")
-
-    assert all(reader.looks_for in done.stderr for reader in READERS)
-    assert "notes.txt" in done.stderr or "1700000040" in done.stderr
 
 
 @pytest.mark.parametrize("text", [LINE, LINE + LINE[:40], "garbage\n" + LINE, LINE * 2])

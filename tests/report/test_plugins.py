@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from jobreport import cli
 from jobreport.errors import UsageError
@@ -34,22 +34,17 @@ def shown(tmp_path: Path) -> Path:
     return path
 
 
+def reported(rules: Path, out: Path, *options: str, job: Path = ROOT / "sample_data" / "cpu-only") -> Result:
+    """What the command with rules of one's own says of a job."""
+    arguments = ("--job-dir", str(job), "--rules", str(rules), "--out", str(out), "--formats", "json,md")
+    return CliRunner().invoke(cli.command, [*arguments, *options], standalone_mode=False)
+
+
 def test_the_rule_of_the_guide_is_found_set_and_run(shown: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    arguments = [
-        "--job-dir",
-        str(ROOT / "sample_data" / "healthy-8gpu"),
-        "--rules",
-        str(shown),
-        "--out",
-        str(out),
-    ]
+    options = ("--set", "FullMemory.limit=5", "--fail-on", "warning")
 
-    done = CliRunner().invoke(
-        cli.command,
-        [*arguments, "--set", "FullMemory.limit=5", "--formats", "json", "--fail-on", "warning"],
-        standalone_mode=False,
-    )
+    done = reported(shown, out, *options, job=ROOT / "sample_data" / "healthy-8gpu")
 
     assert done.exit_code == 0, done.output
     assert done.return_value == 3
@@ -110,18 +105,10 @@ def test_without_its_samples_it_is_not_evaluated(shown: Path, tmp_path: Path) ->
     (tmp_path / "1700000040.algo-1.json").write_text(json.dumps(line | {"Timestamp": 1700000041.0}))
     out = tmp_path / "out"
 
-    done = CliRunner().invoke(
-        cli.command,
-        ["--job-dir", str(tmp_path), "--rules", str(shown), "--out", str(out), "--formats", "json"],
-    )
+    done = reported(shown, out, job=tmp_path)
 
     assert done.exit_code == 0, done.output
     assert json.loads((out / "rules" / "more" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
-
-
-def test_a_missing_file_is_named_as_it_was_given() -> None:
-    with pytest.raises(UsageError, match=r"^Cannot read --rules nothing\.py: No such file or directory\.$"):
-        known_rules([Path("nothing.py")])
 
 
 @pytest.mark.parametrize(
@@ -149,10 +136,11 @@ def test_a_file_without_a_usable_rule_is_answered_with_what_is_wrong(
     assert message in str(error.value)
 
 
-def test_a_missing_file_and_a_wrong_suffix_are_named(tmp_path: Path) -> None:
-    for name in ("none.py", "rule.txt"):
-        with pytest.raises(UsageError, match=name):
-            known_rules([tmp_path / name])
+def test_a_missing_file_and_a_wrong_suffix_are_named_as_they_were_given() -> None:
+    with pytest.raises(UsageError, match=r"^Cannot read --rules nothing\.py: No such file or directory\.$"):
+        known_rules([Path("nothing.py")])
+    with pytest.raises(UsageError, match=r"rule\.txt"):
+        known_rules([Path("rule.txt")])
 
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path, target: str) -> None:
@@ -209,18 +197,7 @@ def test_an_answer_that_cannot_be_used_costs_its_own_card(
     shown.write_text(ANSWER.sub(f"        {body}\n", SHOWN))
     out = tmp_path / "out"
 
-    done = CliRunner().invoke(
-        cli.command,
-        [
-            *("--job-dir", str(ROOT / "sample_data" / "cpu-only")),
-            "--rules",
-            str(shown),
-            "--out",
-            str(out),
-            "--formats",
-            "json",
-        ],
-    )
+    done = reported(shown, out)
 
     assert "written without FullMemory" in str(done.exception)
     report = json.loads((out / "report.json").read_bytes())
@@ -238,16 +215,8 @@ def test_numbers_of_numpy_are_as_good_as_plain_ones(shown: Path, tmp_path: Path)
     )
     shown.write_text(ANSWER.sub(f"        {body}\n", SHOWN))
     out = tmp_path / "out"
-    arguments = [
-        "--job-dir",
-        str(ROOT / "sample_data" / "cpu-only"),
-        "--rules",
-        str(shown),
-        "--out",
-        str(out),
-    ]
 
-    done = CliRunner().invoke(cli.command, [*arguments, "--formats", "json"])
+    done = reported(shown, out)
 
     assert done.exit_code == 0, done.output
     result = json.loads((out / "rules" / "more" / "FullMemory.json").read_bytes())
@@ -279,18 +248,8 @@ def test_without_samples_a_rule_of_ones_own_and_thresholds_are_said_to_have_no_e
     (job / "BatchSize.json").write_text(
         '{"RuleTriggered": 0, "Violations": 0, "Details": {}, "Datapoints": 5}'
     )
-    arguments = [
-        "--job-dir",
-        str(job),
-        "--rules",
-        str(shown),
-        "--set",
-        "BatchSize.window=7",
-        "--out",
-        str(out),
-    ]
 
-    done = CliRunner().invoke(cli.command, [*arguments, "--formats", "json,md"])
+    done = reported(shown, out, "--set", "BatchSize.window=7", job=job)
 
     assert done.exit_code == 0, done.output
     report = json.loads((out / "report.json").read_bytes())

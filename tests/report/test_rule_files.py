@@ -19,6 +19,7 @@ from jobreport.readers.debugger_results.rule_results import NAMES
 from jobreport.settings import load
 from jobrules import RULES
 from tests import scenario_d1
+from tests.once import slow_but
 from tests.paths import SAMPLES
 
 Files = dict[str, dict[str, Any]]
@@ -54,7 +55,7 @@ JOBS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.fixture(scope="module", params=JOBS)
+@pytest.fixture(scope="module", params=slow_but({"d1", "cpu-bottleneck", "few-loaders", "cpu-only"}, JOBS))
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp(request.param)
     JOBS[request.param](root / "job")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -253,58 +256,42 @@ def test_about_one_core_for_each_gpu_clears_no_cpu(tmp_path: Path) -> None:
     assert "CPU" not in str(both.verdict.findings[0])
 
 
-#: Results, the key of a finding, and what its evidence says and does not say.
-EVIDENCE: dict[str, tuple[Rules, str, list[str], list[str]]] = {
+#: Results, and the key of a finding.
+EVIDENCE: dict[str, tuple[Rules, str]] = {
     "a saturated CPU": (
         HALF | {"CPUBottleneck": bottlenecks(LONG, [4 + i % 3 for i in range(800)]), "Dataloader": CORES},
         "cpu-bottleneck",
-        ["5 of 8 cores", "results: entries of CPUBottleneck."],
-        [],
     ),
     # Entries are of idle GPUs only. The steps show that there is no start-up.
     "a known number of cores": (
         HALF | {"CPUBottleneck": bottlenecks(LONG, 3), "Dataloader": CORES, "OverallSystemUsage": usage()},
         "saturated-process",
-        ["upper bound"],
-        ["Start-up may", "number of cores"],
     ),
     "an unknown number of cores": (
         HALF | {"CPUBottleneck": bottlenecks(LONG, 4), "OverallSystemUsage": usage()},
         "saturated-process",
-        ["upper bound", "number of cores"],
-        ["Start-up may"],
     ),
     "loading": (
         WAITS
         | LOADED
         | {"BatchSize": result({"algo-1": {"gpu0": {}}}, RuleTriggered=9), "Dataloader": loader(0.4)},
         "data-loading",
-        ["``num_workers`` is 0", "from SageMaker Debugger's results"],
-        ["upper bound"],
     ),
     "a first fetch": (
         WAITS | LOADED | {"Dataloader": loader(0.4, fetches=1)},
         "data-loading",
-        ["upper bound"],
-        [],
     ),
     "steps of a part": (
         AMOUNTS["steps of a part of a job like it"][0],
         "data-loading",
-        ["for 1 min 40 s of 16 min 40 s"],
-        [],
     ),
     "impossible phases": (
         WAITS | LOADED | {"OverallFrameworkMetrics": outside(-39), "Dataloader": loader(0.3)},
         "data-loading",
-        ["impossible", "139.0%"],
-        [],
     ),
     "small batches": (
         steady(SLOW, (60, 60, 100), 4),
         "batch-size",
-        ["results: LoadBalancing and OverallSystemUsage."],
-        [],
     ),
     "start-up without steps": (
         {
@@ -313,8 +300,6 @@ EVIDENCE: dict[str, tuple[Rules, str, list[str], list[str]]] = {
             "CPUBottleneck": bottlenecks(range(370)),
         },
         "start-up",
-        ["results: the longest time without a bottleneck."],
-        [],
     ),
     "maybe start-up": (
         {
@@ -323,33 +308,23 @@ EVIDENCE: dict[str, tuple[Rules, str, list[str], list[str]]] = {
             "CPUBottleneck": bottlenecks(np.append(np.arange(370), 700)),
         },
         "saturated-process",
-        ["Start-up may"],
-        [],
     ),
     "no file on I/O": (
         WAITS | {"CPUBottleneck": bottlenecks(range(0)), "OverallSystemUsage": usage()},
         "unexplained",
-        ["not the cause: CPU utilization.", "Not recorded: I/O wait and"],
-        [],
     ),
     "no file on cores": (
         WAITS | {"IOBottleneck": bottlenecks(range(0)), "OverallSystemUsage": usage()},
         "unexplained",
-        ["not the cause: I/O wait.", "Not recorded: CPU utilization and"],
-        [],
     ),
     # Long steps that take most of the time may hold fetches.
     "few long steps": (
         WAITS | {"StepOutlier": steps(0.1, 0.19, 1000), "OverallFrameworkMetrics": outside(80)},
         "unexplained",
-        [],
-        ["on average", "not the cause: steps"],
     ),
     "long steps": (
         WAITS | {"StepOutlier": steps(0.1, 0.25, 1000), "OverallFrameworkMetrics": outside(80)},
         "unexplained",
-        ["0.25 s on average, 0.1 s in the median"],
-        ["not the cause: steps"],
     ),
     # 5% of the job, all of it in the last 400 s.
     "steps hold what GPUs wait for": (
@@ -360,8 +335,6 @@ EVIDENCE: dict[str, tuple[Rules, str, list[str], list[str]]] = {
             "OverallFrameworkMetrics": outside(0),
         },
         "unexplained",
-        ["they hold what"],
-        [],
     ),
     "only if these idle in the work": (
         {
@@ -371,21 +344,17 @@ EVIDENCE: dict[str, tuple[Rules, str, list[str], list[str]]] = {
             "OverallFrameworkMetrics": outside(0),
         },
         "unexplained",
-        [],
-        ["they hold what"],
     ),
 }
 
 
-@pytest.mark.parametrize(("rules", "key", "said", "not_said"), EVIDENCE.values(), ids=EVIDENCE)
-def test_what_stands_in_the_evidence(
-    tmp_path: Path, rules: Rules, key: str, said: list[str], not_said: list[str]
-) -> None:
-    verdict = built(tmp_path, **rules).verdict
-    words = in_words(found(verdict, key).evidence).replace("\u00a0", " ")
+def evidence(rules: Rules, key: str) -> str:
+    with TemporaryDirectory() as folder:
+        one = found(built(Path(folder), **rules).verdict, key)
+    return f"{key}\n{in_words(one.evidence)}".replace("\u00a0", " ").replace(". ", ".\n")
 
-    assert [one for one in said if one not in words] == []
-    assert [one for one in not_said if one in words] == []
+
+VARIANTS: dict[str, Callable[[], str]] = {name: partial(evidence, *one) for name, one in EVIDENCE.items()}
 
 
 def test_h_how_much_was_used_comes_from_the_histogram(tmp_path: Path) -> None:

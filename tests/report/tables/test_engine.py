@@ -19,6 +19,7 @@ from jobreport.options import Options
 from jobreport.pipeline import make_report
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.tables.engine import LocalEngine, Task, _process_count
+from tests.once import slow_but
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def test_little_is_read_here_and_much_in_as_many_processes_as_memory_allows(
     assert _process_count([10_000 * mib] * 32) == 1
 
 
-@pytest.mark.parametrize("job", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("job", slow_but({*SAMPLES[:2]}, SAMPLES), ids=lambda path: path.name)
 def test_the_report_is_the_same_from_memory_from_disk_and_from_processes(job: Path, tmp_path: Path) -> None:
     made = []
     for number, opened in enumerate(ENGINES):

@@ -11,7 +11,7 @@ import pytest
 from jobreport import assets
 from jobreport.page.figures import theme
 from jobreport.page.figures.canvas import FILLS, STROKES, Canvas
-from jobreport.page.figures.chart import Axis, Label, Rule, Shape, over_time, upward
+from jobreport.page.figures.chart import Axis, Shape, over_time, upward
 from jobreport.page.figures.models import GlyphRenderer, Span, VBar
 from jobreport.page.figures.over_time import SharedTime, TimeCanvas, bundled
 from jobrules.analyses.time_lines import Columns
@@ -179,12 +179,3 @@ def test_the_last_bundle_may_reach_beyond_the_end() -> None:
 
 def test_the_ends_of_axes_have_their_unit() -> None:
     assert [tick.label for tick in upward(100, 4, unit="%").ticks] == ["0", "25", "50", "75", "100%"]
-
-
-def test_labels_and_rules_are_plain_marks() -> None:
-    drawn = canvas()
-
-    drawn.text([(1, 1, "<b>")])
-    drawn.level("limit", 5)
-
-    assert [type(mark) for mark in drawn.figure.drawing.marks] == [Label, Rule]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jobrules.analyses.bottlenecks import (
     BottleneckRun,
     Bottlenecks,
@@ -15,6 +17,7 @@ from jobrules.analyses.bottlenecks import (
     stretch_of,
 )
 from jobrules.analyses.time_lines import Columns
+from tests.copies import replace
 
 START_US = 1_763_107_200_000_000
 
@@ -30,26 +33,27 @@ def course(node: str, share: tuple[float | None, ...], limit: float = 50.0) -> B
     )
 
 
+def node(name: str, **facts: Any) -> NodeBottlenecks:
+    """A node that waits for its CPU in 2,000 of 3,600 snapshots."""
+    known: dict[str, Any] = {
+        "reason": "",
+        "snapshots": 3600,
+        "low": 2400,
+        "no_core_sample": 1,
+        "bottlenecks": 2000,
+        "in_loop": True,
+        "busy": 900,
+        "partly": 400,
+        "idle_unsaturated": 200,
+        "idle_no_core_sample": 0,
+        "bottleneck": 1500,
+    }
+    return NodeBottlenecks.of(node=name, **(known | facts))
+
+
 def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) -> tuple[Bottlenecks, ...]:
     """CPU bottlenecks that are too many, and not one of I/O; ``name`` is that of whatever has one."""
     share = [None if 0.5 < i / columns < 0.6 else 75.0 if i > columns / 4 else 0.0 for i in range(columns)]
-    told = tuple(
-        NodeBottlenecks.of(
-            node=node,
-            reason="",
-            snapshots=3600,
-            low=2400,
-            no_core_sample=1,
-            bottlenecks=2000,
-            in_loop=True,
-            busy=900,
-            partly=400,
-            idle_unsaturated=200,
-            idle_no_core_sample=0,
-            bottleneck=1500,
-        )
-        for node in nodes
-    )
     n = len(nodes)
     cpu = Bottlenecks(
         key="cpu",
@@ -61,7 +65,7 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
         no_core_sample=n,
         bottlenecks=2000 * n,
         split=Split.of(snapshots=3600 * n, low=2400 * n, no_core_sample=n, bottlenecks=2000 * n),
-        nodes=told,
+        nodes=tuple(map(node, nodes)),
         more_nodes=0,
         without_cores=(),
         courses=tuple(course(node, tuple(share)) for node in nodes[:4]),
@@ -95,40 +99,19 @@ def stalls(name: str, nodes: tuple[str, ...] = ("algo-1",), columns: int = 600) 
         ran=(Ran.of(name, 80.0, 20.0), Ran.of("Backward", 5.0, 45.5)),
         more_ran=1,
     )
-    io = Bottlenecks(
+    io = replace(
+        cpu,
         key="io",
-        gpu_below=10.0,
         core_above=50.0,
-        limit=50.0,
-        snapshots=3600 * n,
-        low=2400 * n,
         no_core_sample=0,
         bottlenecks=0,
         split=Split.of(snapshots=3600 * n, low=2400 * n, no_core_sample=0, bottlenecks=0),
         nodes=tuple(
-            NodeBottlenecks.of(
-                node=node,
-                reason="",
-                snapshots=3600,
-                low=2400,
-                no_core_sample=0,
-                bottlenecks=0,
-                in_loop=True,
-                busy=900,
-                partly=400,
-                idle_unsaturated=1700,
-                idle_no_core_sample=0,
-                bottleneck=0,
-            )
-            for node in nodes
+            node(name, no_core_sample=0, bottlenecks=0, idle_unsaturated=1700, bottleneck=0) for name in nodes
         ),
-        more_nodes=0,
-        without_cores=(),
         courses=(),
-        stretch=stretch_of(columns),
         runs=(),
         cores=(),
-        more_cores=0,
         ran=(),
         more_ran=0,
     )

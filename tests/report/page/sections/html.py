@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
 
 from jobreport.page.sections import Fragment
 
@@ -78,6 +83,16 @@ class Page(HTMLParser):
     @property
     def links(self) -> list[str]:
         return [str(a[name]) for _, a in self.elements for name in ADDRESSES if name in a]
+
+
+def notebook_of(fragments: Iterable[Fragment]) -> NotebookNode:
+    """A notebook that was run, with a cell for each section."""
+    v4: Any = nbformat.v4
+    shown = ((one, v4.new_output("display_data", data={"text/html": one.html})) for one in fragments)
+    found: NotebookNode = v4.new_notebook(
+        cells=[v4.new_code_cell(id=one.name, outputs=[output]) for one, output in shown]
+    )
+    return found
 
 
 def read(fragment: Fragment) -> Page:

@@ -11,14 +11,10 @@ import pytest
 
 from jobreport.document import Origin, Report
 from jobreport.page import sections
-from jobreport.page.figures import theme
 from jobreport.page.figures.balance import Curve, Histograms, frame, histograms
-from jobreport.page.figures.canvas import DASHES
-from jobreport.page.figures.embed import document_json
-from jobreport.page.figures.models import GlyphRenderer, HoverTool, Line, Quad
+from jobreport.page.figures.models import GlyphRenderer, HoverTool, Quad
 from jobrules.analyses.balance import Balance
-from jobrules.model import JobInMemory, Status
-from jobrules.rules.load_balancing import LoadBalancing
+from jobrules.model import Status
 from tests.copies import replace
 from tests.report.page.sections import examples
 from tests.report.page.sections.example_balance import balance, of_panels, panel
@@ -40,10 +36,6 @@ def report_of(found: Balance | None, **facts: Any) -> Report:
     told: dict[str, Any] = {"status": Status.PASSED, "evaluated": 90} | facts
     card = examples.card("LoadBalancing", told.pop("status"), **told)
     return replace(base, balance=found, rules=(card,))
-
-
-def text_of(found: Balance | None, **facts: Any) -> str:
-    return page_of(found, **facts).text.replace(NBSP, " ")
 
 
 def shown(found: Balance | None, **facts: Any) -> sections.Fragment:
@@ -97,42 +89,11 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
 }
 
 
-def points(path: str) -> tuple[list[float], list[float]]:
-    """Places of a path that starts at a point and goes on in relative steps."""
-    numbers = [float(n) for n in re.findall(r"-?[\d.]+", path)]
-    return np.cumsum(numbers[0::2]).round(1).tolist(), np.cumsum(numbers[1::2]).round(1).tolist()
-
-
 def renderers(plot: Any, kind: type) -> list[Any]:
     return [r for r in plot.renderers if isinstance(r, GlyphRenderer) and isinstance(r.glyph, kind)]
 
 
 RAMP = tuple(float(i) / 12.25 for i in range(50))
-
-
-def test_drawing_and_live_plot_have_the_same_outlines() -> None:
-    shown = Histograms(curves=(Curve(name="a", values=RAMP), Curve(name="b", values=RAMP[::-1])), usual=RAMP)
-    x, y = frame([shown])
-
-    figure = histograms(shown, (x, y))
-
-    plot: Any = figure.live
-    assert (plot.x_range.start, plot.x_range.end) == (x.start, x.end) == (0, 100)
-    assert (y.start, y.end) == (0, 4)
-    assert (plot.y_range.start, plot.y_range.end) == pytest.approx((0, 4), abs=0.05)
-    lines = renderers(plot, Line)
-    mean, *drawn = figure.drawing.shapes
-    assert [line.name for line in lines] == [shape.series for shape in drawn] == ["gpu-1", "gpu-2"]
-    assert [mean.style, *(shape.style for shape in drawn)] == ["n1", "s1", "s2"]
-    for line, shape, curve, (token, dash) in zip(lines, drawn, shown.curves, theme.SERIES, strict=False):
-        heights = line.data_source.data["y"]
-        assert line.glyph.line_color == theme.light()[token]
-        assert line.glyph.line_dash == DASHES[dash]
-        assert heights[1:-1:2] == pytest.approx(curve.values)
-        xs, ys = points(shape.path)
-        assert xs == pytest.approx(10 * line.data_source.data["x"], abs=0.06)
-        assert ys == pytest.approx(100 - 100 * heights / 4, abs=0.11)
-    assert renderers(plot, Quad)[0].data_source.data["top"] == pytest.approx(RAMP)
 
 
 def test_a_bin_tells_the_share_of_every_gpu() -> None:
@@ -150,16 +111,6 @@ def test_a_bin_tells_the_share_of_every_gpu() -> None:
     # Names of data are fields and never part of the markup.
     assert "$$" not in str(hover.tooltips)
     assert "@v1{0,0.00}" in str(hover.tooltips)
-
-
-def test_every_color_is_a_token() -> None:
-    shown = Histograms(curves=tuple(Curve(name=str(i), values=RAMP) for i in range(4)), usual=RAMP)
-
-    text = document_json("balance", {"live": histograms(shown, frame([shown])).live})
-
-    found = set(re.findall(r"#[0-9a-f]{6}\b", text.split('"handles"')[0]))
-    assert {theme.light()[token] for token in ("s1", "s2", "s3", "s4", "line")} <= found
-    assert found <= set(theme.tokens())
 
 
 def test_the_scale_holds_the_fullest_bin_and_one_without_any() -> None:
@@ -209,9 +160,3 @@ def test_a_limit_of_0_shades_nothing() -> None:
     page = page_of(replace(found, limit=0.0))
 
     assert shades(page) == ["m", "h0", "h0", "h0", "m", "h0", "h0", "h0", "m"]
-
-
-def test_the_limit_is_that_of_the_rule() -> None:
-    job = JobInMemory(name="job", panels=(panel("n", [90, 40]),))
-    assert "distance 0.83" in LoadBalancing().check(job).headline
-    assert "largest distance 0.83 (gpu0 and gpu1, threshold 0.2)" in text_of(of_panels(*job.panels))

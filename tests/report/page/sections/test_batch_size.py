@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from jobreport.document import Origin, Parameter, Report, RuleCard
 from jobreport.page import sections
 from jobreport.page.figures.batch_size import group, thresholds
@@ -17,7 +15,7 @@ from jobrules.model import Metric, Status
 from tests.copies import replace
 from tests.report.page.sections import examples
 from tests.report.page.sections.example_balance import boxes
-from tests.report.page.sections.html import Cells, Page
+from tests.report.page.sections.html import Page
 
 LIMITS = {Metric.CPU_UTILIZATION: 60.0, Metric.GPU_UTILIZATION: 70.0, Metric.GPU_MEMORY_ACTIVITY: 80.0}
 NAMES = ("cpu_threshold_p95", "gpu_threshold_p95", "gpu_memory_threshold_p95")
@@ -110,18 +108,6 @@ def test_a_box_of_neither_metric_is_left_out() -> None:
     other = replace(boxes("n", [50], [], None)[0], metric=Metric.IO_WAIT)
 
     assert thresholds([other], LIMITS) is None
-
-
-def test_the_table_holds_every_box_with_its_limit() -> None:
-    found = boxes("n", [50, 90], [30, 40], 20)
-
-    cells = Cells.of(sections.batch_size(report_of(*found)).html)
-
-    rows = [cells[i : i + 7] for i in range(0, len(cells), 7)]
-    assert len(rows) == 5
-    assert [row[0] for row in rows] == ["CPU", "GPU", "GPU", *["GPU memory activity"] * 2]
-    assert [row[-1] for row in rows] == ["60", "70", "70", "80", "80"]
-    assert [float(row[-2]) for row in rows] == pytest.approx([23.0, 53.0, 93.0, 33.0, 43.0], abs=0.1)
 
 
 def test_of_many_nodes_and_gpus_those_used_least_are_drawn() -> None:

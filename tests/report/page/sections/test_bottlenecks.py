@@ -11,7 +11,7 @@ import pytest
 from jobreport.document import NodeFacts, Origin, Report
 from jobreport.page import sections
 from jobreport.page.figures.bottlenecks import shares_over_time
-from jobrules.analyses.bottlenecks import Bottlenecks, CoreShare, NodeBottlenecks, Ran, Split, StepSpan
+from jobrules.analyses.bottlenecks import Bottlenecks, CoreShare, Ran, Split, StepSpan
 from jobrules.analyses.time_lines import Columns
 from jobrules.model import Measure, Status
 from jobrules.verdict.phases import Phase
@@ -44,9 +44,6 @@ def cpu_page(**changes: Any) -> Page:
 
 def text_of(page: Page) -> str:
     return page.text
-
-
-# The lead.
 
 
 def cpu(**changes: Any) -> sections.Fragment:
@@ -146,9 +143,6 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
 }
 
 
-# The parts.
-
-
 def test_the_parts_of_the_bar_add_up_to_all_snapshots() -> None:
     page = cpu_page()
     rows = re.findall(r"(?:saturated|core|idle|recorded) (\d[\d,]*) (\d+\.\d)", text_of(page))
@@ -159,9 +153,6 @@ def test_the_parts_of_the_bar_add_up_to_all_snapshots() -> None:
     assert round(sum(float(percent) for _, percent in rows), 1) == 100.0
     widths = [float(str(a["width"]).rstrip("%")) for a in page.all("rect") if a.get("height") == "100%"][:4]
     assert round(sum(widths), 1) == 100.0
-
-
-# Over time.
 
 
 def test_the_share_over_time_has_its_limit_phases_and_gaps() -> None:
@@ -183,28 +174,11 @@ def test_the_share_over_time_has_its_limit_phases_and_gaps() -> None:
     assert one.drawing.shapes[0].path.count("M") == 2
 
 
-# Tables.
-
-
-# What is missing.
-
-
 @pytest.mark.parametrize("snapshots", [1, 2])
 def test_one_snapshot_is_enough(snapshots: int) -> None:
-    node = NodeBottlenecks.of(
-        node="n",
-        reason="",
-        snapshots=snapshots,
-        low=1,
-        no_core_sample=0,
-        bottlenecks=1,
-        in_loop=False,
-        busy=0,
-        partly=0,
-        idle_unsaturated=0,
-        idle_no_core_sample=0,
-        bottleneck=1,
-    )
+    counts = dict.fromkeys(("no_core_sample", "busy", "partly", "idle_unsaturated"), 0)
+    counts |= {"snapshots": snapshots, "low": 1, "bottlenecks": 1, "bottleneck": 1}
+    node = example_bottlenecks.node("n", in_loop=False, **counts)
     few = changed(CPU, nodes=(node,), snapshots=snapshots, low=1, no_core_sample=0, bottlenecks=1, courses=())
     whole = Phase(key="whole", label="Whole job", start_us=0, end_us=1, percent=100.0)
     report = replace(report_of(few), phases=replace(examples.gpu_job().phases, phases=(whole,)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -124,10 +123,6 @@ def test_what_was_not_measured_is_hatched() -> None:
     assert "Hatched: not measured." in page_of(close_up).text
 
 
-def test_rows_that_are_left_out_are_counted() -> None:
-    assert "Not shown: 4 rows" in page_of(replace(CHOSEN[0], lanes_left=4)).text.replace("\u00a0", " ")
-
-
 def test_rows_have_names_that_a_reader_knows() -> None:
     def lane(rank: str, event_type: str) -> CloseUpLane:
         return replace(CHOSEN[0].lanes[1], rank=rank, event_type=event_type)
@@ -154,11 +149,3 @@ def test_rows_have_names_that_a_reader_knows() -> None:
     assert names[4].endswith(", CPU operators")
     assert names[4].startswith("4711")
     assert all(width_px(name) <= 168 for name in names)
-
-
-def test_captions_hold_findings_and_folds_how_to_read_them() -> None:
-    html = sections.close_ups(replace(examples.gpu_job(), close_ups=CHOSEN)).html
-
-    captions = re.findall(r"<figcaption>(.*?)</figcaption>", html, re.DOTALL)
-    assert len(captions) == html.count("How to read this figure") == len(CHOSEN)
-    assert all("Lines:" not in caption and len(caption.split()) <= 38 for caption in captions)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from msgspec import UNSET
 
 from jobreport.cost.one_job import job_cost
 from jobreport.cost.prices import Pricing
@@ -134,16 +133,6 @@ def test_a_list_without_the_price_says_why(given: Pricing, said: str) -> None:
     assert said in summary.terminal(found)[-1]
     assert said in summary.markdown(found).replace("\\", "")
     assert "cost" not in Page.of(sections.verdict(found).html).text
-
-
-def test_without_a_price_one_line_says_how_to_give_one() -> None:
-    found = priced(examples.gpu_job(), Pricing())
-
-    assert found.cost is UNSET
-    assert text(found).startswith(
-        "Cost and size: No price was given. Use --prices FILE with --set instance_type="
-    )
-    assert len(summary.terminal(found)) < len(summary.terminal(priced(found, Pricing(prices=PUBLISHED))))
 
 
 def test_a_cost_alone_is_enough() -> None:

@@ -9,11 +9,10 @@ from jobreport.output import summary
 from jobreport.page import sections
 from jobreport.page.sections.goodput import TO_RECORD
 from jobrules.analyses.goodput import PARTS, Goodput
-from jobrules.model.time_parts import TIME_PARTS
 from tests.copies import replace
 from tests.report.page.sections import examples
-from tests.report.page.sections.example_cost import SECONDS, goodput
-from tests.report.page.sections.html import Cells, Page
+from tests.report.page.sections.example_cost import goodput
+from tests.report.page.sections.html import Page
 
 
 def report(found: Goodput | None) -> Report:
@@ -36,16 +35,6 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "no steps": lambda: sections.goodput(report(None)),
     "results": lambda: sections.goodput(replace(examples.empty_job(), origin=Origin.DEBUGGER_RESULTS)),
 }
-
-
-def test_the_parts_stand_in_their_order_with_seconds_and_percent() -> None:
-    html = sections.goodput(report(goodput())).html
-    names, cells = Cells.of(html, "th")[3:], Cells.of(html, "td")
-
-    assert names == [TIME_PARTS[key].title for key in PARTS]
-    assert cells[::2] == [f"{SECONDS.get(key, 0.0):.1f}" for key in PARTS]
-    assert cells[2 * names.index("Productive") + 1] == "54.9"
-    assert "Goodput was 54.9%: training that was kept took 9 min 20 s of 17 min." in text(report(goodput()))
 
 
 def test_the_summary_has_the_sentence() -> None:

@@ -1,7 +1,5 @@
 """The page of a log of GPUs: nothing but what was met, times without a date, and what has no data behind the rest."""
 
-# mypy: allow-untyped-calls
-
 from __future__ import annotations
 
 import re
@@ -10,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import nbformat
 import pytest
 
 from jobreport import pipeline
@@ -23,7 +20,7 @@ from jobreport.page.figures.chart import over_time
 from jobreport.page.sections.outline import SECTIONS
 from jobrules.text import NBSP
 from tests.copies import replace
-from tests.report.page.sections.html import Page, read
+from tests.report.page.sections.html import Page, notebook_of, read
 from tests.report.page.sections.test_nodes import text_of
 from tests.report.page.sections.test_sections import CALLS, whole
 from tests.report.readers.nvidia_smi.forms import FORMS, write
@@ -88,13 +85,6 @@ def test_times_without_dates_count_from_the_start(undated: Report) -> None:
     assert "Times count from the start of the log." in told
 
 
-def test_times_with_dates_are_utc(report: Report) -> None:
-    told = text_of(whole(report))
-
-    assert "2026-03-04 10:00:00 to 10:01:20 UTC" in told
-    assert "from the start)" not in told
-
-
 def test_a_log_of_days_counts_on() -> None:
     hour = 3_600_000_000
 
@@ -155,13 +145,7 @@ def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
 
 
 def test_sections_without_data_are_one_line(report: Report) -> None:
-    def cell(html: str, name: str) -> nbformat.NotebookNode:
-        shown = nbformat.v4.new_output("display_data", data={"text/html": html})
-        made: nbformat.NotebookNode = nbformat.v4.new_code_cell(id=name, outputs=[shown])
-        return made
-
-    pieces = [call(report) for call in CALLS]
-    html = render_html(nbformat.v4.new_notebook(cells=[cell(one.html, one.name) for one in pieces]))
+    html = render_html(notebook_of(call(report) for call in CALLS))
 
     titles = (
         "framework time; steps; goodput; data loading; CPU bottlenecks; I/O bottlenecks; close-ups; "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -23,16 +22,6 @@ DRAWN = (
 def drawn(name: str) -> list[str]:
     html = html_by_call(example(name))
     return [html[section] for section in DRAWN]
-
-
-@pytest.mark.parametrize("name", slow_but(FEW, examples.ALL))
-def test_closed_tables_have_no_number_and_those_in_sight_are_counted(name: str) -> None:
-    """Otherwise the numbers of those in sight would jump."""
-    for html in drawn(name):
-        closed = re.findall(r"<details><summary>Data.*?</details>", html, re.DOTALL)
-        assert not any(re.search(r"Table\s\d", one) for one in closed)
-        numbers = [int(n) for n in re.findall(r"<b>Table\s\d+\.(\d+)", html)]
-        assert numbers == list(range(1, len(numbers) + 1))
 
 
 @pytest.mark.parametrize("name", slow_but(FEW, examples.ALL))

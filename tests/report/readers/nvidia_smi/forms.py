@@ -1006,8 +1006,17 @@ def without_supported(refusal: str) -> str:
     return re.sub(r" Supported: .*? \(profiler-reports.*?\)\.", "", refusal)
 
 
+_JUDGED: dict[str, tuple[Outcome, str]] = {}
+
+
 def judged(form: Form) -> tuple[Outcome, str]:
-    """What becomes of a form, and what is wrong with that."""
+    """What becomes of a form, and what is wrong with that, read once."""
+    if form.name not in _JUDGED:
+        _JUDGED[form.name] = _judged(form)
+    return _JUDGED[form.name]
+
+
+def _judged(form: Form) -> tuple[Outcome, str]:
     with tempfile.TemporaryDirectory(prefix="job-") as folder:
         try:
             found = outcome(form, Path(folder))

@@ -15,14 +15,13 @@ from jobreport.readers.nvidia_smi.logs import Log
 from jobreport.readers.nvidia_smi.rows import GPU, Rows
 from jobreport.readers.registry import read_job
 from jobreport.readers.tally import Tally
-from jobreport.remarks import SourceQuality
 from jobrules.model import Job, Metric
+from tests.report.readers.nvidia_smi.tools import left, read
 
 NAMES = (
     "timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W], clocks.current.sm [MHz],"
     " clocks_event_reasons.active"
 )
-MIB = float(1 << 20)
 
 
 def row(second: int, gpu: int = 0, **changed: str) -> str:
@@ -42,17 +41,6 @@ def row(second: int, gpu: int = 0, **changed: str) -> str:
 
 def rows(first: int, count: int) -> list[str]:
     return [row(second, gpu) for second in range(first, first + count) for gpu in (0, 1)]
-
-
-def read(folder: Path, text: str | bytes) -> tuple[Job, SourceQuality]:
-    (folder / "gpu.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
-    job, quality = read_job(folder, strict=True)
-    (found,) = quality.sources
-    return job, found
-
-
-def left(found: SourceQuality) -> int:
-    return sum(r.count for r in found.remarks if r.unit == "rows" and r.action in ("skipped", "dropped"))
 
 
 def text_of(*lines: str) -> str:

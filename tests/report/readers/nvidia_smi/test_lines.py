@@ -10,7 +10,6 @@ import pytest
 from jobreport.errors import NothingReadableError
 from jobreport.options import Options
 from jobreport.readers.nvidia_smi import lines
-from jobreport.readers.nvidia_smi.table import Skipped
 from jobreport.readers.registry import read_directory
 from jobrules.model import JobInMemory, Metric
 
@@ -200,28 +199,3 @@ def test_a_line_that_is_too_long_is_one_row(tmp_path: Path) -> None:
 
     check(job)
     assert left == {"nvidia_smi.long_line": 2}
-
-
-def test_blocks_have_the_lines_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MAX_LINE", 20)
-    text = "\n\nab\ncdé\n" + "x" * 21 + "\n" + "y" * 20 + "\nlast"
-    for size in (1, 2, 3, 7, 100):
-        monkeypatch.setattr(lines, "_PIECE", size)
-        data = text.encode()
-        skipped: list[Skipped] = []
-        found = list(lines.blocks((data[i : i + size] for i in range(0, len(data), size)), skipped.append))
-
-        assert [line for block in found for line in block.lines] == [
-            "",
-            "",
-            "ab",
-            "cdé",
-            "",
-            "y" * 20,
-            "last",
-        ]
-        assert [block.line for block in found] == [
-            1 + sum(len(one.lines) for one in found[:i]) for i in range(len(found))
-        ]
-        assert [(one.line, one.text) for one in skipped] == [(5, "x" * 20)]
-        assert [block.cut for block in found] == [False] * (len(found) - 1) + [True]

@@ -8,22 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobreport.readers.registry import read_job
-from jobreport.remarks import SourceQuality
 from jobrules.model import Metric, Panel
+from tests.report.readers.nvidia_smi.tools import left, read
 
 START = datetime(2026, 1, 3, tzinfo=UTC)
 
 
-def read(folder: Path, header: str, lines: list[str]) -> tuple[Panel, SourceQuality]:
-    """The use of the GPUs, and what became of the rows: none is lost."""
-    (folder / "gpu.csv").write_text("\n".join([header, *lines, ""]))
-    job, quality = read_job(folder, strict=True)
+def use_of(folder: Path, header: str, lines: list[str]) -> Panel:
+    """The use of the GPUs; no row is lost."""
+    job, found = read(folder, "\n".join([header, *lines, ""]))
     (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
-    (source,) = quality.sources
-    assert source.rows == len(lines)
-    assert not [remark for remark in source.remarks if remark.action in ("skipped", "dropped")]
-    return panel, source
+    assert (found.rows, left(found), left(found, unit="values")) == (len(lines), 0, 0)
+    return panel
 
 
 def at(seconds: float, form: str = "%Y/%m/%d %H:%M:%S.%f") -> str:
@@ -34,7 +30,7 @@ def at(seconds: float, form: str = "%Y/%m/%d %H:%M:%S.%f") -> str:
 def test_gpus_in_turn_are_those_between_two_pauses(apart_ms: int, tmp_path: Path) -> None:
     lines = [f"{at(i + k * apart_ms / 1000)}, {10 * k} %" for i in range(20) for k in range(8)]
 
-    panel, _ = read(tmp_path, "timestamp, utilization.gpu [%]", lines)
+    panel = use_of(tmp_path, "timestamp, utilization.gpu [%]", lines)
 
     assert np.array_equal(panel.values, np.tile(np.arange(8) * 10.0, (20, 1)))
 
@@ -43,7 +39,7 @@ def test_gpus_in_turn_are_those_between_two_pauses(apart_ms: int, tmp_path: Path
 def test_a_quick_loop_over_one_gpu_is_one(interval_ms: int, tmp_path: Path) -> None:
     lines = [f"{at(i * interval_ms / 1000)}, {i % 100} %" for i in range(60)]
 
-    panel, _ = read(tmp_path, "timestamp, utilization.gpu [%]", lines)
+    panel = use_of(tmp_path, "timestamp, utilization.gpu [%]", lines)
 
     assert panel.devices == ("gpu0",)
 
@@ -51,7 +47,7 @@ def test_a_quick_loop_over_one_gpu_is_one(interval_ms: int, tmp_path: Path) -> N
 def test_the_gpus_of_a_single_moment(tmp_path: Path) -> None:
     lines = [f"{at(k / 1000)}, {10 * k} %" for k in range(8)]
 
-    panel, _ = read(tmp_path, "timestamp, utilization.gpu [%]", lines)
+    panel = use_of(tmp_path, "timestamp, utilization.gpu [%]", lines)
 
     assert len(panel.devices) == 8
 
@@ -60,7 +56,7 @@ def test_a_loop_that_became_quicker_loses_nothing(tmp_path: Path) -> None:
     seconds = [*range(0, 1000, 10), *range(1000, 1090)]
     lines = [f"{at(s)}, 0, {s % 2} %" for s in seconds]
 
-    panel, _ = read(tmp_path, "timestamp, index, utilization.gpu [%]", lines)
+    panel = use_of(tmp_path, "timestamp, index, utilization.gpu [%]", lines)
 
     assert len(panel.values) == len(lines)
 
@@ -80,6 +76,6 @@ def test_a_loop_that_became_quicker_loses_nothing(tmp_path: Path) -> None:
 def test_times_since_a_start_are_in_the_unit_of_their_column(
     name: str, seconds: float, tmp_path: Path
 ) -> None:
-    panel, _ = read(tmp_path, f"{name},index,gpu_util", [f"{2 * i / seconds:.6f},0,50" for i in range(40)])
+    panel = use_of(tmp_path, f"{name},index,gpu_util", [f"{2 * i / seconds:.6f},0,50" for i in range(40)])
 
     assert np.abs(np.diff(panel.time_us) - 2_000_000).max() < 4000

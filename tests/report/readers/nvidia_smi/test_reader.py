@@ -1,20 +1,14 @@
-"""A generated job as an nvidia-smi log in every dialect: the reader finds what the generator measured."""
+"""What becomes of the rows and columns of nvidia-smi logs; each form of them is in ``forms.py``."""
 
 from __future__ import annotations
 
 import gzip
 import shlex
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-from generator.hardware import POWER_CAP, THERMAL, TOTAL_MIB, Gauges, gauges
-from generator.job import JobSpec
-from generator.scenarios import SCENARIOS
-from generator.smi_log import DIALECTS
-from generator.writer import LogSpec, write_job
 
 from jobreport.errors import NothingReadableError, UsageError
 from jobreport.options import Options
@@ -22,163 +16,14 @@ from jobreport.pipeline import make_report
 from jobreport.readers.nvidia_smi.headed import column_names
 from jobreport.readers.registry import read_directory, read_job
 from jobreport.remarks import SourceQuality
-from jobreport.tables.engine import LocalEngine
-from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric
-
-MIB = float(1 << 20)
-START_US = 1_741_080_077_500_000
-GPUS = 3
-SCRIPT = {
-    Metric.GPU_UTILIZATION,
-    Metric.GPU_MEMORY_USED,
-    Metric.GPU_MEMORY_TOTAL,
-    Metric.GPU_TEMPERATURE,
-    Metric.GPU_POWER,
-}
-#: Metrics of a dialect without all of them.
-METRICS = {
-    **dict.fromkeys(("iso", "epoch", "elapsed"), SCRIPT),
-    **dict.fromkeys(
-        ("dmon", "dmon-no-times"),
-        (SCRIPT | {Metric.GPU_MEMORY_ACTIVITY, Metric.GPU_CLOCK}) - {Metric.GPU_MEMORY_TOTAL},
-    ),
-    "pmon": {Metric.GPU_UTILIZATION},
-}
-
-
-def spec_of(scenario: str = "throttled", **changed: int) -> JobSpec:
-    given = {
-        "nodes": 1,
-        "gpus": GPUS,
-        "cores": 2,
-        "duration_us": 400 * SECOND_US,
-        "interval_us": 2 * SECOND_US,
-        "start_us": START_US,
-        "seed": 1,
-        "resolution_us": 1000,
-    }
-    return JobSpec(scenario=SCENARIOS[scenario], steps=None, **{**given, **changed})
-
-
-@cache
-def measured(node: int = 1, nodes: int = 1) -> Gauges:
-    """What the generator measured, before it wrote anything."""
-    return gauges(spec_of(nodes=nodes), node)
-
-
-def arrays(seen: Gauges) -> dict[Metric, FloatArray]:
-    """All of it in the units of a job: rows are moments, columns are GPUs."""
-    return {
-        Metric.GPU_UTILIZATION: seen.use,
-        Metric.GPU_MEMORY_ACTIVITY: seen.memory_use,
-        Metric.GPU_MEMORY_USED: seen.memory_mib * MIB,
-        Metric.GPU_MEMORY_TOTAL: np.full_like(seen.use, TOTAL_MIB * MIB),
-        Metric.GPU_POWER: seen.power_w,
-        Metric.GPU_POWER_LIMIT: seen.limit_w,
-        Metric.GPU_TEMPERATURE: seen.temperature_c,
-        Metric.GPU_CLOCK: seen.clock_mhz,
-        Metric.GPU_THERMAL_SLOWDOWN: 100.0 * (seen.reasons & THERMAL > 0),
-        Metric.GPU_POWER_CAP: 100.0 * (seen.reasons & POWER_CAP > 0),
-        Metric.GPU_HARDWARE_SLOWDOWN: np.zeros_like(seen.use),
-        Metric.GPU_ECC_CORRECTED: seen.corrected.astype(float),
-        Metric.GPU_ECC_UNCORRECTED: seen.uncorrected.astype(float),
-    }
-
-
-def times_us(dialect: str, seen: Gauges) -> IntArray:
-    """When its rows were written, as exactly as a dialect writes it."""
-    if dialect in ("dmon", "pmon"):
-        return seen.timestamp_us - seen.timestamp_us % SECOND_US
-    if dialect == "elapsed":
-        return np.asarray(seen.timestamp_us - seen.timestamp_us[0])
-    if dialect == "dmon-no-times":
-        return np.arange(len(seen.timestamp_us), dtype=np.int64) * SECOND_US
-    return seen.timestamp_us
-
-
-def expected_of(dialect: str, seen: Gauges) -> dict[Metric, FloatArray]:
-    """What stands in a log of a dialect; NaN where it has no number."""
-    found = {m: values.copy() for m, values in arrays(seen).items() if m in METRICS.get(dialect, set(Metric))}
-    if dialect.startswith("dmon"):
-        found[Metric.GPU_POWER] = np.round(found[Metric.GPU_POWER])
-    if dialect == "noisy":
-        for values in found.values():
-            values[-1, -1] = np.nan
-    return found
-
-
-def same(job: Job, node: str, dialect: str, seen: Gauges) -> None:
-    """Compare all panels of a node with what the generator measured."""
-    expected, time_us = expected_of(dialect, seen), times_us(dialect, seen)
-    panels = {panel.metric: panel for panel in job.panels if panel.node == node}
-    assert panels.keys() == expected.keys()
-    for metric, panel in panels.items():
-        values = expected[metric]
-        rows = ~np.isnan(values).all(axis=1)
-        assert panel.devices == tuple(f"gpu{k}" for k in range(GPUS)), metric
-        assert np.array_equal(panel.time_us, time_us[rows]), metric
-        assert np.array_equal(panel.values, values[rows], equal_nan=True), metric
+from jobrules.model import Job, Metric
+from tests.report.readers.nvidia_smi.tools import MIB, left
 
 
 def source(quality: object) -> SourceQuality:
     (found,) = quality.sources  # type: ignore[attr-defined]
     assert isinstance(found, SourceQuality)
     return found
-
-
-def lost(found: SourceQuality) -> int:
-    """Rows that were counted as not in use."""
-    return sum(r.count for r in found.remarks if r.unit == "rows" and r.action in ("skipped", "dropped"))
-
-
-def test_the_job_has_something_to_find() -> None:
-    seen = arrays(measured())
-
-    assert 0 < seen[Metric.GPU_THERMAL_SLOWDOWN].mean() < 50
-    assert len(np.unique(seen[Metric.GPU_CLOCK])) > 10
-    assert all(len(np.unique(seen[m][:, 0])) > 2 for m in (Metric.GPU_UTILIZATION, Metric.GPU_MEMORY_USED))
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_dialect_gives_what_was_measured(dialect: str, tmp_path: Path) -> None:
-    write_job(spec_of(), tmp_path, gzipped=False, log=LogSpec(dialect=DIALECTS[dialect]))
-
-    job, quality = read_job(tmp_path, strict=True)
-
-    assert job.nodes == ("node",)
-    same(job, "node", dialect, measured())
-    found = source(quality)
-    assert found.rows + (dialect == "noisy") == measured().use.size
-    if dialect != "noisy":
-        assert lost(found) == 0
-
-
-@pytest.mark.parametrize("dialect", ["csv", "uuid", "iso", "dmon"])
-def test_a_file_a_host_gives_each_host_what_was_measured_there(dialect: str, tmp_path: Path) -> None:
-    write_job(spec_of(nodes=2), tmp_path, gzipped=False, log=LogSpec(dialect=DIALECTS[dialect]))
-
-    job, quality = read_job(tmp_path, strict=True)
-
-    assert len(job.nodes) == 2
-    for node, name in enumerate(job.nodes, 1):
-        assert f"algo-{node}" in name
-        same(job, name, dialect, measured(node, nodes=2))
-    assert lost(source(quality)) == 0
-
-
-def test_times_of_a_zone_are_read_as_that_zone_s_where_the_clock_is_put_back(tmp_path: Path) -> None:
-    # 2025-10-26 00:57:20 UTC, three minutes before the clocks of Berlin were put back.
-    spec = spec_of(start_us=1_761_440_240 * SECOND_US)
-    write_job(spec, tmp_path, gzipped=False, log=LogSpec(zone="Europe/Berlin"))
-
-    job = read_directory(tmp_path, Options(timezone="Europe/Berlin", strict=True), engine=LocalEngine(1)).job
-    unzoned = read_directory(tmp_path, Options(strict=True), engine=LocalEngine(1)).job
-
-    same(job, "node", "csv", gauges(spec, 1))
-    first, last = spec.start_us, int(gauges(spec, 1).timestamp_us[-1])
-    assert unzoned.samples_us is not None
-    # Read as UTC an hour is there twice.
-    assert unzoned.samples_us[1] - unzoned.samples_us[0] > last - first
 
 
 def lines_of(hosts: Sequence[str] = "", gpus: int = 2, *, uuids: str = "") -> list[str]:
@@ -235,7 +80,7 @@ def test_columns_of_several_gpus_in_a_row_are_rows_of_each(tmp_path: Path) -> No
     assert np.nanmax(panel.values, axis=0).tolist() == [19, 69]
     assert found.rows == 37
     # Of two GPUs in a line without a time, of one without a value, and a line that is none.
-    assert lost(found) == 2 + 1 + 1
+    assert left(found) == 2 + 1 + 1
 
 
 def test_a_second_column_of_the_same_measure_is_not_passed_over_in_silence(tmp_path: Path) -> None:
@@ -259,7 +104,7 @@ def test_epochs_of_a_training_are_no_times(tmp_path: Path) -> None:
 
     (panel,) = job.panels_of(Metric.GPU_MEMORY_USED)
     assert len(panel.time_us) == 20
-    assert (found.rows, lost(found)) == (20, 20)
+    assert (found.rows, left(found)) == (20, 20)
     assert [r.code for r in found.remarks if r.action == "skipped"] == ["nvidia_smi.no_time"]
 
 
@@ -295,11 +140,11 @@ def test_identifiers_that_are_not_available_are_none(tmp_path: Path) -> None:
         "n3": [31, 32],
         "n4": [41, 42],
     }
-    assert (found.rows, lost(found)) == (80, 0)
+    assert (found.rows, left(found)) == (80, 0)
 
 
 @pytest.mark.parametrize(("hosts", "nodes"), [("a", {"a": 40}), ("ab", {"a": 20, "b": 20, "gpu": 20})])
-def test_rows_under_a_header_without_a_machine_are_not_lost(
+def test_rows_under_a_header_without_a_machine_are_not_left(
     hosts: str, nodes: dict[str, int], tmp_path: Path
 ) -> None:
     whens = [f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000" for i in range(40)]
@@ -312,7 +157,7 @@ def test_rows_under_a_header_without_a_machine_are_not_lost(
     assert sorted(len(panel.time_us) for panel in job.panels_of(Metric.GPU_UTILIZATION)) == sorted(
         nodes.values()
     )
-    assert (found.rows, lost(found)) == (20 * len(hosts) + 20, 1)
+    assert (found.rows, left(found)) == (20 * len(hosts) + 20, 1)
 
 
 PMON = "#Date Time gpu pid type sm mem command\n#YYYYMMDD HH:MM:SS Idx # C/G % % name\n"
@@ -342,7 +187,7 @@ def test_a_dash_is_no_use_only_where_the_use_of_processes_is_known(
     series = zip(panel.devices, panel.values.T, strict=True)
     assert {gpu: one[~np.isnan(one)].tolist() for gpu, one in series} == use
     assert found.rows == sum(map(len, use.values()))
-    assert found.rows + lost(found) == len(rows)
+    assert found.rows + left(found) == len(rows)
 
 
 def test_processes_whose_use_nobody_knows_give_no_verdict(tmp_path: Path) -> None:
@@ -359,7 +204,7 @@ def test_processes_without_a_gpu_are_those_of_the_only_one(tmp_path: Path) -> No
 
     (panel,) = job.panels_of(Metric.GPU_UTILIZATION)
     assert (panel.devices, panel.values[:, 0].tolist()) == (("gpu0",), [2 * i for i in range(20)])
-    assert (found.rows, lost(found)) == (20, 20)
+    assert (found.rows, left(found)) == (20, 20)
 
 
 def test_processes_without_a_column_of_use_cost_nothing_but_their_rows(tmp_path: Path) -> None:
@@ -367,7 +212,7 @@ def test_processes_without_a_column_of_use_cost_nothing_but_their_rows(tmp_path:
 
     _, found = read(tmp_path, apps=apps, gpu="\n".join(["unix_time,gpu_util", "1767454613,10", ""]))
 
-    assert (found.rows, lost(found)) == (1, 1)
+    assert (found.rows, left(found)) == (1, 1)
 
 
 def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
@@ -390,7 +235,7 @@ def test_a_number_in_a_unit_of_something_else_is_none(tmp_path: Path) -> None:
         Metric.GPU_UTILIZATION: [7, 7, 7],
     }
     assert [(r.count, r.action) for r in found.remarks if r.unit == "values"] == [(8, "dropped")]
-    assert (found.rows, lost(found)) == (3, 2)
+    assert (found.rows, left(found)) == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -475,7 +320,7 @@ def test_columns_that_are_given_are_those_of_a_log_without_header(units: bool, t
 
     (panel,) = reading.job.panels_of(Metric.GPU_MEMORY_USED)
     assert (panel.values[:, 0] / MIB).tolist() == [1000 + i for i in range(60)]
-    assert lost(source(reading.quality)) == 1
+    assert left(source(reading.quality)) == 1
     found = [(one.code, one.count) for one in reading.quality.remarks]
     assert found == [("recognized.csv", 1), ("file.empty", 1)]
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.nvidia_smi import headed, table
+from jobreport.readers.nvidia_smi import headed
 from jobreport.readers.nvidia_smi.table import Block, Table, Texts, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jobreport.readers.nvidia_smi.table import Skipped
-
-HEADER = "timestamp, index, host, utilization.gpu [%]\n"
 
 
 def tables(text: str) -> Iterator[Table | Skipped]:
@@ -73,17 +70,6 @@ def test_rows_under_headers_in_turn_are_all_there() -> None:
     assert sorted(line for part in found for line in part.lines.tolist()) == [*range(2, 201, 2)]
 
 
-@given(st.lists(st.text("ab,\u00e9", max_size=20), min_size=100, max_size=300), st.integers(0, 32))
-def test_cells_of_many_rows(rows: list[str], tries: int) -> None:
-    rows = [row.replace(",", "") for row in rows]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "_TRIES", tries)
-        found = columns_of([f"{row},{row[:1]}" for row in rows], ",", 2)
-
-    assert [cells(column) for column in found] == [rows, [row[:1] for row in rows]]
-    assert all(len({*column.distinct}) == len(column.distinct) for column in found)
-
-
 @given(
     decimals=st.integers(0, 3),
     unit=st.sampled_from(["", " %", " MiB"]),
@@ -103,16 +89,3 @@ def test_numbers_that_are_written_alike_are_those_of_their_texts(
             assert (plain[0].tolist(), plain[1]) == ([*map(float, texts)], unit)
         elif texts is alike:
             assert max(map(len, texts)) > 8
-
-
-def test_one_long_cell_does_not_make_all_others_as_long() -> None:
-    rows = [*["1,2"] * 2000, "1," + "2" * 200_000]
-    tracemalloc.start()
-    try:
-        found = columns_of(rows, ",", 2)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert [[one[0], len(one[2000])] for one in found] == [["1", 1], ["2", 200_000]]
-    assert peak < 16 << 20

@@ -30,9 +30,11 @@ from tests.report.readers.nvidia_smi.tools import (
     ctime,
     gpustat,
     gpustat_json,
+    left,
     moments,
     query_text,
     query_xml,
+    read,
 )
 
 NO_LIMIT = METRICS - {Metric.GPU_POWER_LIMIT}
@@ -60,17 +62,6 @@ FORMS: dict[str, tuple[Callable[[Sequence[Sample]], str], set[Metric]]] = {
     **{f"-q {driver}": (partial(query_text, driver=driver), QUERY) for driver in (525, 535, 545, 560)},
     **{f"-q -x {driver}": (partial(query_xml, driver=driver), QUERY) for driver in (525, 535, 550)},
 }
-
-
-def read(folder: Path, text: str, name: str = "gpu.log") -> tuple[Job, SourceQuality]:
-    (folder / name).write_text(text)
-    job, quality = read_job(folder, strict=True)
-    (found,) = quality.sources
-    return job, found
-
-
-def left(found: SourceQuality, *, unit: str = "rows") -> int:
-    return sum(r.count for r in found.remarks if r.unit == unit and r.action in ("skipped", "dropped"))
 
 
 @pytest.mark.parametrize("gpus", [1, 8])

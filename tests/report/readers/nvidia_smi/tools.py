@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
 
+from jobreport.readers.registry import read_job
+from jobreport.remarks import SourceQuality
 from jobrules.model import Job, Metric
 
 MIB = float(1 << 20)
@@ -358,6 +361,19 @@ def query_xml(samples: Sequence[Known], *, driver: int = 550) -> str:
     )
     head += f"\t<timestamp>{ctime(samples[0].time)}</timestamp>\n"
     return head + "".join(map(gpu, samples)) + "</nvidia_smi_log>\n"
+
+
+def read(folder: Path, text: str | bytes, name: str = "gpu.log") -> tuple[Job, SourceQuality]:
+    """The job of a log, and what became of its rows."""
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    job, quality = read_job(folder, strict=True)
+    (found,) = quality.sources
+    return job, found
+
+
+def left(found: SourceQuality, *, unit: str = "rows") -> int:
+    """What was counted as not in use."""
+    return sum(r.count for r in found.remarks if r.unit == unit and r.action in ("skipped", "dropped"))
 
 
 def assert_same(job: Job, samples: Iterable[Sequence[Sample]], metrics: set[Metric]) -> None:

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobreport.readers.base import Found, SourceFile
-from jobreport.readers.names import node_and_rank
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobrules.model import Profile
 from tests.paths import CORPUS, needs_corpus
@@ -68,22 +67,6 @@ def tree(root: object, **session: object) -> bytes:
 
 
 # Who and when
-
-
-@pytest.mark.parametrize(
-    ("text", "node", "rank"),
-    [
-        ("33-algo-1", "algo-1", "33"),
-        ("905-b88ab1bb8259", "b88ab1bb8259", "905"),
-        ("88359-8c859046be41.ant.example.com", "8c859046be41.ant.example.com", "88359"),
-        ("0-ip-10-0-209-63", "ip-10-0-209-63", "0"),
-        ("algo-1", "algo-1", ""),
-        ("33-", "33-", ""),
-        ("", "", ""),
-    ],
-)
-def test_node_and_rank(text: str, node: str, rank: str) -> None:
-    assert node_and_rank(text) == (node, rank)
 
 
 def test_the_path_says_who_was_profiled_and_when(tmp_path: Path) -> None:

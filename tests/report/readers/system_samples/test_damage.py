@@ -15,12 +15,10 @@ from jobreport.readers import text_files
 from jobreport.readers.registry import read_job
 from jobreport.readers.system_samples import lines as sample_lines
 from jobreport.readers.system_samples.text import SoundFiles
-from jobrules.model import Metric
 from tests.report.readers.events import BASE_US, x
 from tests.report.readers.samples import (
     FILE,
     HOUR,
-    METRICS,
     T0,
     read,
     remarks,
@@ -221,20 +219,3 @@ def test_a_line_of_the_longest_kind_and_one_more_byte(tmp_path: Path) -> None:
 
     assert values(job) == [[1.0], [2.0]]
     assert remarks(quality)["too long for a sample"].place == f"{FILE}:3"
-
-
-def test_every_sensor_may_be_damaged_in_any_way_and_is_counted(tmp_path: Path) -> None:
-    rng = random.Random(4)
-    lines = [
-        sample(rng.choice([1, 200, -5, float("nan"), None, "x"]), at=T0 + i // 9, kind=k, dimension=d, name=n)
-        for i in range(600)
-        for k, d, n in (rng.choice(list(METRICS)),)
-    ]
-    lines = [line[: rng.choice([20, 999, 999, 999])] for line in lines]
-
-    job, quality = read(tmp_path, {FILE: lines})
-
-    left_out = sum(r.count for r in remarks(quality).values() if r.action != "corrected")
-    assert quality.sources[0].rows + left_out == len(lines)
-    assert tables(job) == slow_tables(lines)
-    assert job.panel("algo-1", Metric.HOST_MEMORY) is not None
