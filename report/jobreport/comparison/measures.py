@@ -93,12 +93,14 @@ def _one_number(value: float | None, reason: str) -> Measured:
     return Measured(reason=reason) if value is None else Measured(value=value, reason=ONE_NUMBER)
 
 
-def _mean_of(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measured:
-    """A positive mean by its blocks, tested by its logarithm."""
+def _by_blocks(
+    totals: Sequence[float], sizes: Sequence[float], few: str, *, in_logarithms: bool = False
+) -> Measured:
+    """The sum of totals over that of sizes, tested by blocks; ``in_logarithms`` only if it is positive."""
     value = math.fsum(totals) / math.fsum(sizes)
-    if len(sizes) < MIN_TIME_BLOCKS or value <= 0:
+    if len(sizes) < MIN_TIME_BLOCKS or (in_logarithms and value <= 0):
         return Measured(value=value, reason=few)
-    return Measured(value=value, sample=Sample.of_ratio(totals, sizes, in_logarithms=True))
+    return Measured(value=value, sample=Sample.of_ratio(totals, sizes, in_logarithms=in_logarithms))
 
 
 def _rate(step: Measured, size: float | None) -> Measured:
@@ -107,14 +109,6 @@ def _rate(step: Measured, size: float | None) -> Measured:
         return Measured(reason=NO_BATCH)
     sample = step.sample and replace(step.sample, mean=math.log(size) - step.sample.mean)
     return Measured(value=size / step.value, sample=sample, reason=step.reason)
-
-
-def _share(totals: Sequence[float], sizes: Sequence[float], few: str) -> Measured:
-    """In percent, by its blocks."""
-    if len(sizes) < MIN_TIME_BLOCKS:
-        return Measured(value=math.fsum(totals) / math.fsum(sizes), reason=few)
-    sample = Sample.of_ratio(totals, sizes, in_logarithms=False)
-    return Measured(value=sample.mean, sample=sample)
 
 
 # --- of steps
@@ -131,7 +125,7 @@ def _of_steps(value: Callable[[RunOf, StepBlocks], Measured | float | None]) -> 
 
 
 def _step(_: RunOf, blocks: StepBlocks) -> Measured:
-    return _mean_of(blocks.sum_s, blocks.n, FEW_STEPS)
+    return _by_blocks(blocks.sum_s, blocks.n, FEW_STEPS, in_logarithms=True)
 
 
 def _per_step(fact: str = "") -> Value:
@@ -158,7 +152,7 @@ def _step_quantile(percent: int) -> Value:
 def _data_wait(_: RunOf, blocks: StepBlocks) -> Measured:
     if not blocks.fetch_s:
         return Measured(reason="batch fetches were not recorded")
-    return _share([100 * part for part in blocks.fetch_s], blocks.sum_s, FEW_STEPS)
+    return _by_blocks([100 * part for part in blocks.fetch_s], blocks.sum_s, FEW_STEPS)
 
 
 def _outside(_: RunOf, blocks: StepBlocks) -> float | None:
@@ -239,7 +233,7 @@ def _gpu_use(run: RunOf) -> Measured:
     blocks = run.stretches(Metric.GPU_UTILIZATION)
     if blocks is None:
         return Measured(reason=OLDER if run.is_older else "GPU utilization was not recorded")
-    return _share(*sums(blocks), "less than half of the training loop was sampled")
+    return _by_blocks(*sums(blocks), "less than half of the training loop was sampled")
 
 
 def _percentile(metric: Metric, quantile: str) -> Value:
@@ -273,9 +267,8 @@ def _profiled_step(_: RunOf, profile: Profile) -> Measured | None:
     edges = list(pairwise(block_edges(len(row), BLOCKS if len(row) >= MIN_STEPS else 1)))
     if not row:
         return None
-    return _mean_of(
-        [sum(row[a:b]) for a, b in edges], [b - a for a, b in edges], "fewer than 100 profiled steps"
-    )
+    totals, sizes = [sum(row[a:b]) for a, b in edges], [b - a for a, b in edges]
+    return _by_blocks(totals, sizes, "fewer than 100 profiled steps", in_logarithms=True)
 
 
 def _profiled_samples(run: RunOf, profile: Profile) -> Measured | None:
