@@ -273,20 +273,20 @@ def command(
         # It starts during the slow imports and the reading.
         running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
         from jobreport import pipeline, plugins, settings  # noqa: PLC0415 - nor for --version
-        from jobreport.cost import given  # noqa: PLC0415 - nor for --version
+        from jobreport.cost.facts import given_facts, is_fact  # noqa: PLC0415 - nor for --version
         from jobreport.cost.prices import Pricing  # noqa: PLC0415
         from jobreport.options import Options  # noqa: PLC0415
         from jobreport.output import summary  # noqa: PLC0415
 
-        facts = given.facts(assignments)
+        facts = given_facts(assignments)
         words = price_words(prices, prices_date, billing, redact=redact)
-        words += [word for one in assignments if given.is_fact(one) for word in ("--set", one)]
+        words += [word for one in assignments if is_fact(one) for word in ("--set", one)]
         options = Options(
             formats=formats,
             redact=redact,
             settings=settings.load(
                 config,
-                [one for one in assignments if not given.is_fact(one)],
+                [one for one in assignments if not is_fact(one)],
                 select,
                 ignore,
                 plugins.known_rules(rule_files),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jobreport import cli, compare_cli
-from jobreport.cost.given import OF_ONE_JOB
+from jobreport.cost.facts import OF_ONE_JOB
 from tests.report.test_cli import make_report, sample
 
 TOML = """currency = "USD"

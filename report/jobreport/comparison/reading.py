@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from jobreport import document, pipeline
 from jobreport.comparison.runs import run_of
-from jobreport.cost.facts import LABELS, NUMBERS, PUBLIC
-from jobreport.cost.given import as_fact
+from jobreport.cost.facts import LABELS, NUMBERS, PUBLIC, as_fact
 from jobreport.cost.prices import ANY_PRICES
 from jobreport.errors import NothingReadableError, UsageError
 from jobreport.files import COMPARISON, FILES
