@@ -144,7 +144,7 @@ def test_identifiers_that_are_not_available_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hosts", "nodes"), [("a", {"a": 40}), ("ab", {"a": 20, "b": 20, "gpu": 20})])
-def test_rows_under_a_header_without_a_machine_are_not_left(
+def test_rows_under_a_header_without_a_machine_are_not_lost(
     hosts: str, nodes: dict[str, int], tmp_path: Path
 ) -> None:
     whens = [f"2026/01/03 15:{i // 60:02}:{i % 60:02}.000" for i in range(40)]
