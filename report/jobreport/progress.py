@@ -119,6 +119,8 @@ class Bar(Progress):
 
 
 _current = Progress()
+#: The part of a task that this process does.
+_part = 1.0
 
 
 def stage(words: str, total: int = 0) -> None:
@@ -128,7 +130,18 @@ def stage(words: str, total: int = 0) -> None:
 
 def advance(amount: int) -> None:
     """Add units to the progress of this process's run; does nothing in the processes of an engine."""
-    _current.advance(amount)
+    _current.advance(round(amount / _part))
+
+
+@contextlib.contextmanager
+def sharing(part: float) -> Iterator[None]:
+    """Count what this process does for all that share its task, of which it does this part: others print nothing."""
+    global _part  # noqa: PLW0603 - see showing
+    before, _part = _part, part
+    try:
+        yield
+    finally:
+        _part = before
 
 
 def silence() -> None:

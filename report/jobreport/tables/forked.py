@@ -56,7 +56,9 @@ def shared(function: Callable[[Sequence[_T]], _R], items: Sequence[_T], sizes: S
     own, *others = (items[begin:end] for begin, end in pairwise(bounds))
     with contextlib.ExitStack() as stack:
         forked = [stack.enter_context(_Forked(partial(function, some))) for some in others if some]
-        return [function(own), *(one.result() for one in forked)]
+        with progress.sharing(sum(sizes[: len(own)]) / ends[-1] if forked else 1.0):
+            found = function(own)
+        return [found, *(one.result() for one in forked)]
 
 
 class _Forked(Generic[_R]):
@@ -89,9 +91,11 @@ class _Forked(Generic[_R]):
 
     def __exit__(self, *_: object) -> None:
         self._pipe.close()
-        if self._process:
-            os.kill(self._process, signal.SIGKILL)
-            os.waitpid(self._process, 0)
+        # One that has ended is gone already where SIGCHLD is ignored, as some that start commands leave it.
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            if self._process and not os.waitpid(self._process, os.WNOHANG)[0]:
+                os.kill(self._process, signal.SIGKILL)
+                os.waitpid(self._process, 0)
 
 
 def _fork() -> int | None:

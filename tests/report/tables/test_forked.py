@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobreport import progress
 from jobreport.options import Options
 from jobreport.pipeline import make_report
 from jobreport.tables import forked
@@ -94,6 +95,31 @@ def test_an_error_is_raised_here_and_ends_the_others() -> None:
         shared(failing, [0.0, 600.0], [10, 10])
     assert time.monotonic() - began < 60
     assert no_process_is_left()
+
+
+def test_processes_that_the_system_forgets_at_once_cost_nothing() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with allowed(2):
+            found = shared(whose, "ab", [10, 10])
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert [items for _, items in found] == [["a"], ["b"]]
+    assert no_process_is_left()
+
+
+def test_progress_is_that_of_all_portions() -> None:
+    seen = progress.Progress()
+    seen.stage("Reading", 40)
+
+    def reading(items: Sequence[int]) -> int:
+        progress.advance(sum(items))
+        return seen.done
+
+    with progress.showing(seen), allowed(2):
+        assert shared(reading, [10, 10, 20], [10, 10, 20])[0] == 40
+        seen.stage("Reading again", 40)
+        assert shared(reading, [5, 4], [5, 4]) == [9]
 
 
 SCRIPT = """
