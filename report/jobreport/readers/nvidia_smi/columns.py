@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from functools import lru_cache
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -13,7 +15,7 @@ from jobreport.readers.nvidia_smi.units import FACTORS, MIB, UNREAD
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 #: What a column says of its row other than a metric; a mask is that of all reasons for a low clock.
 TIME, EPOCH, DATE, ELAPSED, INDEX, UUID, BUS, NAME, HOST, PROCESS, MASK = (
@@ -147,11 +149,35 @@ def without_gpu(name: str) -> str:
 
 def is_header(names: Sequence[str]) -> bool:
     """Whether these are names of columns of a log, or of another query of the tool."""
+    words = [{*_split(name)} for name in names]
+    if sum(not _TELLING.isdisjoint(one) for one in words) < 2 and not _OF_GPUS & {*chain(*words)}:
+        return False  # of what may be names, most are none
     known = [column for column in columns(names) if column]
     has_time = any(one.says in (TIME, ELAPSED) for one in known)
     measured = any(one.metric or one.says == MASK or (one.otherwise and has_time) for one in known)
-    is_of_gpus = any({"gpu", "retired"} & {*_words(name)} for name in names)
+    is_of_gpus = any(_OF_GPUS & {*_words(name)} for name in names)
     return (len(known) > 1 and measured) or (is_of_gpus and bool(query_of(names)))
+
+
+def may_measure(texts: Sequence[str]) -> list[str]:
+    """Those texts in which a name may be that of a metric, or of a column of another query."""
+    # All at once: of damage, few of many thousands have one of the words. The only letter that gets longer goes.
+    text = "\n".join(texts).replace("İ", "I")
+    small, ends = text.lower(), [*accumulate(len(one) + 1 for one in texts)]
+    found = {
+        bisect_right(ends, place)
+        for word in _IN_MEASURED
+        for place in _places(small, word)
+        if not _MEASURED.isdisjoint(_split(text[max(0, place - _LONGEST) : place + _LONGEST]))
+    }
+    return [texts[place] for place in sorted(found)]
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    place = text.find(word)
+    while place >= 0:
+        yield place
+        place = text.find(word, place + 1)
 
 
 def query_of(names: Sequence[str]) -> str:
@@ -216,8 +242,14 @@ _MEANINGS = (
     _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS, {"used"}), _NO_MEMORY),
     _Meaning(Metric.GPU_MEMORY_TOTAL, (_MEMORY_WORDS, {"total"}), _NO_MEMORY),
 )
-#: Any name of a column of a metric, or one of those of another query, has one of these words.
-MEASURED = {"gpu", "retired"}.union(_DMON, _MEMORY_WORDS, *(meaning.needs[0] for meaning in _MEANINGS))
+#: A name of a column of another query has one of these words, and any of a metric one of the others.
+_OF_GPUS = {"gpu", "retired"}
+_MEASURED = _OF_GPUS.union(_DMON, _MEMORY_WORDS, *(meaning.needs[0] for meaning in _MEANINGS))
+_LONGEST = 1 + max(map(len, _MEASURED))
+#: One of these is in all texts that have one of these words, which is seen sooner.
+_IN_MEASURED = tuple(word for word in sorted(_MEASURED) if not any(one in word for one in _MEASURED - {word}))
+#: And any name of a column that is read has one of these.
+_TELLING = _MEASURED.union({"elapsed"}, *(name.split() for name in _SAYS))
 #: Memory in use or a share of it, which its numbers show; a name that says more goes before.
 _MEMORY = _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS,), ranks=tuple((word, 1) for word in _MEMORY_WORDS))
 
@@ -289,7 +321,12 @@ def _fits(meaning: _Meaning, words: set[str], units: Sequence[str]) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    return _WORD.findall(_CAMEL.sub(" ", _UNIT.sub("", name)).lower())
+    """Those of a name, but for its units."""
+    return _split(_UNIT.sub("", name))
+
+
+def _split(text: str) -> list[str]:
+    return _WORD.findall(_CAMEL.sub(" ", text).lower())
 
 
 def _other_unit(name: str, metric: Metric, units: Sequence[str]) -> bool:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from jobreport.errors import UsageError
 from jobreport.readers.nvidia_smi import columns as says
-from jobreport.readers.nvidia_smi.columns import MEASURED, columns, is_header
+from jobreport.readers.nvidia_smi.columns import columns, is_header, may_measure
 from jobreport.readers.nvidia_smi.prefixes import PREFIXES, Written, by_writer
 from jobreport.readers.nvidia_smi.table import Skipped, SkippedLines, Table, Texts, columns_of, shapes_of
 from jobreport.readers.nvidia_smi.times import are_dates
@@ -50,8 +50,6 @@ _CELL_END = "\n"
 #: ``column -t`` puts at least two blanks between columns.
 _WIDE = re.compile(r"\s{2,}")
 _DIGITS = "0123456789"
-#: One of these is in all lines that name a measure, in lower case.
-_MEASURED = tuple(word for word in sorted(MEASURED) if not any(one in word for one in MEASURED - {word}))
 #: A cell of a row: a number, which may have a unit, or a date.
 _NUMBER = re.compile(rf"[-+]?[0-9.][-+0-9.:/TZ ]*(?:{OF_TOOL})?")
 _FRACTION = re.compile(r"(\d\d:\d\d:\d\d),(\d{3}|\d{6}|\d{9})(?!\d)")
@@ -444,9 +442,13 @@ class _Headers:
         if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
             return {}
         others = dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)
-        others = [line for line in others if not _CONTROL.search(line)]
+        others = may_measure([line for line in others if not _CONTROL.search(line)])
         shapes = shapes_of(others)
-        named = {shape for shape in {*shapes} if _may_name(shape) and self._is_header(shape)}
+        named = {
+            shape
+            for shape in {*shapes}
+            if shape.lstrip()[:1] not in _DIGITS and _SEVERAL.search(shape) and self._is_header(shape)
+        }
         return {
             line: header
             for line, shape in zip(others, shapes, strict=True)
@@ -463,15 +465,6 @@ class _Headers:
         if line not in self._headers and len(self._headers) < _MAX_HEADERS:
             self._headers[line] = _fields(line)
         return self._headers.get(line)
-
-
-def _may_name(shape: str) -> bool:
-    """Whether texts of a shape may be names of columns, by what all of these have."""
-    return bool(
-        shape.lstrip()[:1] not in _DIGITS
-        and _SEVERAL.search(shape)
-        and any(map(shape.lower().__contains__, _MEASURED))
-    )
 
 
 def _header(line: str) -> _Header | None:
