@@ -49,10 +49,9 @@ def report_of(tree: Path, job: Path) -> dict[str, Any]:
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
     """All values but null and empty ones; rules, whose order is that of their cards, by name."""
     if isinstance(value, dict | list) and value:
-        items = value.items() if isinstance(value, dict) else enumerate(value)
         if place == "rules":
-            items = ((rule["name"], rule) for rule in value)
-        for key, inner in items:
+            value = {rule["name"]: rule for rule in value}
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _leaves(inner, f"{place}.{key}" if place else str(key))
     elif value not in (None, [], {}):
         yield place, value

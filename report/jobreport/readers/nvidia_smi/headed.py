@@ -441,8 +441,8 @@ class _Headers:
         """Lines that name columns, in their order; rows begin with a time, a number or the name of a GPU."""
         if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
             return {}
-        others = dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)
-        others = may_measure([line for line in others if not _CONTROL.search(line)])
+        distinct = dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)
+        others = may_measure([line for line in distinct if not _CONTROL.search(line)])
         shapes = shapes_of(others)
         named = {
             shape
