@@ -160,6 +160,31 @@ def test_long_stalls_beside_one_full_core_are_first_of_all_checkpoints(length_s:
     assert ("Typical length of a stretch: 12" in in_words(finding.evidence)) is (length_s == 12)
 
 
+@pytest.mark.parametrize(
+    ("metric", "cores", "key"),
+    [
+        (Metric.CPU_UTILIZATION, CORES, "cpu-bottleneck"),
+        (Metric.CPU_UTILIZATION, 1, "saturated-process"),
+        (Metric.IO_WAIT, 2, "io-bottleneck"),
+    ],
+)
+def test_a_stall_that_begins_and_ends_between_two_samples_is_claimed_whole(
+    metric: Metric, cores: int, key: str
+) -> None:
+    # Tenths of a second, averaged to samples of a second; stalls of 2.3 s begin at any of them.
+    stalled = (np.arange(10 * N) % 67 < 23).reshape(-1, 10).mean(axis=1)
+    busy = np.where(np.arange(CORES) < cores, 100.0, 5.0)
+    used = stalled[:, None] * busy + (1 - stalled[:, None]) * 5.0
+    panels = {Metric.CPU_UTILIZATION: np.full_like(used, 20.0), Metric.IO_WAIT: np.zeros_like(used)} | {
+        metric: used
+    }
+    cpu, waiting = panels.values()
+    verdict = verdict_of(make_job(gpu=97 * (1 - stalled), cpu=cpu, io_wait=waiting, interval_s=1))
+
+    assert keys(verdict) == [key]
+    assert parts(verdict)[key] == pytest.approx(97 * stalled.mean(), abs=2)
+
+
 # Data loading
 
 
@@ -581,12 +606,18 @@ def test_a_gpu_that_is_idle_at_one_end_of_the_work_stopped_or_began_late(
     assert ("load-balancing" in keys(verdict)) is (not title)
 
 
-def test_uneven_load_is_what_causes_before_it_leave() -> None:
+@pytest.mark.parametrize("nodes", [("a", "a"), ("a", "b")])
+def test_uneven_load_is_what_causes_before_it_leave(nodes: tuple[str, str]) -> None:
     # The second GPU idles in half of the seconds, beside a full CPU.
     stalled = np.arange(N) % 2 == 1
     gpu = np.column_stack((np.full(N, 90.0), np.where(stalled, 2.0, 90.0)))
-    job = make_job(gpu=gpu, cpu=np.where(stalled[:, None], [99.0] * 8, 20.0), interval_s=1)
-    amounts = parts(verdict_of(job))
+    cpu = np.where(stalled[:, None], [99.0] * 8, 20.0)
+    panels = [
+        make_panel(Metric.GPU_UTILIZATION, gpu[:, [one == node for one in nodes]], node=node, interval_s=1)
+        for node in dict.fromkeys(nodes)
+    ]
+    panels.append(make_panel(Metric.CPU_UTILIZATION, cpu, node=nodes[1], interval_s=1))
+    amounts = parts(verdict_of(make_job(extra=panels)))
 
     assert amounts["cpu-bottleneck"] == pytest.approx(98 / 4, abs=0.1)
     assert amounts.get("load-balancing", 0.0) == pytest.approx(0, abs=0.1)
@@ -665,12 +696,12 @@ def outliers(many: int, *, node: str = "algo-1") -> Steps:
 
 def test_outlier_steps_claim_what_their_node_lost_in_them() -> None:
     steps = joined_steps(outliers(12, node="a"), outliers(4, node="b"))
-    panels = [make_panel(Metric.GPU_UTILIZATION, [20.0] * 1500, node=node, interval_s=1) for node in "ab"]
+    panels = [make_panel(Metric.GPU_UTILIZATION, [12.0] * 1500, node=node, interval_s=1) for node in "ab"]
     verdict = verdict_of(make_job(extra=panels, steps=steps))
 
-    # Twelve steps of 9 s on one of two nodes, which ten samples at 20% may describe: they claim no more than the 8 s
+    # Twelve steps of 9 s on one of two nodes, which ten samples at 12% may describe: they claim no more than the 8 s
     # beyond the median. The four of the other node are no more than are allowed.
-    amount = 12 * min(10 * 0.8, 8) / 3000
+    amount = 12 * min(10 * 0.88, 8) / 3000
     assert parts(verdict)["step-outlier"] == pytest.approx(100 * amount, abs=0.1)
     assert "step-outlier" not in keys(verdict)
     assert verdict.explains["StepOutlier"] == pytest.approx(amount, abs=0.001)
