@@ -23,7 +23,7 @@ def cells(stored: str) -> Iterator[tuple[str, str, str]]:
     """(id, HTML, text) of every output."""
     for cell in nbformat.reads(stored, as_version=4).cells:  # type: ignore[no-untyped-call]
         for output in cell.get("outputs", ()):
-            yield cell.id, output.data["text/html"], output.data["text/plain"]
+            yield cell.id, output.data["text/html"], output.data.get("text/plain", "")
 
 
 def images(html: str) -> list[tuple[dict[str, str | None], ElementTree.Element]]:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,14 +22,24 @@ from tests.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="used on Linux only")
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A few bytes are worth a process; these are those that were started."""
     monkeypatch.setattr(forked, "WORTH_PROCESS", 10)
+    processes: list[int] = []
+    fork = os.fork
+
+    def noted() -> int:
+        process = fork()
+        processes.append(process)
+        return process
+
+    monkeypatch.setattr(os, "fork", noted)
+    return processes
 
 
 def whose(items: Sequence[str]) -> tuple[int, list[str]]:
@@ -36,24 +47,20 @@ def whose(items: Sequence[str]) -> tuple[int, list[str]]:
     return os.getpid(), [*items]
 
 
-def no_process_is_left() -> bool:
-    """Whether all that were started have ended."""
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return True
-    return False
+def are_over(processes: Sequence[int]) -> bool:
+    """Whether all of these have ended, and nothing of them is left to be waited for."""
+    return not any(Path(f"/proc/{process}").exists() for process in processes)
 
 
-def test_portions_of_about_equal_size_are_each_in_a_process_of_its_own() -> None:
+def test_portions_of_about_equal_size_are_each_in_a_process_of_its_own(started: list[int]) -> None:
     with allowed(3):
         found = shared(whose, "abcdef", [10, 10, 10, 5, 20, 5])
 
     processes, items = zip(*found, strict=True)
     assert items == (["a", "b"], ["c", "d", "e"], ["f"])
     assert processes[0] == os.getpid()
-    assert len({*processes}) == 3
-    assert no_process_is_left()
+    assert [*processes[1:]] == started
+    assert are_over(started)
 
 
 @pytest.mark.parametrize(("processes", "sizes"), [(1, [20, 20]), (4, [9, 10]), (4, [0, 0])])
@@ -64,7 +71,9 @@ def test_few_bytes_and_no_leave_stay_in_this_process(processes: int, sizes: list
 
 
 @pytest.mark.parametrize("end", ["killed", "raises", "never starts"])
-def test_a_process_without_a_result_costs_time_only(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_a_result_costs_time_only(
+    end: str, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = os.getpid()
 
     def ending(items: Sequence[str]) -> tuple[int, list[str]]:
@@ -81,10 +90,10 @@ def test_a_process_without_a_result_costs_time_only(end: str, monkeypatch: pytes
         monkeypatch.setattr(os, "fork", full)
     with allowed(2):
         assert shared(ending, "ab", [10, 10]) == [(here, ["a"]), (here, ["b"])]
-    assert no_process_is_left()
+    assert are_over(started)
 
 
-def test_an_error_is_raised_here_and_ends_the_others() -> None:
+def test_an_error_is_raised_here_and_ends_the_others(started: list[int]) -> None:
     def failing(items: Sequence[float]) -> None:
         if items[0]:
             time.sleep(items[0])
@@ -94,10 +103,10 @@ def test_an_error_is_raised_here_and_ends_the_others() -> None:
     with allowed(2), pytest.raises(ValueError, match="here"):
         shared(failing, [0.0, 600.0], [10, 10])
     assert time.monotonic() - began < 60
-    assert no_process_is_left()
+    assert are_over(started)
 
 
-def test_processes_that_the_system_forgets_at_once_cost_nothing() -> None:
+def test_processes_that_the_system_forgets_at_once_cost_nothing(started: list[int]) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         with allowed(2):
@@ -105,7 +114,7 @@ def test_processes_that_the_system_forgets_at_once_cost_nothing() -> None:
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert [items for _, items in found] == [["a"], ["b"]]
-    assert no_process_is_left()
+    assert are_over(started)
 
 
 def test_progress_is_that_of_all_portions() -> None:
