@@ -24,7 +24,11 @@ from jobreport.output.kernel import Kernel
 from jobreport.output.postponed import postponed
 from jobreport.page.figures.live import without_scripts
 
-with postponed("requests"):  # for notebooks on the web
+try:
+    with postponed("requests"):  # for notebooks on the web
+        import papermill
+        from papermill.exceptions import PapermillExecutionError
+except ImportError:  # an engine that somebody installed imports a part of it
     import papermill
     from papermill.exceptions import PapermillExecutionError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -37,3 +38,18 @@ def test_what_no_notebook_needs_is_not_imported() -> None:
     script = "import sys, jobreport.output.notebook, jobreport.output.export; print({'requests', 'soupsieve'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_an_engine_of_papermill_may_need_a_part_of_what_is_postponed(tmp_path: Path) -> None:
+    (tmp_path / "own_engine.py").write_text("from requests.exceptions import ConnectionError as Engine\n")
+    (tmp_path / "own_engine-1.0.dist-info").mkdir()
+    (tmp_path / "own_engine-1.0.dist-info" / "entry_points.txt").write_text(
+        "[papermill.engine]\nown = own_engine:Engine\n"
+    )
+    script = "import jobreport.output.notebook, papermill.engines as p; print(*p.papermill_engines._engines)"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "own" in done.stdout.split()
