@@ -216,9 +216,9 @@ def _again(
     redact: bool,
 ) -> str:
     """The command that makes the comparison again, with the last part of each path; without paths if redacted."""
-    from jobreport.comparison.budgets import is_file  # noqa: PLC0415
+    from jobreport.comparison.budgets import is_file  # noqa: PLC0415 - as above
     from jobreport.comparison.reading import argument  # noqa: PLC0415
-    from jobreport.cost.facts import PUBLIC  # noqa: PLC0415 - as above
+    from jobreport.cost.facts import PUBLIC  # noqa: PLC0415
 
     words = ["compare-reports"]
     for run in map(argument, runs):

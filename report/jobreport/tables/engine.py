@@ -87,9 +87,8 @@ class LocalEngine:
     """An ``Engine`` in this process, or in several on this machine if there is much to read and it can be split.
 
     In one process, tables up to ``in_memory`` bytes together stay in memory, and a large task may share its work with
-    others (``jobreport.tables.forked``). Several processes keep all tables on
-    disk and need about 1 GB together, if the tables of one node fit into that. Raises ``JobReportError`` if a process
-    is killed.
+    others (``jobreport.tables.forked``). Several processes keep all tables on disk and need about 1 GB together, if the
+    tables of one node fit into that. Raises ``JobReportError`` if one of several processes is killed.
     """
 
     def __init__(self, processes: int | None = None, in_memory: int = _IN_MEMORY) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.document import Comparison, Fact, Rule, RuleResult
     from jobreport.page.kit.section import Content
+
 _SIGNS = {str(result): sign for result, sign in SIGNS.items()}
 TERMS = {
     "Training loop": (
