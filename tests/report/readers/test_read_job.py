@@ -12,6 +12,7 @@ from jobreport.errors import NothingReadableError
 from jobreport.readers import grouping
 from jobreport.readers.base import FileFailedError
 from jobreport.readers.nvidia_smi import headed
+from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.nvidia_smi.table import Block, Skipped, Table
 from jobreport.readers.registry import READERS, read_job
 from jobreport.readers.tally import Tally
@@ -101,7 +102,7 @@ def test_a_directory_of_other_files_is_refused_with_an_example_and_what_is_suppo
     with pytest.raises(NothingReadableError, match="2\u00a0files found \\(such as notes\\.txt\\)") as error:
         read(tmp_path, {"notes.txt": "x", "system/training_job_end.ts": ""})
 
-    assert all(reader.looks_for in str(error.value) for reader in READERS)
+    assert all(reader.looks_for in str(error.value) for reader in (*READERS, NvidiaSmi()))
 
 
 def test_the_directory_itself_may_be_a_link_and_relative(
