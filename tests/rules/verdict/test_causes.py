@@ -185,6 +185,21 @@ def test_a_stall_that_begins_and_ends_between_two_samples_is_claimed_whole(
     assert parts(verdict)[key] == pytest.approx(97 * stalled.mean(), abs=2)
 
 
+def test_a_stall_does_not_reach_over_a_pause_of_the_sampler() -> None:
+    # Ten samples, of which the last is stalled; then 100 s without any, and the first of the next ten is low.
+    at = np.arange(N)
+    stalled, low = at % 10 == 9, at % 10 == 0
+    time_us = (START_US + (at + 100 * (at // 10)) * SECOND_US).tolist()
+    panels = [
+        make_panel(Metric.GPU_UTILIZATION, np.select([stalled, low], [2.0, 40.0], 95.0), time_us=time_us),
+        make_panel(Metric.CPU_UTILIZATION, np.where(stalled[:, None], [99.0] * CORES, 20.0), time_us=time_us),
+    ]
+    verdict = verdict_of(make_job(extra=panels))
+
+    # 98% of one second in 110.
+    assert verdict.explains["CPUBottleneck"] == pytest.approx(0.98 / 110, abs=0.0005)
+
+
 # Data loading
 
 

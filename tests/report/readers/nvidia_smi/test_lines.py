@@ -10,6 +10,7 @@ import pytest
 from jobreport.errors import NothingReadableError
 from jobreport.options import Options
 from jobreport.readers.nvidia_smi import lines
+from jobreport.readers.nvidia_smi.table import Skipped
 from jobreport.readers.registry import read_directory
 from jobrules.model import JobInMemory, Metric
 
@@ -199,3 +200,20 @@ def test_a_line_that_is_too_long_is_one_row(tmp_path: Path) -> None:
 
     check(job)
     assert left == {"nvidia_smi.long_line": 2}
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_blocks_have_the_lines_of_the_text_and_their_numbers(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE", 20)
+    monkeypatch.setattr(lines, "_PIECE", size)
+    data = f"\n\nab\ncd\u00e9\n{'x' * 21}\n{'y' * 20}\nlast".encode()
+    skipped: list[Skipped] = []
+
+    found = list(lines.blocks((data[i : i + size] for i in range(0, len(data), size)), skipped.append))
+
+    numbered = [(block.line + i, line) for block in found for i, line in enumerate(block.lines)]
+    assert numbered == [*enumerate(["", "", "ab", "cd\u00e9", "", "y" * 20, "last"], start=1)]
+    assert [(one.line, one.text) for one in skipped] == [(5, "x" * 20)]
+    assert [block.cut for block in found] == [False] * (len(found) - 1) + [True]

@@ -352,3 +352,12 @@ def test_parts_of_a_rotated_log_have_the_header_of_the_first(tmp_path: Path) -> 
 def test_columns_that_name_nothing_to_read_or_one_twice_are_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="--columns"):
         column_names(text)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_names_survive_every_encoding(encoding: str, tmp_path: Path) -> None:
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    lines = ["timestamp, hostname, index, utilization.gpu [%]", *lines_of(["k\u00f6ln"]), ""]
+    (tmp_path / "gpu.csv").write_bytes((mark + "\r\n".join(lines)).encode(encoding))
+
+    assert uses(tmp_path) == {"k\u00f6ln": [0, 20]}

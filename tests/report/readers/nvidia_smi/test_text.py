@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobreport.readers.nvidia_smi import headed
+from jobreport.readers.nvidia_smi import headed, table
 from jobreport.readers.nvidia_smi.table import Block, Table, Texts, columns_of
 
 if TYPE_CHECKING:
@@ -89,3 +90,23 @@ def test_numbers_that_are_written_alike_are_those_of_their_texts(
             assert (plain[0].tolist(), plain[1]) == ([*map(float, texts)], unit)
         elif texts is alike:
             assert max(map(len, texts)) > 8
+
+
+@pytest.mark.parametrize("tries", [0, 1, 32])
+def test_cells_of_many_rows(tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "_TRIES", tries)
+    rows = [("ab\u00e9" * 7)[i % 5 : i % 11 + i % 7] for i in range(300)]
+
+    found = columns_of([f"{row},{row[:1]}" for row in rows], ",", 2)
+
+    assert [cells(column) for column in found] == [rows, [row[:1] for row in rows]]
+
+
+def test_one_long_cell_does_not_make_all_others_as_long() -> None:
+    tracemalloc.start()
+    try:
+        found = columns_of([*["1,2"] * 2000, "1," + "2" * 200_000], ",", 2)
+        assert [[one[0], len(one[2000])] for one in found] == [["1", 1], ["2", 200_000]]
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
