@@ -11,6 +11,7 @@ from jobreport.page import sections
 from jobrules.model import SECOND_US, Metric
 from tests.jobs import START_US, make_job, make_panel
 from tests.report.output.test_summary import report_of
+from tests.report.page.sections.html import read
 
 
 def of_one_snapshot(section: Callable[..., sections.Fragment]) -> sections.Fragment:
@@ -44,3 +45,13 @@ def test_a_job_of_several_days_says_the_day_at_every_time() -> None:
     labels = [t for t in re.findall(r"<text[^>]*>([^<]*)</text>", html) if ":" in t]
     assert len(labels) >= 4
     assert all(re.search(r"\d\d-\d\d", label) for label in labels)
+
+
+def test_a_job_that_passes_midnight_shows_dates() -> None:
+    times = [START_US + 60 * SECOND_US * i for i in range(240) if not 20 < i < 180]
+    report = report_of(
+        make_job(extra=[make_panel(Metric.GPU_UTILIZATION, [95.0] * len(times), time_us=times)])
+    )
+
+    for section in (sections.summary, sections.quality):
+        assert " 2023-11-15 01:14:00 " in read(section(report)).text
