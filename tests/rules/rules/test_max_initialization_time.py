@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobrules import MaxInitializationTime
-from jobrules.model import SECOND_US, Status
-from tests.jobs import START_US, joined_steps, make_job, make_steps
+from jobrules.model import SECOND_US, Metric, Panel, Status
+from tests.jobs import START_US, joined_steps, make_job, make_panel, make_steps
 
 
 def test_a_late_first_step_counts_the_scans_after_the_limit() -> None:
@@ -49,9 +50,15 @@ def test_scans_agree_with_a_walk_over_them(
     }
 
 
-def test_steps_alone_are_enough() -> None:
-    result = MaxInitializationTime().check(make_job(steps=make_steps([(0, 1), (2, 7)])))
+SAMPLES = make_panel(Metric.CPU_UTILIZATION, [50.0] * 5, interval_s=1, start_us=START_US + SECOND_US)
+
+
+@pytest.mark.parametrize(("panels", "start_s", "end_s"), [([], 0, 7), ([SAMPLES], 1, 5)])
+def test_a_job_starts_and_ends_with_its_samples_or_its_steps_alone(
+    panels: list[Panel], start_s: int, end_s: int
+) -> None:
+    result = MaxInitializationTime().check(make_job(extra=panels, steps=make_steps([(0, 1), (2, 7)])))
 
     assert result.status is Status.PASSED
-    start_s = START_US / SECOND_US
-    assert (result.details["job_start"], result.details["job_end"]) == (start_s, start_s + 7)
+    times = result.details["job_start"], result.details["job_end"]
+    assert [one - START_US / SECOND_US for one in times] == [start_s, end_s]

@@ -153,6 +153,27 @@ def test_a_later_block_shows_the_order_of_dates(tmp_path: Path, monkeypatch: pyt
     assert not left
 
 
+@pytest.mark.parametrize("has_header", [True, False])
+@pytest.mark.parametrize(
+    ("prefixes", "nodes"),
+    [
+        (("0: ", "1: "), ("task-0", "task-1")),
+        (("node-1: ", "node-2: "), ("node-1", "node-2")),
+        (("[rank0]:", "[rank8]:"), ("rank0", "rank8")),
+    ],
+)
+def test_several_writers_are_several_machines(
+    prefixes: tuple[str, str], nodes: tuple[str, str], has_header: bool, tmp_path: Path
+) -> None:
+    made = [log(one + DATED, one + "{dated}").splitlines()[not has_header :] for one in prefixes]
+    text = "".join(f"{one}\n{other}\n" for one, other in zip(*made, strict=True))
+
+    job, left = read(tmp_path, text, columns=None if has_header else f"timestamp,{NAMES}")
+
+    check(job, nodes=nodes)
+    assert not left
+
+
 TEXT = log(DATED, "{dated}")
 
 
