@@ -11,6 +11,7 @@ import pytest
 from jobreport.comparison import document
 from jobreport.comparison.build import compare
 from jobreport.comparison.comparing import Settings
+from jobreport.files import COMPARISON
 from tests.browser.visit import (
     TABLES_WITHOUT_ROOM,
     Visit,
@@ -49,7 +50,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def written(found: document.Comparison, folder: Path) -> Path:
     """The page of a comparison."""
-    return page_of((call(found) for call in CALLS.values()), folder / "comparison.html")
+    return page_of((call(found) for call in CALLS.values()), folder / "comparison.html", COMPARISON)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from jobreport.files import REPORT, Product
 from jobreport.output import export
 from jobreport.page.sections import Fragment
 from tests.report.page.sections.html import notebook_of
@@ -126,9 +127,9 @@ class Visit:
         self.page.evaluate(_SETTLED, self.page.viewport_size)
 
 
-def page_of(fragments: Iterable[Fragment], path: Path) -> Path:
+def page_of(fragments: Iterable[Fragment], path: Path, product: Product = REPORT) -> Path:
     """The file of a page of these sections, made by the exporter of whole pages."""
-    path.write_text(export.render_html(notebook_of(fragments)), "utf-8")
+    path.write_text(export.render_html(notebook_of(fragments), product=product), "utf-8")
     return path
 
 
