@@ -240,6 +240,7 @@ def test_nothing_scrolls_sideways_at_400_px(browser: Any, page: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("page")  # known to pytest before it is asked for
 @pytest.mark.parametrize("screen", ["visit", "narrow"])
 def test_live_figures_do_not_scroll_sideways_at_400_px(screen: str, request: pytest.FixtureRequest) -> None:
     seen: Visit = request.getfixturevalue(screen)
