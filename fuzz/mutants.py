@@ -181,7 +181,7 @@ def tests_near(tree: Path, changed_file: Path, killer: str) -> list[str]:
 
 
 def test(tree: Path, mutant: Mutant, python: str) -> None:
-    """Sets the outcome of a mutant: ``killed``, ``survived``, or ``gone``."""
+    """Sets the outcome of a mutant: ``killed``, ``survived``, ``gone``, or ``not run``."""
     place = place_of(tree, mutant)
     if place is None:
         mutant.outcome = "gone"
@@ -215,7 +215,8 @@ def test(tree: Path, mutant: Mutant, python: str) -> None:
         )
         seen = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
         mutant.killer = seen[1] if seen else ""
-        mutant.outcome = "killed" if seen else "survived"
+        # 3 to 5: pytest itself failed, or was asked for what it does not know.
+        mutant.outcome = "killed" if seen else "not run" if done.returncode in (3, 4, 5) else "survived"
     finally:
         file.write_text(text, "utf-8")
 
@@ -242,7 +243,9 @@ def main() -> None:
             print(mutant.outcome, mutant.file, mutant.before.strip(), "->", mutant.after.strip(), flush=True)
             if given.out:
                 given.out.write_bytes(msgspec.json.format(msgspec.json.encode(chosen)))
-    counts = {what: sum(one.outcome == what for one in chosen) for what in ("killed", "survived", "gone")}
+    counts = {
+        what: sum(one.outcome == what for one in chosen) for what in ("killed", "survived", "gone", "not run")
+    }
     print(counts)
 
 

@@ -56,5 +56,6 @@ class Together(LoadFileScheduling):  # type: ignore[misc]
         return next((scope for start, scope in TOGETHER.items() if file.startswith(start)), file)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
     return Together(config, log)
