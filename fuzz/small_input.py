@@ -133,7 +133,7 @@ def _box(i: int) -> str:
 #: What is printed of ASCII.
 _LETTERS = "".join(map(chr, range(32, 127)))
 _ROWS = _NAMES + "".join(map(_row, range(200)))
-_GPUS, _MACHINES = "honest, 512 GPUs", "honest, 1,024 machines"
+_GPUS, _MACHINES, _FOUR = "honest, 512 GPUs", "honest, 1,024 machines", "honest, 4 machines of 8 GPUs"
 _ELAPSED, _SHORT = "honest, times since a start", "honest, short rows"
 _LOGS: dict[str, Shape] = {
     "honest": Shape(_NAMES, _row),
@@ -142,6 +142,7 @@ _LOGS: dict[str, Shape] = {
         f"hostname, {_NAMES}",
         lambda i: f"h{i % 1024}, {_at(i // 1024)}, 0, {i * 37 % 101} %, 5 MiB, 7.00 W\n",
     ),
+    _FOUR: Shape(f"hostname, {_NAMES}", lambda i: f"h{i // 8 % 4}, {_row(i - i // 8 % 4 * 8)}"),
     _ELAPSED: Shape(
         _NAMES.replace("timestamp", "elapsed_s"),
         lambda i: f"{i // 8}, {i % 8}, {i * 37 % 101} %, 5 MiB, 7.00 W\n",
@@ -175,6 +176,7 @@ _LOGS: dict[str, Shape] = {
     "hosts and UUIDs": Shape(
         f"hostname, {_BY_UUID}",
         lambda i: f"h{i % 4}, {_at(i)}, GPU-{i % 8}, {i % 99} %, 5 MiB, 7.00 W\n",
+        _FOUR,
     ),
     "bad values": Shape(_NAMES, lambda i: f"{_at(i)}, {i % 8}, x{i} %, y{i} MiB, z{i} W\n"),
     "bad times": Shape(_NAMES, lambda i: f"20{i}, {i % 8}, 3 %, 5 MiB, 7.00 W\n", _ELAPSED),

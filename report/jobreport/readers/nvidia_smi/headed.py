@@ -442,11 +442,11 @@ class _Headers:
         if {*map(itemgetter(slice(1)), lines)} <= {*_DIGITS}:
             return {}
         distinct = dict.fromkeys(line for line in lines if line[:1] not in _DIGITS)
-        others = may_measure([line for line in distinct if not _CONTROL.search(line)])
+        others = [line for line in distinct if line.isprintable() or not _CONTROL.search(line)]
         shapes = shapes_of(others)
         named = {
             shape
-            for shape in {*shapes}
+            for shape in may_measure([*dict.fromkeys(shapes)])
             if shape.lstrip()[:1] not in _DIGITS and _SEVERAL.search(shape) and self._is_header(shape)
         }
         return {
