@@ -55,10 +55,11 @@ def tables(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
     for number, line in chain(lines_of(blocks), [(0, "")]):
         cells = line.strip().split("|")[1:-1] if len(line) < _MAX_LINE else []
         names = _names(*cells) if len(cells) == 3 else {}
-        values = _values(*cells) if len(cells) == 3 and not names else {}
-        if named and values:
+        sensors = _SENSORS.fullmatch(cells[0]) if len(cells) == 3 and not names and cells[2].strip() else None
+        if named and sensors:
+            values = _values(sensors, *cells[1:])
             yield Row(line=named_in, moment=box, time=time, gpu=named["index"], cells=host | named | values)
-        elif named or values:
+        elif named or sensors:
             yield part_of_row(named_in if named else number, line)
         named, named_in = names, number
         if line.lstrip().startswith(_TITLE):
@@ -80,18 +81,15 @@ def _names(model: str, bus: str, _: str) -> dict[str, str]:
     return {"index": words[0], "name": " ".join(name), "pci.bus_id": bus_id[1]}
 
 
-def _values(sensors: str, memory: str, shares: str) -> dict[str, str]:
-    """What the lower line of a GPU says; empty for another line."""
-    found = _SENSORS.fullmatch(sensors)
-    if found is None or not shares.strip():
-        return {}
-    power, limit = _parts(found[2])
+def _values(sensors: re.Match[str], memory: str, shares: str) -> dict[str, str]:
+    """What the lower line of a GPU says."""
+    power, limit = _parts(sensors[2])
     used, total = _parts(memory)
     return {
         "utilization.gpu": shares.split(maxsplit=1)[0],
         "memory.used": used,
         "memory.total": total,
-        "temperature.gpu": found[1],
+        "temperature.gpu": sensors[1],
         "power.draw": power,
         "enforced.power.limit": limit,
     }
