@@ -62,6 +62,8 @@ def tables(blocks: Iterable[Block]) -> Iterator[Row | Skipped]:
         elif named or sensors:
             yield part_of_row(named_in if named else number, line)
         named, named_in = names, number
+        if names or sensors:
+            continue
         if line.lstrip().startswith(_TITLE):
             box, time, next_time = box + 1, next_time, None
         elif found := last_time(line):

@@ -407,9 +407,10 @@ class _Under(Struct, frozen=True, kw_only=True, eq=False):
 def _dates_of(lines: Sequence[str]) -> dict[str, str]:
     """The date that a line is, with what a script draws around it; of those lines that are one."""
     lines = [line for line in lines if ":" in line]
-    timed = [line for line, shape in zip(lines, shapes_of(lines), strict=True) if _CLOCK in shape]
-    if not timed:
+    shapes = shapes_of(lines)
+    if _CLOCK not in "\n".join(shapes):
         return {}
+    timed = [line for line, shape in zip(lines, shapes, strict=True) if _CLOCK in shape]
     texts = [line.strip(_RULE) for line in timed]
     return dict(compress(zip(timed, texts, strict=True), are_dates(texts)))
 

@@ -252,7 +252,7 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
     each_second: bool = False
 
 
-class Skipped(Struct, frozen=True, kw_only=True):
+class Skipped(Struct, kw_only=True):
     """Lines that are neither rows nor headers."""
 
     #: Code of the remark on them.
@@ -271,10 +271,12 @@ class SkippedLines:
 
     def add(self, code: str, text: str, line: int, count: int = 1) -> None:
         """Count lines, the first of which has this text."""
-        if before := self.found.get(code):
-            count += before.count
-            line, text = min((before.line, before.text), (line, text))
-        self.found[code] = Skipped(code=code, count=count, line=line, text=text)
+        before = self.found.get(code)
+        if before is None or (line, text) < (before.line, before.text):
+            count += before.count if before else 0
+            self.found[code] = Skipped(code=code, count=count, line=line, text=text)
+        else:
+            before.count += count
 
     def add_all(self, code: str, which: Set[str], texts: Sequence[str], numbers: IntArray) -> None:
         """Count those of some texts, of the lines of these numbers, that are ``which``, at least one."""
