@@ -151,7 +151,7 @@ def is_header(names: Sequence[str]) -> bool:
     """Whether these are names of columns of a log, or of another query of the tool."""
     words = [{*_split(name)} for name in names]
     if sum(not _TELLING.isdisjoint(one) for one in words) < 2 and not _OF_GPUS & {*chain(*words)}:
-        return False  # of what may be names, most are none
+        return False  # seen sooner than by the meaning of each name
     known = [column for column in columns(names) if column]
     has_time = any(one.says in (TIME, ELAPSED) for one in known)
     measured = any(one.metric or one.says == MASK or (one.otherwise and has_time) for one in known)
@@ -161,7 +161,7 @@ def is_header(names: Sequence[str]) -> bool:
 
 def may_measure(texts: Sequence[str]) -> list[str]:
     """Those texts in which a name may be that of a metric, or of a column of another query."""
-    # All at once: of damage, few of many thousands have one of the words. The only letter that gets longer goes.
+    # All at once: of many thousands of damaged texts, few have one of the words. "İ" alone gets longer in lower case.
     text = "\n".join(texts).replace("İ", "I")
     small, ends = text.lower(), [*accumulate(len(one) + 1 for one in texts)]
     found = {
@@ -245,10 +245,11 @@ _MEANINGS = (
 #: A name of a column of another query has one of these words, and any of a metric one of the others.
 _OF_GPUS = {"gpu", "retired"}
 _MEASURED = _OF_GPUS.union(_DMON, _MEMORY_WORDS, *(meaning.needs[0] for meaning in _MEANINGS))
+#: Characters in which any of these words ends, with one that shows it.
 _LONGEST = 1 + max(map(len, _MEASURED))
-#: One of these is in all texts that have one of these words, which is seen sooner.
+#: Every text with one of these words has one of these in it.
 _IN_MEASURED = tuple(word for word in sorted(_MEASURED) if not any(one in word for one in _MEASURED - {word}))
-#: And any name of a column that is read has one of these.
+#: Any name of a column that is read has one of these words.
 _TELLING = _MEASURED.union({"elapsed"}, *(name.split() for name in _SAYS))
 #: Memory in use or a share of it, which its numbers show; a name that says more goes before.
 _MEMORY = _Meaning(Metric.GPU_MEMORY_USED, (_MEMORY_WORDS,), ranks=tuple((word, 1) for word in _MEMORY_WORDS))
