@@ -15,6 +15,7 @@ from jobreport import pipeline
 from jobreport.document import Report, from_json, to_json
 from jobreport.options import Options
 from jobreport.page import sections
+from jobreport.page.figures import theme
 from jobreport.page.figures.captures import profiled_steps as drawings
 from jobreport.page.figures.models import GlyphRenderer, Plot, Quad
 from jobreport.page.sections.captures.kernel_names import short_name
@@ -24,7 +25,7 @@ from jobreport.page.sections.captures.profiled_time import PARTS, parts_of
 from jobreport.page.sections.outline import OF_CAPTURES
 from jobrules.captures.across import joined
 from jobrules.captures.own_times import own_times
-from jobrules.model.captures import IDLE_CAUSES, AcrossRanks, Capture, HostPart
+from jobrules.model.captures import IDLE_CAUSES, AcrossRanks, Capture, CaptureStep, HostPart
 from jobrules.model.time_parts import named
 from tests.copies import replace
 from tests.kineto import Recording, capture
@@ -210,8 +211,9 @@ def test_operators_are_summed_over_ranks_and_steps_are_none() -> None:
 
 def test_every_rank_and_step_is_a_cell_of_its_shade() -> None:
     times = np.array([[1.0, 2.0, np.nan], [3.0, 11.0, 0.0]])
+    shades = drawings.Shades(low=0.0, high=1.0)
 
-    figure = drawings.heat_map(["rank 0", "rank 1"], [5, 6, 7], times, (1.0, 11.0))
+    figure = drawings.heat_map(["rank 0", "rank 1"], [5, 6, 7], times, (times + 0.5) / 10, shades)
 
     cells = {
         (rank, step): renderer.glyph.fill_color
@@ -220,9 +222,65 @@ def test_every_rank_and_step_is_a_cell_of_its_shade() -> None:
             renderer.data_source.data["rank"], renderer.data_source.data["step"], strict=True
         )
     }
-    assert set(cells) == {("rank 0", "5"), ("rank 0", "6"), ("rank 1", "5"), ("rank 1", "6"), ("rank 1", "7")}
-    assert cells["rank 0", "5"] == cells["rank 1", "7"] != cells["rank 0", "6"] != cells["rank 1", "6"]
+    colors = theme.light()
+    assert cells == {
+        ("rank 0", "5"): colors["h1"],
+        ("rank 0", "6"): colors["h2"],
+        ("rank 1", "5"): colors["h3"],
+        ("rank 1", "6"): colors["h9"],
+        ("rank 1", "7"): colors["h0"],
+    }
     assert len(figure.drawing.areas) == 1
+
+
+def luminance(color: str) -> float:
+    parts = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def rows_of_shades(made: str, ranks: int) -> np.ndarray:
+    """(ranks,) mean luminance of the row of each rank in the static heat map."""
+    colors = theme.light()
+    cells: list[list[float]] = [[] for _ in range(ranks)]
+    for style, path in re.findall(r'<path class="(h\d)" d="([^"]+)"', made):
+        for top in re.findall(r"M[\d.]+ ([\d.]+)H", path):
+            cells[int(float(top) / 100 * ranks)].append(luminance(colors[style]))
+    return np.array([np.mean(row) for row in cells])
+
+
+@pytest.mark.parametrize("ranks", [4, 16, 64, 1024])
+def test_a_late_rank_stands_out_of_noise(ranks: int) -> None:
+    """Steps of 56 ms with noise of 1 ms; one rank takes 30% longer. The first two steps take all ranks ten times as long."""
+    late, noise = ranks // 2, np.random.default_rng(ranks)
+    times = noise.normal(56e6, 1e6, (ranks, 24)).astype(np.int64)
+    times[late] = times[late] * 13 // 10
+    times[:, :2] *= 10
+    ends = np.arange(1, 25) * 10**9
+    captures = [
+        replace(
+            FOUR[0],
+            rank=rank,
+            file=f"r{rank}",
+            devices=(),
+            step_lines=None,
+            step_times=tuple(
+                CaptureStep(number=number, start_ns=end - ns, end_ns=end)
+                for number, (end, ns) in enumerate(zip(ends.tolist(), of_rank, strict=True))
+            ),
+        )
+        for rank, of_rank in enumerate(times.tolist())
+    ]
+    kept, across = joined(captures, ())
+    made = report(*kept, across=across)
+
+    names = [row["Rank"] for row in rows(made, "profiled-steps", "Time of each rank in each step")]
+    drawn = rows_of_shades(html(made, "profiled-steps"), len(names))
+
+    of_late = drawn[names.index(f"rank {late}")]
+    others = np.delete(drawn, names.index(f"rank {late}"))
+    assert others.mean() - of_late > 0.7
+    assert others.min() - of_late > 10 * np.ptp(others)
 
 
 def test_the_slowest_step_is_drawn_with_all_its_events() -> None:

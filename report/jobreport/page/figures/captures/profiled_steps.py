@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from jobreport.formats import escape_name
 from jobreport.page.figures import chart, theme
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 #: Steps whose numbers stand below a figure.
 MAX_LABELS = 12
 LEVELS = 10
+#: Range of the shades at least, so that noise is not drawn as if ranks differed.
+LEAST_RANGE = 0.1
 #: Class and name of each kind of bar of the slowest step: an event has the color of the part of time that it makes.
 KINDS = {
     "data_loading": (named("data-loading").fill, "data loading"),
@@ -69,32 +72,72 @@ def over_ranks(
     return canvas.figure
 
 
-def heat_map(
-    names: Sequence[str], numbers: Sequence[int], times_ms: Floats, scale: tuple[float, float]
-) -> Figure:
-    """A row per rank and a column per step; ``times_ms`` (ranks, steps) is NaN where a rank did not record a step.
+class Shades(Struct, frozen=True, kw_only=True):
+    """Ten shades of how much longer than the median of all ranks a rank took in a step, the longest farthest from the paper."""
 
-    Shades go from the first to the second value of ``scale`` in ten steps, the longest farthest from the paper.
+    #: Parts of that median: of the rank that is fastest in most steps, and of the slowest.
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, deviations: Floats) -> Shades:
+        """From the (ranks, steps) deviations, NaN where none was recorded; ranks that hardly differ stay near the paper."""
+        of_ranks = np.nanmedian(deviations[~np.isnan(deviations).all(axis=1)], axis=1)
+        low = min(0.0, float(of_ranks.min()))
+        return cls(low=low, high=max(low + LEAST_RANGE, float(of_ranks.max())))
+
+    @property
+    def width(self) -> float:
+        """Of one shade."""
+        return (self.high - self.low) / LEVELS
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """What the first and the last shade mean."""
+        first, last = self.low + self.width, self.high - self.width
+        return f"below {_signed(first)}", f"{_signed(last)} or more"
+
+    def levels(self, deviations: Floats) -> Floats:
+        """Number of the shade, NaN where none was recorded."""
+        return np.clip(np.floor((deviations - self.low) / self.width), 0, LEVELS - 1)
+
+
+def _signed(part: float) -> str:
+    return f"{100 * part:+.0f}%".replace("-", "\N{MINUS SIGN}")
+
+
+def heat_map(
+    names: Sequence[str], numbers: Sequence[int], times_ms: Floats, deviations: Floats, shades: Shades
+) -> Figure:
+    """A row per rank and a column per step, in the shade of its deviation from the median of the step.
+
+    Both tables are (ranks, steps), NaN where a rank did not record a step.
     """
     canvas = Canvas(_steps(numbers), chart.downward(cut_apart(names)), left=theme.NAMES_PX)
-    low, high = scale
-    level = np.clip((times_ms - low) / (high - low) * LEVELS, 0, LEVELS - 1) if high > low else 0 * times_ms
+    levels = shades.levels(deviations)
     drawn = []
     for shade in range(LEVELS):
-        rows, columns = np.nonzero(np.floor(level) == shade)
+        rows, columns = np.nonzero(levels == shade)
         if not len(rows):
             continue
         values = {
             "rank": [escape_name(names[row], 40) for row in rows.tolist()],
             "step": [str(numbers[column]) for column in columns.tolist()],
             "ms": times_ms[rows, columns].astype(np.float32),
+            "percent": (100 * deviations[rows, columns]).astype(np.float32),
         }
         sides = (columns, columns + 1, -rows - 1 + 0.04, -rows - 0.04)
         drawn.append(canvas.bars(f"h{shade}", sides, values))
     rows, columns = np.nonzero(np.isnan(times_ms))
     if len(rows):
         canvas.bars(UNKNOWN, (columns, columns + 1, -rows - 1 + 0.04, -rows - 0.04))
-    canvas.tooltip([("Rank", "@rank"), ("Step", "@step"), ("Own time", quantity("ms", "ms", 2))], drawn)
+    tooltip = [
+        ("Rank", "@rank"),
+        ("Step", "@step"),
+        ("Own time", quantity("ms", "ms", 2)),
+        ("Against the median", "@percent{+0.0}%"),
+    ]
+    canvas.tooltip(tooltip, drawn)
     return canvas.figure
 
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 MAX_STEPS, MAX_CELLS = 120, 4096
 #: Slowest steps that are drawn in full detail.
 MAX_LINES = 2
-#: The scale of the heat map goes from and to these percentiles.
-SCALE = (5, 95)
 #: Fields of a step over all ranks.
 _ENDS = ("shortest", "median", "longest")
 _STEP_PARTS = ("computing", "communication", "waiting", "copies", "device-idle")
@@ -125,7 +123,6 @@ def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[St
     if len(chosen) < len(rows):
         chosen.sort(key=lambda i: -medians[i])
     times = own.ns[chosen, : len(steps)]
-    low, high = (float(np.nanpercentile(times, at)) / 1e6 for at in SCALE)
     names = [rows[i].name for i in chosen]
     slowest = int(medians.argmax())
     what = _time_of(own)
@@ -134,6 +131,8 @@ def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[St
         f"median rank {ns_text(float(np.median([step.median_ns for step in over_ranks])))}."
     )
     drawn = over_ranks[: len(steps)]
+    usual = np.maximum([step.median_ns for step in drawn], 1)
+    shades = drawings.Shades.of(own.ns[:, : len(steps)] / usual - 1)
     return Figure(
         name="profiled-steps-ranks",
         title=f"{capitalized(what)} of each rank in each step",
@@ -148,19 +147,17 @@ def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[St
                 title=f"Shortest, median, and longest {what} over all ranks",
             ),
             Drawing(
-                figure=drawings.heat_map(names, steps, times / 1e6, (low, high)),
+                figure=drawings.heat_map(names, steps, times / 1e6, times / usual - 1, shades),
                 style=f"names {rows_class(len(names))}",
-                title="Each rank",
+                title="Each rank against the median of the step",
             ),
         ),
         key=(
             ("s1", "median rank", ""),
             ("u3", "shortest to longest", ""),
-            ("h0", f"{formats.number(low, 2)}{formats.NBSP}ms or less", ""),
-            ("h9", f"{formats.number(high, 2)}{formats.NBSP}ms or more", ""),
+            *((style, words, "") for style, words in zip(("h0", "h9"), shades.ends, strict=True)),
         ),
-        reading=f"Ten shades from the {SCALE[0]}th to the {SCALE[1]}th percentile of the drawn times. "
-        f"Hatched: not recorded.{formats.not_shown(len(own.numbers) - len(steps), 'later step')}",
+        reading=f"Ten shades. Hatched: not recorded.{formats.not_shown(len(own.numbers) - len(steps), 'later step')}",
         tables=[_own_table(names, steps, times, what)],
     )
 
