@@ -77,11 +77,10 @@ def test_the_sections_say_what_they_said(job: str, request: pytest.FixtureReques
     hold(made, request, folder.glob("*.txt"))
 
 
-#: Class of a swatch or a wedge, and its words.
+#: Class of a swatch, and its words.
 SWATCH = re.compile(
     r'<svg class="sw"[^>]*>\s*<rect class="(\w+)"[^>]*>.*?</svg>(?:<a [^>]*>)?([^<]+)', re.DOTALL
 )
-WEDGE = re.compile(r'<path class="wedge (\w+)"[^>]*><title>([^<:]+)')
 #: Sections that show nothing but parts of a time with a color.
 OF_TIME = {"verdict", "cost", "goodput", "summary", "profiled_time", "idle_time", "time"}
 COLORS = {words: one.fill for one in TIME_PARTS.values() for words in (one.name, one.title, one.of_device)}
@@ -94,7 +93,7 @@ def test_a_part_of_time_has_one_name_and_one_color_wherever_it_is_shown(job: str
     shown = {
         (name, fill, words.replace("\xa0", " ").strip())
         for name, one in sections_of(job).items()
-        for fill, words in (*SWATCH.findall(one.html), *WEDGE.findall(one.html))
+        for fill, words in SWATCH.findall(one.html)
     }
 
     others = {

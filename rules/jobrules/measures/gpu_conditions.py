@@ -217,6 +217,7 @@ def share_measure(times: Iterable[ConditionTime], limit: float) -> Measure:
     return Measure(
         value=round(worst, 2),
         limits=(limit,),
+        bad="above",
         scale=max(2 * limit, worst) or 1.0,
         unit="% of a GPU's time",
         limit_text=f"threshold {limit:g}%",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -100,17 +101,39 @@ class Finding(Struct, frozen=True, kw_only=True):
     end_us: int | None = None
 
 
+#: Of thresholds.
+Side = Literal["above", "below", "outside", ""]
+
+
 class Measure(Struct, frozen=True, kw_only=True):
     """What a rule compared with its thresholds, for the bar on its card."""
 
     value: float
     limits: tuple[float, ...]
+    #: The side of the thresholds on which a rule triggers; empty if the value alone does not decide it.
+    bad: Side = ""
     #: Right end of the bar.
     scale: float
     #: Written after the value: "% of windows", "min".
     unit: OwnText
     #: The thresholds in words: "threshold 50%".
     limit_text: OwnText
+
+    @property
+    def bad_parts(self) -> tuple[tuple[float, float], ...]:
+        """Values with which the rule triggers, as pairs of ends: from the mildest threshold on."""
+        low, high = min(self.limits), max(self.limits)
+        parts: dict[Side, tuple[tuple[float, float], ...]] = {
+            "above": ((low, math.inf),),
+            "below": ((-math.inf, high),),
+            "outside": ((-math.inf, low), (high, math.inf)),
+        }
+        return parts.get(self.bad, ())
+
+    @property
+    def is_bad(self) -> bool:
+        """True if the value is one of them."""
+        return any(start < self.value < end for start, end in self.bad_parts)
 
 
 def in_words(evidence: Sequence[Fact]) -> str:

@@ -84,6 +84,7 @@ class BottleneckRule(Rule):
         measure = Measure(
             value=round(100 * part, 1),
             limits=(threshold,),
+            bad="above",
             scale=100.0,
             unit="% of snapshots",
             limit_text=f"threshold {threshold:g}%",

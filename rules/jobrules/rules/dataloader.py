@@ -95,6 +95,7 @@ class Dataloader(Rule):
         facts["measure"] = Measure(
             value=round(100 * worst.median / worst.cores, 1),
             limits=(self.min_threshold, self.max_threshold),
+            bad="outside",
             scale=max(1.25 * self.max_threshold, 100 * worst.median / worst.cores),
             unit="% of cores",
             limit_text=f"thresholds {self.min_threshold:g} and {self.max_threshold:g}%",

@@ -114,6 +114,7 @@ class GPUMemoryFull(GPURule[_GPU]):
         return Measure(
             value=round(max(gpu.highest for gpu in judged), 1),
             limits=(self.threshold,),
+            bad="above",
             scale=100.0,
             unit="% in use, highest sample",
             limit_text=f"threshold {self.threshold:g}% for {duration(self.patience * 60 * SECOND_US)}",

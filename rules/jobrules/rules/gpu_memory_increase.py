@@ -95,6 +95,7 @@ class GPUMemoryIncrease(Rule):
             "measure": Measure(
                 value=round(max(0.0, largest), 1),
                 limits=(self.increase,),
+                bad="above",
                 scale=100.0,
                 unit="points",
                 limit_text=f"largest increase, threshold {self.increase:g}",

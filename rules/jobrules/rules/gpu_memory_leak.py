@@ -133,6 +133,7 @@ class GPUMemoryLeak(GPURule[_GPU]):
         return Measure(
             value=round(max(0.0, most), 2),
             limits=(self.threshold,),
+            bad="above",
             scale=max(2 * self.threshold, most) or 1.0,
             unit="% of the memory per hour",
             limit_text=f"threshold {self.threshold:g}%/h, if it keeps growing",

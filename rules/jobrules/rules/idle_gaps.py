@@ -101,6 +101,7 @@ class IdleGaps(Rule):
             "measure": Measure(
                 value=round(100 * worst.part, 1),
                 limits=(self.threshold,),
+                bad="above",
                 scale=100.0,
                 unit="% of the time from first to last GPU work",
                 limit_text=f"threshold {self.threshold:g}%",

@@ -113,6 +113,7 @@ class LoadBalancing(Rule):
         facts["measure"] = Measure(
             value=round(worst.distance, 2),
             limits=(self.threshold,),
+            bad="above",
             scale=MAX_DISTANCE,
             unit="",
             limit_text=f"largest distance at the end, threshold {self.threshold:g}",

@@ -64,6 +64,7 @@ class LowMeanUtilization(Rule):
             "measure": Measure(
                 value=round(mean, 1),
                 limits=(self.threshold, self.critical),
+                bad="below",
                 scale=100.0,
                 unit="% mean utilization",
                 limit_text=f"threshold {self.threshold:g}%, critical {self.critical:g}%",

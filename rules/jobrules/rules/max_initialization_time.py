@@ -84,6 +84,7 @@ class MaxInitializationTime(Rule):
         measure = Measure(
             value=round(waited_us / WIDTH_US, 4),
             limits=(threshold,),
+            bad="above",
             scale=max(2 * threshold, waited_us / WIDTH_US) or 1.0,
             unit="min",
             limit_text=f"threshold {threshold:g}\u00a0min",

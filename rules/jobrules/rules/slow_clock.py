@@ -139,6 +139,7 @@ class SlowClock(GPURule[_Clocked]):
         return Measure(
             value=round(least, 1),
             limits=(self.threshold,),
+            bad="below",
             scale=max(100.0, least),
             unit="% of the peers' clock",
             limit_text=f"slowest GPU, threshold {self.threshold:g}%",

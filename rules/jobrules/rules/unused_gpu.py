@@ -84,6 +84,7 @@ class UnusedGPU(Rule):
             "measure": Measure(
                 value=round(100 * min(gpu.active for gpu in judged), 1),
                 limits=(self.threshold,),
+                bad="below",
                 scale=100.0,
                 unit="% of the time active, least active GPU",
                 limit_text=f"threshold {self.threshold:g}%",

@@ -34,6 +34,8 @@ class Bullet(Struct, frozen=True, kw_only=True):
 
     width: float
     limits: tuple[float, ...]
+    #: Left end and width of what is bad; without, there is no bar.
+    bad: tuple[tuple[float, float], ...]
     value: str
     limit: str
 
@@ -127,7 +129,7 @@ def _card(report: Report, card: RuleCard) -> Card:
         card=card,
         style=style,
         word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
-        bullet=_bullet(card.measure) if card.measure and card.was_evaluated else None,
+        bullet=_bullet(card, card.measure) if card.measure and card.was_evaluated else None,
         link=section if card.was_evaluated else None,
         reason=card.reason.sentence if card.reason else "",
         explains=_explains(report, card),
@@ -165,7 +167,9 @@ def _missing(card: RuleCard) -> str:
     return "; ".join([*rows[:MAX_REASONS], *more])
 
 
-def _bullet(measure: Measure) -> Bullet:
+def _bullet(card: RuleCard, measure: Measure) -> Bullet:
+    """The bar of a value that the rule judged: a value of more than one condition may be bad where the rule passed."""
+
     def place(value: float) -> float:
         return round(min(100.0, max(0.0, 100 * value / measure.scale)), 1) if measure.scale > 0 else 0.0
 
@@ -175,9 +179,13 @@ def _bullet(measure: Measure) -> Bullet:
         digits = 2 if measure.scale < 10 else 1
         space = "" if measure.unit.startswith("%") else formats.NBSP
         value = f"{formats.number(measure.value, digits)}{space}{measure.unit}".strip()
+    is_judged = measure.is_bad == (card.status is Status.TRIGGERED)
     return Bullet(
         width=place(measure.value),
         limits=tuple(place(limit) for limit in measure.limits),
+        bad=tuple((place(start), place(end) - place(start)) for start, end in measure.bad_parts)
+        if is_judged
+        else (),
         value=value,
         limit=measure.limit_text,
     )

@@ -1,4 +1,4 @@
-"""The phases of the job: a ring, a table, and a strip with the sampling pauses."""
+"""The phases of the job: a table, and a strip with the sampling pauses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from jobreport import formats
 from jobreport.page.figures.over_columns import merged
 from jobreport.page.figures.scales import time_ticks
-from jobreport.page.figures.summary import Stretch, ring, stretch
-from jobreport.page.kit import Figure, Html, Side, Table
+from jobreport.page.figures.summary import Stretch, stretch
+from jobreport.page.kit import Figure, Html, Table
 from jobreport.page.kit.table import swatch
 from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import interruptions
@@ -72,31 +72,21 @@ def summary(report: Report) -> Content:
 
 
 def _phases(report: Report) -> list[Block]:
-    """Sentences, and the phases as a ring, a table, and a strip."""
-    # A single phase is no share of anything, and its strip shows nothing but pauses.
-    wedges = ring(report.phases.phases) if len(report.phases.phases) > 1 else ()
+    """Sentences, and the phases as a table and a strip."""
     lanes = _lanes(report)
     long_start = _long_start(report)
     if any(one.severity is not Severity.INFO for one in _start_findings(report)):
         long_start = Markup("<b>{}</b>").format(long_start) if long_start else ""
     sentences = [" ".join(filter(None, [_basis(report), interruptions(report)])), long_start]
-    if not wedges and not lanes:
+    # The strip of a single phase shows nothing but pauses.
+    if len(report.phases.phases) < 2 and not lanes:
         return [*sentences, replace(_table(report), caption="Phases of the job")]
-    caption, table = _caption(report), _table(report)
-    length = formats.duration(report.job.end_us - report.job.start_us)
+    caption = _caption(report)
     figure = Figure(
         name="phases",
         finding=caption,
         aid="Hatched: not measured, one lane per node." if lanes else "",
-        drawings=[
-            Side(
-                style="with-table",
-                blocks=[Html.of("ring", wedges=wedges, length=length, caption=caption), table],
-            )
-            if wedges
-            else table,
-            Html.of("strip", caption=caption, **_strip(report, lanes)),
-        ],
+        drawings=[_table(report), Html.of("strip", caption=caption, **_strip(report, lanes))],
     )
     return [*sentences, figure, Html(_HINT)]
 

@@ -279,6 +279,7 @@ class ShareRule(CaptureRule):
         known["measure"] = Measure(
             value=round(part, 1),
             limits=(self.threshold, self.warning_threshold),
+            bad="above",
             scale=max(part, 2.5 * self.warning_threshold),
             unit=f"% {self.whole}",
             limit_text=f"thresholds {self.threshold:g} and {self.warning_threshold:g}%",

@@ -117,6 +117,7 @@ class WaitingRule(CaptureRule):
             "measure": Measure(
                 value=round(waiting.percent, 1),
                 limits=(self.threshold, self.warning_threshold),
+                bad="above",
                 scale=max(waiting.percent, 2.5 * self.warning_threshold),
                 unit=f"% {PROFILED_TIME}",
                 limit_text=f"waiting for other ranks, thresholds {self.threshold:g} and {self.warning_threshold:g}%",

@@ -324,17 +324,6 @@ def test_n21_parts_of_the_snapshots_add_up_and_the_share_is_of_the_low_ones(name
     assert "2,129 of 3,019 snapshots of the whole job (70.5%; threshold 50%)" in text
 
 
-def test_n23_the_only_ring_has_few_parts_named_beside_it_with_units() -> None:
-    assert [name for name in NAMES if 'class="wedge' in html_of(profiled(), name)] == ["summary"]
-
-    named = re.findall(r"<title>(.*?)</title>", html_of(profiled(), "summary"))
-    table = rows(profiled(), "summary", "Phases of the job")[:-1]
-    assert [plain(one) for one in named] == [
-        f"{row['Phase']}: {row['Duration']}, {row['Share']}" for row in table
-    ]
-    assert all(row["Share"].endswith("%") for row in table)
-
-
 def test_n23_times_that_are_zero_draw_no_broken_figure() -> None:
     report = profiled()
     assert report.framework
@@ -358,7 +347,6 @@ def test_n23_times_that_are_zero_draw_no_broken_figure() -> None:
         assert places
         assert all(float(place) >= 0 for place in places)
         assert not re.search(r"(?i)\b(nan|inf)\b", section(report, name).text)
-    assert len(re.findall(r'class="wedge', html_of(report, "summary"))) == 1
 
 
 def test_n24_titles_are_told_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from jobreport.document import RuleCard
 from jobreport.page import sections
 from jobrules.model import SECOND_US, Measure, Status
+from jobrules.model.finding import Side
 from jobrules.rule import NO_STEPS
 from jobrules.rules.max_initialization_time import MaxInitializationTime
 from jobrules.text import duration
@@ -66,6 +68,37 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "summaries that lack the same": lambda: silent("Energy", "OverallSystemUsage", can_trigger=False),
     "rules that lack the same": lambda: silent("StepOutlier", "MaxInitializationTime"),
 }
+
+
+@pytest.mark.parametrize(
+    ("bad", "limits", "value", "status", "shaded"),
+    [
+        ("above", (50.0,), 62.4, Status.TRIGGERED, [(50.0, 50.0)]),
+        ("above", (50.0,), 12.0, Status.PASSED, [(50.0, 50.0)]),
+        ("above", (10.0, 30.0), 12.0, Status.TRIGGERED, [(10.0, 90.0)]),
+        ("below", (25.0, 15.0), 20.0, Status.TRIGGERED, [(0.0, 25.0)]),
+        ("outside", (25.0, 75.0), 80.0, Status.TRIGGERED, [(0.0, 25.0), (75.0, 25.0)]),
+        # Full memory for a moment only, a share that fell until the end, and a value that decides nothing.
+        ("above", (90.0,), 98.0, Status.PASSED, []),
+        ("above", (50.0,), 40.0, Status.TRIGGERED, []),
+        ("", (0.0,), 40.0, Status.TRIGGERED, []),
+    ],
+)
+def test_the_bad_side_of_a_bar_is_shaded_and_a_value_that_is_not_judged_has_no_bar(
+    bad: Side,
+    limits: tuple[float, ...],
+    value: float,
+    status: Status,
+    shaded: list[tuple[float, float]],
+) -> None:
+    measure = Measure(value=value, limits=limits, bad=bad, scale=100.0, unit="%", limit_text="threshold")
+
+    html = shown(examples.card("CPUBottleneck", status, measure=measure)).html
+
+    found = re.findall(r'<rect class="l4" x="([\d.]+)%" width="([\d.]+)%"', html)
+    assert [(float(at), float(width)) for at, width in found] == shaded
+    assert html.count('class="bullet"') == bool(shaded)
+    assert f"{value:.1f}%" in html
 
 
 def test_a_date_does_not_break() -> None:
