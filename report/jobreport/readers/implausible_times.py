@@ -174,8 +174,9 @@ def _rows(panels: Sequence[Panel], unit: str) -> int:
     """Rows of files that the panels hold: each sample is one, or all samples of a device at a moment are one."""
     if unit == "samples":
         return sum(int(np.count_nonzero(~np.isnan(panel.values))) for panel in panels)
-    moments: defaultdict[str, list[IntArray]] = defaultdict(list)
+    moments = 1 + max((int(panel.snapshot[-1]) for panel in panels), default=-1)
+    sampled: defaultdict[str, BoolArray] = defaultdict(lambda: np.zeros(moments, np.bool_))
     for panel in panels:
         for i, device in enumerate(panel.devices):
-            moments[device].append(panel.snapshot[~np.isnan(panel.values[:, i])])
-    return sum(len(np.unique(np.concatenate(some))) for some in moments.values())
+            sampled[device][panel.snapshot] |= ~np.isnan(panel.values[:, i])
+    return sum(int(np.count_nonzero(some)) for some in sampled.values())

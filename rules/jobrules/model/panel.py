@@ -100,7 +100,8 @@ class Panel(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         measured = ~np.isnan(column)
         if measured.all():
             return self.time_us, column
-        return self.time_us[measured], column[measured]
+        rows = np.flatnonzero(measured)
+        return self.time_us[rows], column[rows]
 
     @cached_property
     def interval_us(self) -> int:

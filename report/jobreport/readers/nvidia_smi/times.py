@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from jobrules.model import BoolArray
+    from jobrules.model import BoolArray, FloatArray
 
 #: No job runs longer than this, in seconds since its start.
 _MAX_ELAPSED_S = 10 * 365 * 86400
@@ -89,17 +89,21 @@ def times_of(texts: Texts, *, elapsed: bool, factor: float = 1.0) -> Times:
     if texts.even is not None and (dates := _usual_dates(texts.even)) is not None:
         all_ = np.ones(len(dates), np.bool_)
         return Times(time_us=dates, there=all_, other=~all_, kind=LOCAL)
-    us, kinds = _each_time(texts.distinct, elapsed=elapsed, factor=factor)
-    rows = np.bincount(kinds[texts.code], minlength=len(_KINDS) + 1)[:-1]
+    at: IntArray | slice
+    if (numbers := texts.plain()) and not numbers[1]:
+        (us, kinds), at = _numbers(numbers[0], elapsed=elapsed, factor=factor), slice(None)
+    else:
+        (us, kinds), at = _each_time(texts.distinct, elapsed=elapsed, factor=factor), texts.code
+    rows = np.bincount(kinds[at], minlength=len(_KINDS) + 1)[:-1]
     # One kind a table, the commonest: one damaged time costs no other row.
     kind = int(np.argmax(rows))
     order = max((DAY_FIRST, MONTH_FIRST), key=lambda one: rows[_KINDS.index(one)])
     if _KINDS[kind] in DATE_ORDERS and rows[_KINDS.index(order)]:
         either, kind = kinds == _KINDS.index(EITHER), _KINDS.index(order)
         us[either], kinds[either] = in_order(us[either], order), kind
-    there = (kinds == kind)[texts.code]
-    other = (kinds < len(_KINDS))[texts.code] & ~there
-    return Times(time_us=np.where(there, us[texts.code], -1), there=there, other=other, kind=_KINDS[kind])
+    there = (kinds == kind)[at]
+    other = (kinds < len(_KINDS))[at] & ~there
+    return Times(time_us=np.where(there, us[at], -1), there=there, other=other, kind=_KINDS[kind])
 
 
 def _each_time(
@@ -113,7 +117,8 @@ def _each_time(
     for shape, places in zip(shapes.distinct, of_shape, strict=False):
         some = [plain[place] for place in places.tolist()]
         if _is_number(shape):
-            us[places], kinds[places] = _numbers(some, elapsed=elapsed, factor=factor)
+            values = np.array([*map(float, "\n".join(some).replace(",", ".").split("\n"))])
+            us[places], kinds[places] = _numbers(values, elapsed=elapsed, factor=factor)
         elif form := next((form for form in _FORMS if form[0].fullmatch(shape)), None):
             us[places], kinds[places] = _dates(some, *form)
     return us, kinds
@@ -127,10 +132,9 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numbers(texts: Sequence[str], *, elapsed: bool, factor: float) -> tuple[IntArray, IntArray]:
+def _numbers(values: FloatArray, *, elapsed: bool, factor: float) -> tuple[IntArray, IntArray]:
     """As ``_each_time``, for numbers: since the epoch, or a start."""
-    values = np.array([*map(float, "\n".join(texts).replace(",", ".").split("\n"))])
-    us, kinds = np.full(len(texts), -1), np.full(len(texts), len(_KINDS))
+    us, kinds = np.full(len(values), -1), np.full(len(values), len(_KINDS))
     seconds = values * factor
     since_start = (seconds >= 0) & (seconds <= _MAX_ELAPSED_S)
     us[since_start], kinds[since_start] = np.rint(seconds[since_start] * SECOND_US), _KINDS.index(RELATIVE)

@@ -11,7 +11,7 @@ import pytest
 
 from jobreport.errors import UsageError
 from jobreport.options import Options
-from jobreport.readers.nvidia_smi.table import Texts
+from jobreport.readers.nvidia_smi.table import Texts, columns_of
 from jobreport.readers.nvidia_smi.times import (
     CLOCK,
     DAY_FIRST,
@@ -105,6 +105,21 @@ def test_of_two_kinds_in_a_table_the_commonest_is_used(texts: list[str], kind: s
     alone = [times_of(Texts.of([text]), elapsed=False).kind == kind for text in texts]
     assert (found.kind, found.there.tolist()) == (kind, [*alone, False])
     assert found.other.sum() == 1
+
+
+@pytest.mark.parametrize("factor", [1.0, 3600.0])
+@pytest.mark.parametrize("elapsed", [False, True])
+@pytest.mark.parametrize("form", ["{}", "{}.25", "99{:06}", "17465563{:02}"])
+def test_times_of_many_rows_are_those_of_each_alone(form: str, elapsed: bool, factor: float) -> None:
+    texts = [form.format(i) for i in range(100)]
+    (column,) = columns_of(texts, "\n", 1)
+
+    found = times_of(column, elapsed=elapsed, factor=factor)
+
+    alone = [times_of(Texts.of([text]), elapsed=elapsed, factor=factor) for text in texts]
+    assert found.kind == alone[0].kind
+    assert found.there.tolist() == [bool(one.there[0]) for one in alone]
+    assert found.time_us.tolist() == [int(one.time_us[0]) for one in alone]
 
 
 def test_midnight() -> None:
