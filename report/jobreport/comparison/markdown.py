@@ -9,7 +9,7 @@ from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
 from jobreport.comparison.document import JUDGED, NO_COST
 from jobreport.cost.words import origin
-from jobreport.markdown import MAX_CHARACTERS, escape, table
+from jobreport.markdown import MAX_CHARACTERS, document, escape, table
 from jobrules.text import between, capitalized, count, escape_name, join_names
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def markdown(comparison: Comparison) -> str:
     for block in filter(None, blocks):
         if sum(map(len, kept)) + len(block) < MAX_CHARACTERS:
             kept.append(block)
-    return "\n\n".join(kept) + "\n"
+    return document(kept)
 
 
 def _of_state(comparison: Comparison, state: str) -> list[str]:

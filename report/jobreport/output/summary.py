@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.cost import words
-from jobreport.markdown import MAX_CHARACTERS, escape
+from jobreport.markdown import CODE, MAX_CHARACTERS, document, escape, prose
 from jobreport.sentences import bad_end, goodput_sentence, mixed, unread
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
@@ -20,18 +19,6 @@ if TYPE_CHECKING:
     from jobrules.model import Finding
     from jobrules.verdict.findings import Verdict
     from jobrules.verdict.profiled import ProfiledTime
-
-#: Code in texts, in one or two backticks; narrow, so that no other text from data stays unescaped.
-_CODE = re.compile(r"(?<!`)(`{1,2})(?! )([\w .,:;=()/*+-]+)(?<! )\1(?!`)")
-
-
-def prose(text: str) -> str:
-    """A text of a finding as Markdown: its code is a code span, all other text is shown unchanged."""
-    parts, end = [], 0
-    for found in _CODE.finditer(text):
-        parts += [escape(text[end : found.start()]), f"`{found[2]}`"]
-        end = found.end()
-    return "".join([*parts, escape(text[end:])])
 
 
 def markdown(report: Report) -> str:
@@ -67,7 +54,7 @@ def markdown(report: Report) -> str:
             blocks.append(f"{count(len(findings) - number, 'more finding')} in report.html.")
             break
         blocks.append(block)
-    return "\n\n".join([*blocks, *tail]) + "\n"
+    return document([*blocks, *tail])
 
 
 def _verdict(verdict: Verdict) -> list[str]:
@@ -107,7 +94,7 @@ def terminal(report: Report) -> list[str]:
     if run := formats.reported_run(report.quality.runs):
         lines.append(f"Run {run}")
     lines += [mixed(report), unread(report)]
-    return [_CODE.sub(r"\2", line) for line in lines if line]
+    return [CODE.sub(r"\g<code>", line) for line in lines if line]
 
 
 def _more_findings(others: list[Finding]) -> str:
