@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from jobreport.errors import JobReportError
 _PACKAGE = Path(__file__).resolve().parent
 #: The package first: an installed one has its own copies (see ``force-include`` in pyproject.toml).
 _HOMES = (_PACKAGE, _PACKAGE.parents[1])
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_BLANKS = re.compile(r"^\s+|(?<=[;{},(])\n+", re.MULTILINE)
 
 
 def templates() -> Path:
@@ -26,6 +29,12 @@ def notebooks() -> Path:
 def text(name: str) -> str:
     """Content of a file in the folder of templates."""
     return (templates() / name).read_text("utf-8")
+
+
+@cache
+def compact(name: str) -> str:
+    """A script or style sheet without what a browser does not need: comments, and blanks between statements."""
+    return _BLANKS.sub("", _COMMENT.sub("", text(name)))
 
 
 def _folder(name: str) -> Path:

@@ -74,9 +74,12 @@ def compare_reports(
         found = reading.read(arguments, given or {}, real, options, engine)
         comparison = compare(found, settings or Settings(), command)
         files = {COMPARISON.files["json"]: document.to_json(comparison)}
+        text = markdown.markdown(comparison)
         if "md" in options.formats:
-            files[COMPARISON.files["md"]] = markdown.markdown(comparison).encode()
-        made, failure = pages(files[COMPARISON.files["json"]], options, kernel, COMPARISON)
+            files[COMPARISON.files["md"]] = text.encode()
+        made, failure = pages(
+            files[COMPARISON.files["json"]], options, kernel, COMPARISON, {"summary": text}
+        )
         files |= made
         publish.publish(real, files, force=options.force, product=COMPARISON)
     return Outcome(comparison=comparison, folder=folder, files=frozenset(files), failure=failure)

@@ -2,7 +2,7 @@
 /* Draws the figures that stand in the page as inert JSON, in the colors of the reader's scheme.
    Without this script the static drawings stay, and nothing else is missing. */
 (() => {
-  const TOKENS = /*TOKENS*/{};
+  const TOKENS = { TOKENS };
   const dark = window.matchMedia("(prefers-color-scheme:dark)");
   const coarse = window.matchMedia("(pointer:coarse)");
 
@@ -174,6 +174,141 @@
     });
   }
 
+  /* ---- One time axis: all figures over time are zoomed, moved, and pointed at together ---- */
+
+  /* Of every plot that is drawn: its view, and its place. */
+  const drawn = [];
+  const moves = ({ model }) => model.toolbar?.tools.some((tool) => tool.type === "PanTool");
+  /* A close-up has the time as its axis too, but a stretch of its own. */
+  const isTime = ({ model }) => ["time", "close-up"].includes(model.x_range?.name);
+  const times = () => drawn.filter(isTime);
+  const linked = () => [...new Set(times().map(({ model }) => model.x_range).filter(({ name }) => name === "time"))];
+
+  function onFrame(act) {
+    let given = null;
+    return (...arguments_) => {
+      if (given === null) requestAnimationFrame(() => { const last = given; given = null; act(...last); });
+      given = arguments_;
+    };
+  }
+
+  const isWhole = ({ start, end, bounds }) => start === bounds[0] && end === bounds[1];
+
+  function together() {
+    let following = false;
+    const follow = onFrame((range) => {
+      following = true;
+      for (const other of linked()) {
+        if (other === range) continue;
+        if (isWhole(range)) other.reset();
+        else other.setv({ start: range.start, end: range.end });
+      }
+      following = false;
+    });
+    for (const range of linked()) range.change.connect(() => { if (!following) follow(range); });
+  }
+
+  function crosshair() {
+    const shown = times().map(({ view, model, element }) => {
+      const line = document.createElement("i");
+      line.className = "cross";
+      line.hidden = true;
+      element.after(line);
+      return { view, range: model.x_range, element, line };
+    });
+    const point = onFrame((time) => {
+      for (const { view, range, line } of shown) {
+        const at = (time - range.start) / (range.end - range.start);
+        line.hidden = !(at >= 0 && at <= 1);
+        line.style.left = `${view.frame.bbox.left + at * view.frame.bbox.width}px`;
+      }
+    });
+    for (const { view, range, element } of shown) {
+      element.addEventListener("pointermove", ({ clientX }) => {
+        const { left, width } = view.frame.bbox;
+        point(range.start + (clientX - element.getBoundingClientRect().left - left) / width * (range.end - range.start));
+      });
+      element.addEventListener("pointerleave", () => point(NaN));
+    }
+  }
+
+  /* Seconds as 1:05:30. */
+  function clock(ms) {
+    const seconds = Math.abs(Math.round(ms)) / 1000;
+    const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
+    const rest = String(+(seconds % 60).toFixed(3)).replace(/^\d(?!\d)/, "0$&");
+    return `${ms < 0 ? "−" : "+"}${hours}:${String(minutes).padStart(2, "0")}:${rest}`;
+  }
+
+  /* From where the axes count; null for times of day. */
+  let zero = null;
+  const told = (ms) => zero === null && ms > 1e11 ? `${new Date(ms).toISOString().slice(11, 19)} UTC` : clock(ms - (zero ?? 0));
+
+  /* Time axes count from the start of the job, or tell the time of day. */
+  function since(counted) {
+    zero = counted ? window.jr.start : null;
+    for (const { model } of times()) {
+      const { ticker, formatter } = model.below[0];
+      if (formatter.type !== "DatetimeTickFormatter") continue;
+      delete ticker.get_ticks;
+      delete formatter.doFormat;
+      if (counted) {
+        const whole = ticker.get_ticks;
+        ticker.get_ticks = (low, high, ...rest) => {
+          const { major } = whole.call(ticker, low - zero, high - zero, ...rest);
+          return { major: major.map((tick) => tick + zero), minor: [] };
+        };
+        formatter.doFormat = (ticks) => ticks.map((tick) => clock(tick - zero));
+      }
+      model.below[0].change.emit();
+    }
+  }
+
+  /* The part of the time to show; without, the whole. */
+  function show(from, to) {
+    for (const range of linked()) {
+      if (from === undefined) range.reset();
+      else range.setv({ start: from, end: to });
+    }
+  }
+
+  /* ---- Figures by keys: how far to move, and how much wider to become ---- */
+
+  const KEYS = { "+": [0, 0.5], "=": [0, 0.5], "-": [0, 2], "−": [0, 2], ArrowLeft: [-0.25, 1], ArrowRight: [0.25, 1], 0: null };
+
+  function step(range, key) {
+    if (KEYS[key] === null) return range.reset();
+    const [far, wider] = KEYS[key];
+    const [first, last] = range.bounds;
+    const width = range.end - range.start;
+    const wanted = Math.min(last - first, Math.max(range.min_interval ?? 0, width * wider));
+    const left = range.start + far * width + (width - wanted) / 2;
+    const begin = Math.min(Math.max(first, left), last - wanted);
+    range.setv({ start: begin, end: begin + wanted });
+  }
+
+  function keys() {
+    for (const figure of document.querySelectorAll("figure")) {
+      const inside = drawn.filter((one) => moves(one) && figure.contains(one.element));
+      if (inside.length === 0) continue;
+      const frame = inside[0].element.parentElement;
+      frame.tabIndex = 0;
+      frame.setAttribute("aria-keyshortcuts", "+ - ArrowLeft ArrowRight 0");
+      figure.addEventListener("keydown", (event) => {
+        if (!(event.key in KEYS) || event.ctrlKey || event.metaKey || event.altKey) return;
+        if (event.target.closest("select, input, .tw") !== null) return;
+        event.preventDefault();
+        for (const range of new Set(inside.map(({ model }) => model.x_range))) step(range, event.key);
+        const { start: from, end: to } = inside[0].model.x_range;
+        if (isTime(inside[0])) window.jr?.say?.(`${told(from)} to ${told(to)}`);
+      });
+    }
+  }
+
+  const canvases = (figure) => drawn
+    .filter(({ element }) => figure.contains(element) && element.getBoundingClientRect().width > 0)
+    .map(({ view, element }) => [element, view.export("png", true).canvas]);
+
   /* Bokeh makes every canvas a stop of the tab key that nothing can be done at. */
   function unstop(element) {
     for (const inner of element.querySelectorAll("*")) {
@@ -218,6 +353,7 @@
     );
     elements.forEach(unstop);
     const shown = [...views][0].model.document;
+    for (const view of views) drawn.push({ view, model: view.model, element: document.getElementById(roots[view.model.id]) });
     controls(script.closest("section"), shown, roots);
     switches(script.closest("section"), shown, roots);
     wordMissing(shown);
@@ -228,6 +364,11 @@
     colors();
     for (const script of document.querySelectorAll("script.jr-figures")) await draw(script);
     dark.addEventListener("change", () => repaint(colors()));
+    together();
+    crosshair();
+    keys();
+    window.jr = Object.assign(window.jr ?? {}, { canvases, show, since });
+    if (times().length > 0) for (const one of document.querySelectorAll("[data-times]")) one.hidden = false;
     for (const hint of document.querySelectorAll("[data-live]")) hint.hidden = false;
     document.documentElement.dataset.figures = "live";
   }

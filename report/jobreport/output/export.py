@@ -11,13 +11,14 @@ from jobreport import assets
 from jobreport.errors import JobReportError
 from jobreport.files import REPORT, Product
 from jobreport.output.postponed import postponed
+from jobreport.page.figures.embed import inert
 from jobreport.page.figures.live import bokeh_script, figures_script, without_scripts
 
 with postponed("soupsieve"):  # for selectors of elements
     from nbconvert.exporters.templateexporter import TemplateExporter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from nbformat import NotebookNode
 
@@ -32,8 +33,17 @@ NOTHING = "nothing-to-show"
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
-def render_html(notebook: NotebookNode, *, static: bool = False, product: Product = REPORT) -> str:
-    """The page, from the outputs of an executed notebook; ``static`` leaves all scripts out."""
+def render_html(
+    notebook: NotebookNode,
+    *,
+    static: bool = False,
+    product: Product = REPORT,
+    about: Mapping[str, Any] | None = None,
+) -> str:
+    """The page, from the outputs of an executed notebook; ``static`` leaves all scripts out.
+
+    ``about`` is for the script of the page: ``summary`` as Markdown, and ``phases`` with their ends in milliseconds.
+    """
     exporter = TemplateExporter(  # type: ignore[no-untyped-call]
         template_name="page",
         template_file="index.html.j2",
@@ -42,12 +52,14 @@ def render_html(notebook: NotebookNode, *, static: bool = False, product: Produc
         default_preprocessors=[],
     )
     html, _ = exporter.from_notebook_node(
-        notebook, resources={"page": _page(notebook, product, static=static)}
+        notebook, resources={"page": _page(notebook, product, about or {}, static=static)}
     )
     return str(html)
 
 
-def _page(notebook: NotebookNode, product: Product, *, static: bool) -> dict[str, Any]:
+def _page(
+    notebook: NotebookNode, product: Product, about: Mapping[str, Any], *, static: bool
+) -> dict[str, Any]:
     """Variables of the page's template."""
     pieces = dict(_pieces(notebook))
     if static:
@@ -55,7 +67,7 @@ def _page(notebook: NotebookNode, product: Product, *, static: bool) -> dict[str
     head = pieces.pop("head", None)
     if head is None:
         raise JobReportError("The notebook has no head of the report: it was not run to its end.")
-    scripts = [] if static else [assets.text("script/page.js")]
+    scripts = [] if static else [assets.compact("script/page.js"), assets.compact("script/dig.js")]
     if any("jr-figures" in html for html in pieces.values()):
         scripts += [bokeh_script(), figures_script()]
     # Checkers of the policy hash scripts without white space at their ends.
@@ -66,8 +78,9 @@ def _page(notebook: NotebookNode, product: Product, *, static: bool) -> dict[str
         "data": product.files["json"],
         "pieces": _empty_as_one(list(pieces.values())),
         "symbols": assets.text("page/symbols.html").strip(),
-        "style": "".join(assets.text(name) for name in (*_STYLES, *product.styles)),
+        "style": "".join(assets.compact(name) for name in (*_STYLES, *product.styles)),
         "scripts": scripts,
+        "about": "" if static else inert(about),
         "policy": policy(scripts),
     }
 

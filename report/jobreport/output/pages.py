@@ -7,7 +7,7 @@ import errno
 import importlib
 import tempfile
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jobreport.errors import JobReportError
 from jobreport.files import REPORT, Product
@@ -15,7 +15,7 @@ from jobreport.progress import stage
 from jobrules.text import capitalized, escape_name, join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from jobreport.options import Options
     from jobreport.output.kernel import Kernel
@@ -25,9 +25,16 @@ _JOIN_S = 5.0
 
 
 def pages(
-    data: bytes, options: Options, kernel: Kernel | None, product: Product = REPORT
+    data: bytes,
+    options: Options,
+    kernel: Kernel | None,
+    product: Product = REPORT,
+    about: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, bytes], JobReportError | None]:
-    """The notebook and the page of a data file, and what failed in making them; a failure costs no other file."""
+    """The notebook and the page of a data file, and what failed in making them; a failure costs no other file.
+
+    ``about`` is as in ``export.render_html``.
+    """
     files: dict[str, bytes] = {}
     if not {"html", "ipynb"} & set(options.formats):
         return files, None
@@ -43,7 +50,7 @@ def pages(
         if "html" in options.formats:
             from jobreport.output import export  # noqa: PLC0415
 
-            html = export.render_html(executed, static=options.static, product=product)
+            html = export.render_html(executed, static=options.static, product=product, about=about)
             files[product.files["html"]] = html.encode()
         if failed := executed.metadata.get("failed"):
             raise written_without(failed, product)

@@ -282,13 +282,15 @@ def live_plot(
     the y axis in px, ``theme.NAMES_PX`` for names.
     """
     ends = float(x.live(x.start)), float(x.live(x.end))
-    own = Range1d(start=ends[0], end=ends[1], bounds=ends if zoom else None)
+    shown = x_range or Range1d(start=ends[0], end=ends[1], bounds=ends if zoom else None)
+    if x.time and zoom and not shown.name:
+        shown.name = "time"  # the script of the page moves all of them together
     look = theme.plot_look() | ({"min_border_left": left} if left else {})
     below = theme.BOTTOM_PX + (18 if x.two_rows else 0)
     # A line of values at either end would lie half outside of the frame.
     edge = 0.0 if y.names else EDGE * (y.end - y.start)
     plot = Plot(
-        x_range=x_range or own,
+        x_range=shown,
         y_range=Range1d(start=y.start - edge, end=y.end + edge),
         min_border_bottom=below if labels else theme.TOP_PX,
         **look,

@@ -49,7 +49,7 @@ def panels(close_up: CloseUp) -> Panels:
     x = over_time(close_up.start_us, close_up.end_us, MAX_TICKS)
     sampled = [curve for curve in close_up.curves if curve.samples]
     start, end = x.live((x.start, x.end)).tolist()
-    shared = Range1d(start=start, end=end, bounds=(start, end))
+    shared = Range1d(start=start, end=end, bounds=(start, end), name="close-up")
     options: dict[str, Any] = {"x_range": shared, "zoom": True, "left": RANKED_PX}
     below = bool(close_up.lanes)
     return Panels(

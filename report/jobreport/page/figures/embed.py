@@ -27,8 +27,7 @@ _GZIP_LEVEL, _GZIP_TIME = 6, 1
 def document_json(section: str, figures: Mapping[str, Model]) -> str:
     """One Bokeh document for the figures of a section, keyed by the id of the element each is drawn in.
 
-    The text stands in a ``<script type="application/json">``: ``<``, ``>`` and ``&`` are escaped, so
-    that no name from data can end that element. ``common`` holds, for each kind of model, the
+    ``common`` holds, for each kind of model, the
     attributes that the script puts into every model of the kind that lacks them. Models, fields and values
     are written short; ``complete`` in ``templates/script/figures.js`` reads them: ``{"$": name, "id": …, "a": attributes}``
     is a model, ``{"f": …}`` a field, ``{"v": …}`` a value, ``{"m": …}`` the entries of a map,
@@ -42,8 +41,12 @@ def document_json(section: str, figures: Mapping[str, Model]) -> str:
         "roots": [writer.written(figure) for figure in figures.values()],
     }
     roots = {root["id"]: element for root, element in zip(document["roots"], figures, strict=True)}
-    text = _text({"roots": roots, "common": _common(document), "doc": document})
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return inert({"roots": roots, "common": _common(document), "doc": document})
+
+
+def inert(value: Any) -> str:
+    """JSON for a ``<script type="application/json">``, which no name in it can end."""
+    return _text(value).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 @cache
