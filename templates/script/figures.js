@@ -192,9 +192,15 @@
     };
   }
 
-  const isWhole = ({ start, end, bounds }) => start === bounds[0] && end === bounds[1];
+  /* The ends of each range that can be moved, as it was drawn. */
+  const wholes = new Map();
+  const isWhole = (range) => range.start === wholes.get(range)[0] && range.end === wholes.get(range)[1];
 
   function together() {
+    for (const { model } of drawn.filter(moves)) wholes.set(model.x_range, model.x_range.bounds);
+    /* A figure of a part of the job shows the time of the others too, or it could not follow. */
+    const ends = linked().flatMap((range) => range.bounds);
+    for (const range of linked()) range.bounds = [Math.min(...ends), Math.max(...ends)];
     let following = false;
     const follow = onFrame((range) => {
       following = true;
@@ -279,9 +285,10 @@
   function step(range, key) {
     if (KEYS[key] === null) return range.reset();
     const [far, wider] = KEYS[key];
-    const [first, last] = range.bounds;
+    const [first, last] = wholes.get(range);
     const width = range.end - range.start;
-    const wanted = Math.min(last - first, Math.max(range.min_interval ?? 0, width * wider));
+    const wanted = Math.max(range.min_interval ?? 0, width * wider);
+    if (wanted >= last - first) return range.reset();
     const left = range.start + far * width + (width - wanted) / 2;
     const begin = Math.min(Math.max(first, left), last - wanted);
     range.setv({ start: begin, end: begin + wanted });

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +127,14 @@ class Visit:
         self.page.evaluate(_SETTLED, self.page.viewport_size)
 
 
-def page_of(fragments: Iterable[Fragment], path: Path, product: Product = REPORT) -> Path:
+def page_of(
+    fragments: Iterable[Fragment],
+    path: Path,
+    product: Product = REPORT,
+    about: Mapping[str, Any] | None = None,
+) -> Path:
     """The file of a page of these sections, made by the exporter of whole pages."""
-    path.write_text(export.render_html(notebook_of(fragments), product=product), "utf-8")
+    path.write_text(export.render_html(notebook_of(fragments), product=product, about=about), "utf-8")
     return path
 
 
@@ -176,10 +181,11 @@ def token(visit: Visit, name: str) -> int:
     return int(visit.page.evaluate(script).removeprefix("#"), 16)
 
 
-def barriers(visit: Visit) -> list[Any]:
-    """What axe finds on the page as it was opened, but for what Bokeh draws, which ``barriers_elsewhere`` has too."""
+def barriers(visit: Visit, *parts: str) -> list[Any]:
+    """What axe finds on the page, or these parts of it, but for what Bokeh draws, which ``barriers_elsewhere`` has too."""
     visit.page.evaluate(AXE.read_text("utf-8"))
-    return list(visit.page.evaluate(_BARRIERS.replace("document", "{ exclude: [['.live']] }"), {}))
+    where = json.dumps({"exclude": [[".live"]]} | ({"include": [[part] for part in parts]} if parts else {}))
+    return list(visit.page.evaluate(_BARRIERS.replace("document", where), {}))
 
 
 def barriers_elsewhere(visit: Visit) -> list[Any]:
