@@ -438,6 +438,7 @@
     }));
   }
 
+  let phaseShown;
   function filter() {
     const chosen = choices.filter(({ input }) => input.checked);
     const outside = ([, kind, name]) => chosen.some((one) => one.kind === kind) && !chosen.some((one) => one.kind === kind && one.name === name);
@@ -450,8 +451,8 @@
       element.classList.toggle("left-out", out);
     }
     const phase = chosen.find(({ kind }) => kind === "Phase")?.name;
-    if (phase !== filter.phase) window.jr.show?.(...PHASES.find(([label]) => label === phase)?.slice(1) ?? []);
-    filter.phase = phase;
+    if (phase !== phaseShown) window.jr.show?.(...PHASES.find(([label]) => label === phase)?.slice(1) ?? []);
+    phaseShown = phase;
     const names = chosen.map(({ kind, name }) => kind === "Rank" ? `rank ${name}` : name);
     only.textContent = names.length === 0 ? "Show only" : `Only ${names.slice(0, 2).join(", ")}${names.length > 2 ? ", …" : ""}`;
     say(names.length === 0 ? "Everything is shown." : `Hidden: ${leftOut.size} rows, panels, and lines.`);
@@ -482,7 +483,7 @@
       since.setAttribute("aria-pressed", counted);
       window.jr.since(counted);
     }, { "data-times": "", "aria-pressed": "false", hidden: "" });
-    list.append(since);
+    if (window.jr.start !== undefined) list.append(since);
     box.append(field, button("Close", () => box.close()), hits, count, ...groups);
     if (choices.length > 0) box.append(button("Show all", showAll));
     document.body.append(box, said);

@@ -67,7 +67,7 @@ def _page(
     head = pieces.pop("head", None)
     if head is None:
         raise JobReportError("The notebook has no head of the report: it was not run to its end.")
-    scripts = [] if static else [assets.compact("script/page.js"), assets.compact("script/dig.js")]
+    scripts = [] if static else [assets.compact("script/page.js") + assets.compact("script/dig.js")]
     if any("jr-figures" in html for html in pieces.values()):
         scripts += [bokeh_script(), figures_script()]
     # Checkers of the policy hash scripts without white space at their ends.
@@ -80,7 +80,7 @@ def _page(
         "symbols": assets.text("page/symbols.html").strip(),
         "style": "".join(assets.compact(name) for name in (*_STYLES, *product.styles)),
         "scripts": scripts,
-        "about": "" if static else inert(about),
+        "about": inert(about) if about and not static else "",
         "policy": policy(scripts),
     }
 
