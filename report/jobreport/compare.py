@@ -77,9 +77,7 @@ def compare_reports(
         text = markdown.markdown(comparison)
         if "md" in options.formats:
             files[COMPARISON.files["md"]] = text.encode()
-        made, failure = pages(
-            files[COMPARISON.files["json"]], options, kernel, COMPARISON, {"summary": text}
-        )
+        made, failure = pages(files[COMPARISON.files["json"]], options, kernel, COMPARISON, {"summary": text})
         files |= made
         publish.publish(real, files, force=options.force, product=COMPARISON)
     return Outcome(comparison=comparison, folder=folder, files=frozenset(files), failure=failure)
