@@ -49,14 +49,14 @@ class Reader(Visit):
         """Press ``/`` and type; the names that are offered."""
         self.press("/")
         self.page.keyboard.type(query)
-        return self.page.locator("#jr-hits li > :nth-child(2)").all_inner_texts()
+        return list(self.page.locator("#jr-hits li > :nth-child(2)").all_inner_texts())
 
     def button(self, name: str) -> Any:
         return self.page.get_by_role("button", name=name, exact=True)
 
     def column(self, number: int) -> list[str]:
         """The cells of the table of numbers."""
-        return self.page.locator(f"#mixed tbody tr > :nth-child({number})").all_inner_texts()
+        return list(self.page.locator(f"#mixed tbody tr > :nth-child({number})").all_inner_texts())
 
 
 @pytest.fixture(scope="module")
