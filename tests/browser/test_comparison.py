@@ -12,6 +12,7 @@ from jobreport.comparison import document
 from jobreport.comparison.build import compare
 from jobreport.comparison.comparing import Settings
 from jobreport.files import COMPARISON
+from jobreport.page.sections import comparison
 from tests.browser.visit import (
     TABLES_WITHOUT_ROOM,
     Visit,
@@ -21,7 +22,7 @@ from tests.browser.visit import (
     page_of,
 )
 from tests.report.comparison.runs import run, steady
-from tests.report.page.sections.test_comparison import CALLS, EXAMPLES
+from tests.report.page.sections.test_comparison import EXAMPLES
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
@@ -50,7 +51,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def written(found: document.Comparison, folder: Path) -> Path:
     """The page of a comparison."""
-    return page_of((call(found) for call in CALLS.values()), folder / "comparison.html", COMPARISON)
+    return page_of(comparison.page(found).values(), folder / "comparison.html", COMPARISON)
 
 
 @pytest.fixture(scope="module")

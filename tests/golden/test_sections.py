@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobreport import document, pipeline
 from jobreport.options import Options
-from jobreport.page.sections import Fragment
+from jobreport.page import sections
+from jobreport.page.sections import Fragment, comparison
 from jobrules.model.time_parts import TIME_PARTS
 from tests.copies import replace
 from tests.golden.accepted import hold
 from tests.golden.visible import Visible
 from tests.paths import SAMPLES
 from tests.report.debugger_report.made_results import Made
-from tests.report.page.sections import examples, test_comparison, test_recordings, test_sections
+from tests.report.page.sections import examples, test_comparison, test_recordings
 
 pytestmark = pytest.mark.usefixtures("without_live_plots")
 
@@ -29,8 +28,6 @@ TEXTS = GOLDEN / "sections"
 #: Of the examples of a report and of a comparison.
 REPORTS = ("gpu", "cpu", "idle", "many", "single", "empty", "captures")
 COMPARISONS = ("priced", "repeats", "traces", "twelve")
-#: What differs from one version to the next, or is the same in all jobs and held elsewhere.
-LEFT_OUT = ("style", "contents", "live_figures")
 SAMPLE_NAMES = tuple(path.name for path in SAMPLES)
 JOBS = (*SAMPLE_NAMES, *REPORTS, "debugger", "recorder", *(f"comparison-{name}" for name in COMPARISONS))
 
@@ -39,15 +36,10 @@ JOBS = (*SAMPLE_NAMES, *REPORTS, "debugger", "recorder", *(f"comparison-{name}" 
 def sections_of(job: str) -> dict[str, Fragment]:
     """The sections of a job by their names."""
     if job.startswith("comparison-"):
-        found = test_comparison.EXAMPLES[job.removeprefix("comparison-")]()
-        of_pair: dict[str, Callable[[Any], Fragment]] = dict(test_comparison.CALLS)
-        return {name: call(found) for name, call in of_pair.items() if name not in LEFT_OUT}
+        return comparison.page(test_comparison.EXAMPLES[job.removeprefix("comparison-")]())
     with tempfile.TemporaryDirectory() as folder:
-        report = report_of(job, Path(folder))
-    of_report = [call for call in test_sections.CALLS if call.__name__ not in LEFT_OUT]
-    if job == "recorder":
-        of_report = [call for call in of_report if call.__name__ in ("quality", "goodput")]
-    return {call.__name__: call(report) for call in of_report}
+        page = sections.page(report_of(job, Path(folder)))
+    return {name: page[name] for name in ("quality", "goodput")} if job == "recorder" else page
 
 
 def report_of(job: str, folder: Path) -> document.Report:
@@ -73,7 +65,9 @@ def report_of(job: str, folder: Path) -> document.Report:
 @pytest.mark.parametrize("job", JOBS)
 def test_the_sections_say_what_they_said(job: str, request: pytest.FixtureRequest) -> None:
     folder = TEXTS / job
-    made = {folder / f"{name}.txt": Visible.of(one) for name, one in sections_of(job).items()}
+    made = {
+        folder / f"{name.replace('-', '_')}.txt": Visible.of(one) for name, one in sections_of(job).items()
+    }
     hold(made, request, folder.glob("*.txt"))
 
 

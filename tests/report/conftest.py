@@ -10,10 +10,10 @@ from nbformat import NotebookNode
 
 from jobreport import document
 from jobreport.output import export, notebook
+from jobreport.page import sections
 from tests.once import made_once
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import notebook_of
-from tests.report.page.sections.test_sections import CALLS
 
 
 def run(folder: Path, report: document.Report) -> None:
@@ -45,4 +45,4 @@ def gpu_page(gpu_notebook: NotebookNode) -> str:
 
 @pytest.fixture(scope="session")
 def hostile_notebook() -> NotebookNode:
-    return notebook_of(call(examples.hostile_job()) for call in CALLS)
+    return notebook_of(sections.page(examples.hostile_job()).values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from typing import TYPE_CHECKING, Any
 
 from jobreport import assets
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
 
 #: Cells with one of these tags are for readers of the notebook and leave no trace in the page.
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
-#: A section without data: anchor, title, and reason; a section that failed does not match.
-_EMPTY = re.compile(r'<p class="[^"]* empty" id="([^"]+)"><b>(.+?)</b>: (.+?)</p>', re.DOTALL)
-#: A section that a page of this job does not have.
-_ABSENT = re.compile(r'<p class="[^"]* absent"')
-#: Anchor of the line on sections without data.
-NOTHING = "nothing-to-show"
 _STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
@@ -76,7 +69,7 @@ def _page(
         "title": notebook.metadata.get("title", "Training job report"),
         "head": head,
         "data": product.files["json"],
-        "pieces": _empty_as_one(list(pieces.values())),
+        "pieces": list(pieces.values()),
         "symbols": assets.text("page/symbols.html").strip(),
         "style": "".join(assets.compact(name) for name in (*_STYLES, *product.styles)),
         "scripts": scripts,
@@ -85,45 +78,13 @@ def _page(
     }
 
 
-def _empty_as_one(pieces: list[str]) -> list[str]:
-    """Join sections without data to one line behind all others, and their entries in the contents to one."""
-    empty = [found for html in pieces if (found := _EMPTY.fullmatch(html))]
-    if not empty:
-        return pieces
-    rest = [html for html in pieces if not _EMPTY.fullmatch(html)]
-    names = [_within_sentence(found[2]) for found in empty]
-    entries = re.compile(rf'<li><a href="#(?:{"|".join(found[1] for found in empty)})">.*?</li>\n')
-    entry = f'<li class="m"><a href="#{NOTHING}">Nothing to show: {"; ".join(names)}</a></li>\n</ol>'
-    joined = "; ".join(
-        f'<span id="{found[1]}">{name}</span>' for found, name in zip(empty, names, strict=True)
-    )
-    reasons = "".join(f"<li>{found[2]}: {found[3]}</li>" for found in empty)
-    line = (
-        f'<div class="jr nothing" id="{NOTHING}"><p>Nothing to show: {joined}.</p>'
-        f"<details><summary>Why</summary><ul>{reasons}</ul></details></div>"
-    )
-    return [
-        *(
-            entries.sub("", html).replace("</ol>", entry) if html.startswith("<nav") else html
-            for html in rest
-        ),
-        line,
-    ]
-
-
-def _within_sentence(title: str) -> str:
-    """``steps``, but ``GPU memory`` and ``Python profiles``."""
-    word = title.split(maxsplit=1)[0]
-    return title if not word[1:].islower() or word == "Python" else title[0].lower() + title[1:]
-
-
 def _pieces(notebook: NotebookNode) -> Iterator[tuple[str, str]]:
     """(id, HTML) of every cell of the page."""
     for cell in notebook.cells:
         if cell.cell_type != "code" or NOTEBOOK_ONLY & set(cell.metadata.get("tags", ())):
             continue
         html = [output.data["text/html"] for output in cell.outputs if "text/html" in output.get("data", {})]
-        if html and not _ABSENT.match(html[0].strip()):
+        if html:
             yield cell.id, "".join(html).strip()
 
 

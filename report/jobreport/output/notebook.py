@@ -93,12 +93,11 @@ def run_notebook(data: bytes, kernel: Kernel | None = None, product: Product = R
     """The executed notebook of a report or comparison; without a running ``kernel``, one is started."""
     notebook = nbformat.read(assets.notebooks() / product.files["ipynb"], as_version=4)  # type: ignore[no-untyped-call]
     # The cell that makes figures live is for readers of the notebook: run here, it would put BokehJS into the file.
-    live = [(i, cell) for i, cell in enumerate(notebook.cells) if _LIVE in cell.metadata.get("tags", ())]
+    live = [cell for cell in notebook.cells if _LIVE in cell.metadata.get("tags", ())]
     notebook.cells = [cell for cell in notebook.cells if _LIVE not in cell.metadata.get("tags", ())]
     with kernel or Kernel() as running:
         executed = _cleaned(_execute(notebook, product.files["json"], data, running))
-    for i, cell in live:
-        executed.cells.insert(i, cell)
+    executed.cells += live
     return executed
 
 
@@ -152,18 +151,34 @@ def _last_line(source: str) -> str:
 
 
 def _cleaned(notebook: NotebookNode) -> NotebookNode:
-    """The notebook without papermill's times and versions."""
+    """The notebook in the order of the page, without papermill's times and versions."""
     title = None
     failed = []
+    #: Cells with the texts above them, by their place on the page.
+    placed: dict[int, list[NotebookNode]] = {}
+    texts: list[NotebookNode] = []
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = nbformat.from_dict({"tags": tags} if tags else {})  # type: ignore[no-untyped-call]
+        texts.append(cell)
         if cell.cell_type != "code":
             continue
+        place = -1 if tags else None
         for output in cell.outputs:
             facts = output.get("metadata", {}).pop("text/html", {})
             title = facts.get("title", title)
             failed += [facts["failed"]] if "failed" in facts else []
+            place = int(facts.get("place", -1))
+        if place is not None:  # the page of this job has the section
+            placed.setdefault(place, []).extend(texts)
+        texts = []
+    notebook.cells = [cell for _, cells in sorted(placed.items()) for cell in cells]
+    code = (cell for cell in notebook.cells if cell.cell_type == "code")
+    for count, cell in enumerate(code, start=1):
+        cell.execution_count = count
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = count
     found = {"title": title, "failed": failed}
     notebook.metadata = nbformat.from_dict(_METADATA | {name: one for name, one in found.items() if one})  # type: ignore[no-untyped-call]
     return notebook

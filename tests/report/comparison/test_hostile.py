@@ -18,10 +18,10 @@ from jobreport.comparison import reading
 from jobreport.comparison.markdown import markdown
 from jobreport.cost.prices import Machine
 from jobreport.errors import NothingReadableError
+from jobreport.page.sections import comparison as sections
 from tests.captured_jobs import training
 from tests.copies import replace
 from tests.report.comparison.runs import compared, listed, of_traces, run, steady
-from tests.report.page.sections.test_comparison import CALLS
 
 SOUND = json.loads(
     document.to_json(replace(steady(), captures=of_traces(training("data loading", 0.4)).captures))
@@ -61,8 +61,8 @@ def shown(one: document.Report, *, first: bool) -> None:
     found = compared(*runs, prices=PRICES)
     assert comparison.from_json(comparison.to_json(found)) == found
     markdown(found)
-    for name, call in CALLS.items():
-        assert "failed" not in call(found).facts, (name, call(found).facts)
+    for name, piece in sections.page(found).items():
+        assert "failed" not in piece.facts, (name, piece.facts)
 
 
 @pytest.mark.parametrize(

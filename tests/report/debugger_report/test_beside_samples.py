@@ -12,6 +12,7 @@ import pytest
 from jobreport.document import Report
 from jobreport.options import Options
 from jobreport.output.summary import terminal
+from jobreport.page import sections
 from jobreport.page.sections.devices import devices as devices_section
 from jobreport.page.sections.head import hardware
 from jobreport.page.sections.head import head as head_section
@@ -23,12 +24,11 @@ from tests.more_sources import NAMED_PERCENT, causes, lost
 from tests.once import slow_but
 from tests.report.debugger_report.made_results import CAUSES, Made
 from tests.report.page.sections.html import read
-from tests.report.page.sections.test_sections import CALLS
 from tests.verdicts import found
 
 
 def all_sections(report: Report) -> str:
-    return " ".join(read(call(report)).text for call in CALLS)
+    return " ".join(read(one).text for one in sections.page(report).values())
 
 
 def report_of(made: Made, folder: Path, *sources: str) -> Report:

@@ -30,7 +30,6 @@ from jobrules.verdict.not_evaluated import by_reason
 from tests.jobs import make_job
 from tests.report.debugger_report.written_results import START, bottlenecks, built, card, micros, times, usage
 from tests.report.page.sections.html import Page
-from tests.report.page.sections.test_sections import CALLS
 from tests.report.readers.debugger_results.test_rule_results import result
 from tests.report.readers.samples import FILE, sample, write
 from tests.verdicts import found
@@ -150,7 +149,9 @@ def test_a_job_without_times_says_so(tmp_path: Path) -> None:
     report = built(tmp_path, OverallSystemUsage=usage())
 
     assert report.job.end_us == 0
-    assert "1970" not in Page.of("".join(call(report).html for call in CALLS)).text + summary.markdown(report)
+    assert "1970" not in Page.of(
+        "".join(one.html for one in sections.page(report).values())
+    ).text + summary.markdown(report)
 
 
 PASSED, NOT_EVALUATED, TRIGGERED = Status.PASSED, Status.NOT_EVALUATED, Status.TRIGGERED
@@ -502,7 +503,7 @@ def test_the_page_holds_together(tmp_path: Path, kind: str) -> None:
         "nothing": lambda: built(tmp_path, LoadBalancing=result()),
     }[kind]()
 
-    html = "".join(call(report).html for call in CALLS)
+    html = "".join(one.html for one in sections.page(report).values())
     page = Page.of(html)
 
     assert page.faults == []

@@ -61,12 +61,6 @@ def test_it_has_landmarks_and_a_way_past_them(page: Page) -> None:
     assert page.links[1] == "#verdict"
 
 
-def test_sections_come_in_order(page: Page) -> None:
-    order = ["verdict", "findings", "summary", "utilization", "rules", "gpu-utilization", "nodes", "quality"]
-
-    assert [i for i in page.ids if i in order] == order
-
-
 def test_no_cell_for_notebooks_leaves_a_trace(gpu_page: str) -> None:
     assert "report_json" not in gpu_page
     assert "sections.head" not in gpu_page

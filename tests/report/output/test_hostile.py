@@ -26,11 +26,11 @@ from fuzz.hostile import (
 from jobreport import cli, pipeline
 from jobreport.markdown import escape
 from jobreport.options import Options
+from jobreport.page import sections
 from jobrules.text import escape_name
 from tests.hostile_run import CODE, Made, hostile_run
 from tests.paths import ROOT
 from tests.report.page.sections.html import Page
-from tests.report.page.sections.test_sections import CALLS
 
 #: What Python, Jupyter and our own code import; a file of each of these names waits in the working directory.
 MODULES = [
@@ -236,7 +236,7 @@ def test_rule_results_with_such_names_are_text_too(tmp_path: Path) -> None:
     write(tmp_path / "in", results([name[:5000] for name in NAMES.values()]))
 
     report = pipeline.make_report(tmp_path / "in", tmp_path / "out", Options(formats=["json", "md"])).report
-    pages = [call(report).html for call in CALLS]
+    pages = [one.html for one in sections.page(report).values()]
 
     assert of_html("".join(pages), scripts=0) == []
     assert of_markdown((tmp_path / "out" / "summary.md").read_text("utf-8")) == []

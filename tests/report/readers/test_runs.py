@@ -12,10 +12,10 @@ import pytest
 from jobreport.errors import UsageError
 from jobreport.options import Choice, Options
 from jobreport.output import summary
+from jobreport.page import sections
 from jobreport.pipeline import make_report
 from jobreport.readers.registry import Reading, read_directory
 from jobrules.model import SECOND_US, Metric
-from tests.report.page.sections.test_sections import CALLS
 
 START = datetime(2026, 1, 3, 15, tzinfo=UTC)
 DAY, HOUR, HALF_A_YEAR = 86400, 3600, 182 * 86400
@@ -186,7 +186,7 @@ def test_page_summary_and_terminal_say_which_run(redact: bool, tmp_path: Path) -
         "Choose with --run N, or --run all."
     )
     assert f"Run {line}" in summary.terminal(outcome.report)[-1].replace("\xa0", " ")
-    page = "".join(call(outcome.report).html for call in CALLS)
+    page = "".join(one.html for one in sections.page(outcome.report).values())
     text = (tmp_path / "out" / "summary.md").read_text().replace("\xa0", " ")
     assert line in page.replace("\xa0", " ")
     assert line in text.replace("\\", "")

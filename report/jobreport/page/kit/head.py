@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jobreport.page.kit.fragment import Fragment, render
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def page_head(
@@ -18,17 +18,11 @@ def page_head(
     return Fragment(name="head", html=html, facts={"title": tab})
 
 
-def page_contents(
-    first: Sequence[tuple[str, str]],
-    outline: Sequence[tuple[str, str]],
-    notes: Mapping[str, str],
-    absent: Collection[str] = (),
-) -> Fragment:
-    """Links to sections: those without a number first, then those of the outline that are not absent."""
-    entries = [(anchor, 0, title) for anchor, title in first]
-    entries += [
-        (anchor, number, title)
-        for number, (anchor, title) in enumerate(outline, start=1)
-        if anchor not in absent
-    ]
+def page_contents(entries: Sequence[Entry], notes: Mapping[str, str]) -> Fragment:
+    """Links to sections, with a note behind some of them."""
     return Fragment(name="contents", html=render("contents", entries=entries, notes=notes))
+
+
+if TYPE_CHECKING:
+    #: Anchor, number, and title; the number is 0 if there is none.
+    Entry = tuple[str, int, str]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from markupsafe import Markup
 from msgspec import Struct, field
@@ -13,7 +13,7 @@ from jobreport.page.kit.fragment import Fragment, render
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from jobreport.page.figures.models import Plot
     from jobreport.page.kit.blocks import Block, Drawing, Figure
@@ -30,6 +30,14 @@ class Empty(Struct, frozen=True):
     absent: bool = False
 
 
+class Failed(Struct, frozen=True):
+    """What stands in the place of a section that failed."""
+
+    error: str
+    #: The kind of the exception and its text, if it is the section's own.
+    why: str = ""
+
+
 class Heading(Struct, kw_only=True):
     """A section's place in the page; it counts the section's figures and tables and keeps its live plots."""
 
@@ -41,14 +49,6 @@ class Heading(Struct, kw_only=True):
     _tables: int = 0
     _plots: dict[str, Plot] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, anchor: str, outline: Sequence[tuple[str, str]]) -> Heading:
-        """The heading of the section with an anchor on a page with these anchors and titles."""
-        for number, (name, title) in enumerate(outline, start=1):
-            if name == anchor:
-                return cls(anchor=anchor, number=number, title=title)
-        return cls(anchor=anchor, title=anchor.capitalize())
-
     @property
     def html(self) -> Markup:
         """The number and the title as an element."""
@@ -58,12 +58,16 @@ class Heading(Struct, kw_only=True):
     def figure(self) -> str:
         """``Figure 5.1.`` for the first figure of section 5."""
         self._figures += 1
-        return f"Figure\u00a0{self.number}.{self._figures}."
+        return self._numbered("Figure", self._figures)
 
     def table(self) -> str:
         """``Table 5.1.``, as figures."""
         self._tables += 1
-        return f"Table\u00a0{self.number}.{self._tables}."
+        return self._numbered("Table", self._tables)
+
+    def _numbered(self, noun: str, n: int) -> str:
+        section = f"{self.number}." if self.number else ""
+        return f"{noun}\u00a0{section}{n}."
 
     def live(self, drawing: Drawing, figure: Figure) -> str:
         """The id of the element for the live plot of a drawing, which is kept."""
@@ -78,47 +82,66 @@ class Heading(Struct, kw_only=True):
         return Markup(document_json(self.anchor, self._plots) if self._plots else "")  # noqa: S704 - escaped there
 
 
+class Section(Generic[_D]):
+    """A section of a page, from a function that returns its content."""
+
+    def __init__(
+        self, function: Callable[[_D], Content], titles: Mapping[str, str], stopped: Callable[[_D, str], str]
+    ) -> None:
+        self.anchor = function.__name__.replace("_", "-")
+        self.title = titles.get(self.anchor, self.anchor.capitalize())
+        self._function, self._stopped = function, stopped
+        update_wrapper(self, function)
+
+    def __call__(self, document: _D) -> Fragment:
+        """The section alone, without a number."""
+        return self.drawn(self.content(document))
+
+    def content(self, document: _D) -> Content:
+        """What the section says; if that fails, the error."""
+        try:
+            content = self._function(document)
+        except Exception as raised:  # noqa: BLE001 - of any kind
+            return _failed(raised)
+        if isinstance(content, Empty) and (error := self._stopped(document, self.anchor)):
+            return Failed(error)
+        return content
+
+    def drawn(self, content: Content, number: int = 0) -> Fragment:
+        """The HTML of the content; ``facts`` has ``failed`` as a sentence if the section or its drawing failed."""
+        if isinstance(content, Fragment):
+            return content
+        heading = Heading(anchor=self.anchor, title=self.title, number=number)
+        if not isinstance(content, Empty | Failed):
+            try:
+                return Fragment(name=self.anchor, html=render("section", heading=heading, blocks=content))
+            except Exception as raised:  # noqa: BLE001 - of any kind
+                content = _failed(raised)
+        facts = {}
+        if isinstance(content, Failed) and content.why:
+            facts["failed"] = f"{self.title} ({content.why})"
+        return Fragment(name=self.anchor, html=render("empty", heading=heading, content=content), facts=facts)
+
+
+def _failed(raised: Exception) -> Failed:
+    why = f"{type(raised).__name__}: {escape_name(str(raised), 200)}"
+    return Failed(
+        f"This section could not be drawn: {why}. Other sections are not affected; its numbers are in report.json.",
+        why,
+    )
+
+
 def sections_of(
     outline: Sequence[tuple[str, str]], stopped: Callable[[_D, str], str] = lambda _document, _anchor: ""
-) -> Callable[[Callable[[_D], Content]], Callable[[_D], Fragment]]:
+) -> Callable[[Callable[[_D], Content]], Section[_D]]:
     """The decorator of the sections of a page with these anchors and titles.
 
-    It makes the HTML from the blocks that a function of the anchor's name returns. If the function raises, the
-    section is its heading and the error, and ``facts`` has ``failed`` as a sentence. ``stopped`` returns the error
-    of the analysis of an empty section; empty if it did not fail.
+    The name of the function is the anchor. ``stopped`` returns the error of the analysis of an empty section; empty if
+    it did not fail.
     """
-
-    def section(function: Callable[[_D], Content]) -> Callable[[_D], Fragment]:
-        anchor = function.__name__.replace("_", "-")
-
-        @wraps(function)
-        def drawn(document: _D) -> Fragment:
-            heading = Heading.of(anchor, outline)
-            facts = {}
-            try:
-                content = function(document)
-                if isinstance(content, Fragment):
-                    return content
-                if isinstance(content, Empty):
-                    error = stopped(document, anchor)
-                    html = render("empty", heading=heading, empty=content, error=error)
-                else:
-                    html = render("section", heading=heading, blocks=content)
-            except Exception as raised:  # noqa: BLE001 - of any kind
-                why = f"{type(raised).__name__}: {escape_name(str(raised), 200)}"
-                error = (
-                    f"This section could not be drawn: {why}. Other sections are not affected; its numbers are in "
-                    "report.json."
-                )
-                html = render("empty", heading=heading, empty=Empty(""), error=error)
-                facts = {"failed": f"{heading.title} ({why})"}
-            return Fragment(name=anchor, html=html, facts=facts)
-
-        return drawn
-
-    return section
+    return partial(Section, titles=dict(outline), stopped=stopped)
 
 
 if TYPE_CHECKING:
     #: What a section returns; a fragment is ready.
-    Content = Sequence[Block] | Empty | Fragment
+    Content = Sequence[Block] | Empty | Failed | Fragment

@@ -1,4 +1,4 @@
-"""Calls of the notebook's cells: a report is opened, then each section is one call."""
+"""Calls of the notebook's cells: a report is opened, and its page made; then a cell shows each section."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from jobreport.page.sections.framework import framework
 from jobreport.page.sections.goodput import goodput
 from jobreport.page.sections.gpu_memory import gpu_memory
 from jobreport.page.sections.gpu_utilization import gpu_utilization
-from jobreport.page.sections.head import contents, head
+from jobreport.page.sections.head import head
 from jobreport.page.sections.identifiers import identifiers
 from jobreport.page.sections.jupyter import live_figures, style
 from jobreport.page.sections.nodes import nodes
+from jobreport.page.sections.order import page
 from jobreport.page.sections.power import power
 from jobreport.page.sections.profiles import profiles
 from jobreport.page.sections.quality import quality
@@ -47,7 +48,6 @@ __all__ = [
     "batch_size",
     "close_ups",
     "communication",
-    "contents",
     "cost",
     "cpu_bottlenecks",
     "data_loading",
@@ -65,6 +65,7 @@ __all__ = [
     "live_figures",
     "nodes",
     "open_report",
+    "page",
     "power",
     "profiled_steps",
     "profiled_time",

@@ -12,7 +12,6 @@ from jobreport.page.figures.framework import MAX_RANKED, Rank, of_slices
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
 from jobreport.page.kit import Drawing, Empty, Figure, Note, Subsection, Table
-from jobreport.page.kit.section import Heading
 from jobreport.page.kit.table import as_code, node_cells, node_heads
 from jobreport.page.sections.outline import SECTIONS, not_recorded, section, zone
 from jobreport.page.sections.parts.operators import MAX_OPEN, operators, ranked_bars
@@ -44,7 +43,7 @@ def framework(report: Report) -> Content:
     time = report.framework
     if time is None and _shown_in_rules(report):
         card = Markup('<a href="#r-{0}">{0}</a>').format(_RULE)
-        return [Note(Markup("See {} in section {}.").format(card, Heading.of("rules", SECTIONS).number))]
+        return [Note(Markup("See {}.").format(card))]
     if time is None and not report.has_debugger and not report.card(_RULE):
         return Empty(f"{_RULE} was not selected.")
     if time is None:
@@ -110,7 +109,7 @@ def _ran_between(report: Report, time: FrameworkTime) -> str:
         return ""
     loads = between.name in _LOADING
     anchor = "data-loading" if loads else "cpu-bottlenecks"
-    link = Markup(': see <a href="#{}">{}</a>').format(anchor, Heading.of(anchor, SECTIONS).title)
+    link = Markup(': see <a href="#{}">{}</a>').format(anchor, dict(SECTIONS)[anchor])
     return Markup(" While {} was recorded, it ran for {} of that time{}.").format(
         as_code(between.name),
         formats.percent(between.outside_percent or 0.0),

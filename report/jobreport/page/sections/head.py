@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.page.kit.head import page_contents, page_head
-from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
 from jobreport.sentences import bad_end, unread
 from jobrules.rules.traces.shares import profiled_gpus
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.document import Report
     from jobreport.page.kit.fragment import Fragment
+    from jobreport.page.kit.head import Entry
 
 #: Characters of the job's name; report.json has the whole of it.
 MAX_NAME = 120
@@ -37,16 +39,15 @@ def page_title(report: Report) -> str:
     return f"{formats.percent(use.of('used')[1])} of {use.time} used: {name}"
 
 
-def contents(report: Report) -> Fragment:
-    """Links to all sections."""
+def contents(report: Report, entries: Sequence[Entry]) -> Fragment:
+    """Links to the verdict, the findings, and all sections."""
     judging = [card for card in report.rules if card.can_trigger]
     triggered = sum(card.status == "triggered" for card in judging)
     notes = {
         "findings": str(len(report.verdict.findings)),
         "rules": f"{triggered} of {report.verdict.rules} triggered" if judging else "",
     }
-    absent = frozenset() if report.captures else OF_CAPTURES
-    return page_contents([("verdict", "Verdict"), ("findings", "Findings")], SECTIONS, notes, absent=absent)
+    return page_contents([("verdict", 0, "Verdict"), ("findings", 0, "Findings"), *entries], notes)
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The sections of the page in order; sections keep their numbers, figures and tables are counted."""
+"""The sections of the page."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from jobreport.page.kit.section import Empty, sections_of
 if TYPE_CHECKING:
     from jobreport.document import Report
 
-#: Anchor and title of every numbered section, in the order of the page.
+#: Anchor and title of every numbered section, in the order of the page of a job without findings.
 SECTIONS = (
     ("summary", "Training job summary"),
     ("utilization", "Resource utilization"),
     ("framework", "Framework time"),
-    ("rules", "Rules"),
     ("steps", "Steps"),
     ("goodput", "Goodput"),
     ("gpu-utilization", "GPU utilization"),
@@ -37,11 +36,14 @@ SECTIONS = (
     ("profiles", "Python profiles"),
     ("power", "Power, temperature, and clocks"),
     ("cost", "Cost and size"),
+    ("rules", "Rules"),
     ("quality", "Method and data quality"),
     ("identifiers", "Identifying information"),
 )
 #: The analysis of a section that does not have the name of the anchor (see ``pipeline``).
 ANALYSES = {"cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}
+#: Sections that end the page whatever was found.
+LAST = ("rules", "quality", "identifiers")
 #: Sections on traces of PyTorch's profiler; a page without such traces does not have them.
 OF_CAPTURES = frozenset(
     {"profiled-time", "idle-time", "communication", "profiled-steps", "kernels", "allocated-memory"}

@@ -48,9 +48,7 @@ def quality(report: Report) -> Content:
         Subsection(title="Profiler settings", blocks=[Sentences(report.job.recorded), Note(PROFILED_STEPS)])
         if report.job.recorded
         else None,
-        Table(
-            label="Terms", caption="Terms.", style="words", heads=(":Term", ":Meaning"), rows=_terms(report)
-        ),
+        Table(label="Terms", fold="terms", style="words", heads=(":Term", ":Meaning"), rows=_terms(report)),
         Subsection(
             title="Reproduce this report",
             blocks=[

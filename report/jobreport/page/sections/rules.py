@@ -1,4 +1,4 @@
-"""A card per rule that was evaluated, a line per other rule."""
+"""A card per rule that was evaluated, a line per other rule; in folds, but for what triggered or failed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ MAX_REASONS = 4
 WORTH_NAMING = 0.005
 
 _ORDER = [*Severity, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
+
+
+#: What a reader sees without opening a fold.
+_OPEN = (Status.TRIGGERED, Status.ERROR)
 
 
 class Bullet(Struct, frozen=True, kw_only=True):
@@ -68,25 +72,31 @@ class NotEvaluated(Struct, frozen=True, kw_only=True):
     missing: str
     notes: tuple[str, ...]
 
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.names)
+
 
 @section
 def rules(report: Report) -> Content:
-    """Cards by severity, then errors, then what passed; a line for each reason why rules were not evaluated."""
+    """Cards by severity, then errors; folds of what passed, was not evaluated, or does not apply."""
     judging = [card for card in report.rules if card.can_trigger]
     ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
     summaries = [card for card in report.rules if not card.can_trigger]
     silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
     inapplicable: dict[str, list[RuleCard]] = {}
     for card in silent:
-        if not _applies(card):
-            inapplicable.setdefault(str(card.reason), []).append(card)
+        if card.reason and not _applies(card):
+            inapplicable.setdefault(card.reason.sentence, []).append(card)
     return [
         Markup('{} <span class="m">Advice and details of a rule: <code>{}</code>.</span>').format(
             _lead(report, judging), unbroken("make-report --explain RULE")
         ),
         Html.of(
             "rules",
-            cards=[_card(report, card) for card in ranked if card not in silent],
+            cards=[_card(report, card) for card in ranked if card.status in _OPEN],
+            passed=[_card(report, card) for card in ranked if card.status is Status.PASSED],
             sign=SIGNS[Status.NOT_EVALUATED],
             silent=_by_reason([card for card in silent if _applies(card)]),
             inapplicable=inapplicable,
@@ -209,8 +219,6 @@ def _lead(report: Report, judging: list[RuleCard]) -> str:
         sentences.append(
             f"Results leave out start-up and wind-down{of_others}; rules/*.json hold those of the whole job."
         )
-    if others := len(judging) - len(apply):
-        sentences.append(f"Not applicable: {formats.count(others, 'rule')}.")
     if report.of_debugger:
         sentences.append(
             "All numbers are from SageMaker Debugger's rule results, up to the last full minute. Known errors are "

@@ -15,22 +15,54 @@ from jobreport.page.figures import chart
 from jobreport.page.figures.canvas import Canvas
 from jobreport.page.kit import Drawing, Empty, Figure, Fold, Note, Sentences, Subsection, Table
 from jobreport.page.kit.fragment import _Compiled
-from jobreport.page.kit.section import sections_of
+from jobreport.page.kit.page import numbered
+from jobreport.page.kit.section import Failed, sections_of
 from tests.report.page.sections.html import Page, read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jobreport.page.kit.section import Content
+    from jobreport.page.kit.section import Content, Section
 
 OUTLINE = (("first", "First"), ("made-here", "Made here"))
 
 
-def page_of(content: Content, error: str = "") -> Page:
+def page_of(content: Content, error: str = "", number: int = 0) -> Page:
     def made_here(_: None) -> Content:
         return content
 
-    return read(sections_of(OUTLINE, lambda _document, _anchor: error)(made_here)(None))
+    made = sections_of(OUTLINE, lambda _document, _anchor: error)(made_here)
+    return read(made.drawn(made.content(None), number))
+
+
+def section(anchor: str, content: Content) -> tuple[Section[None], Content]:
+    def function(_: None) -> Content:
+        return content
+
+    function.__name__ = anchor
+    return sections_of([(anchor, f"Title of {anchor}")])(function), content
+
+
+def test_sections_are_numbered_as_they_stand_and_those_without_content_are_one_line() -> None:
+    absent = Empty("no", absent=True)
+    contents = [
+        section("a", ["text"]),
+        section("b", Empty("why")),
+        section("c", Failed("error")),
+        section("d", absent),
+        section("e", [figure("f")]),
+    ]
+
+    fragments, entries = numbered(contents)
+
+    assert entries == [
+        *(("a", 1, "Title of a"), ("c", 2, "Title of c"), ("e", 3, "Title of e")),
+        ("nothing-to-show", 0, "Nothing to show"),
+    ]
+    page = Page.of("".join(one.html for one in fragments))
+    assert [one for one in page.ids if one in "abcd"] == ["a", "c", "b"]
+    assert "Figure 3.1." in page.text
+    assert page.text.endswith("Nothing to show: title of b. WhyTitle of b: why")
 
 
 def table(label: str, caption: str, fold: str = "") -> Table:
@@ -51,7 +83,8 @@ def test_figures_and_tables_are_numbered_in_the_order_of_the_page() -> None:
             Subsection(title="Part", blocks=[figure("g"), table("d", caption="D.")]),
             Fold(summary="More", blocks=[table("e", caption="E.")]),
             figure("h", of_tables=True),
-        ]
+        ],
+        number=2,
     )
 
     numbers = re.findall(r"(?:Figure|Table)\xa0[\d.]+\d", "".join(page.pieces))
@@ -74,7 +107,7 @@ def test_blocks_without_content_are_not_shown() -> None:
     empty = Table(label="none", heads=("A",), rows=[])
     nothing = [None, "", empty, Sentences([]), Note(""), Subsection(title="None", blocks=[None, empty])]
 
-    assert page_of(nothing).text == page_of([]).text == "2 Made here"
+    assert page_of(nothing).text == page_of([]).text == "Made here"
 
 
 def test_a_section_without_content_is_one_line_unless_its_analysis_failed() -> None:

@@ -27,7 +27,7 @@ from tests.report.page.sections.html import Page
 #: Twenty minutes at 0.5 s.
 TICKS = 2400
 #: Every section of the page, in its order.
-NAMES = ("head", "verdict", "findings", "contents", *(anchor for anchor, _ in SECTIONS))
+NAMES = ("head", "verdict", "findings", *(anchor for anchor, _ in SECTIONS))
 
 
 def reported(job: Job, *rules: Rule) -> Report:

@@ -26,10 +26,6 @@ from tests.copies import replace
 from tests.report.comparison.runs import compared, listed, of_traces, older, published, report_of, run, steady
 from tests.report.page.sections.html import Page
 
-CALLS: dict[str, Callable[[Comparison], Fragment]] = {
-    name: getattr(comparison, name)
-    for name in ("head", "contents", "verdict", "budgets", *(anchor for anchor, _ in SECTIONS))
-}
 PRICES = listed(
     Machine(type="big", per_hour=8.0, gpus=4, cores=8), Machine(type="small", per_hour=2.0, gpus=1, cores=4)
 )
@@ -107,8 +103,7 @@ EXAMPLES: dict[str, Callable[[], Comparison]] = {
 def test_every_section_of_every_example_is_sound(name: str) -> None:
     found = EXAMPLES[name]()
     ids: list[str] = []
-    for section, call in CALLS.items():
-        fragment = call(found)
+    for section, fragment in comparison.page(found).items():
         page = Page.of(fragment.html)
         assert "failed" not in fragment.facts, (section, fragment.facts)
         assert page.faults == [], section
@@ -192,7 +187,7 @@ def test_equal_input_gives_equal_bytes() -> None:
     one, other = EXAMPLES["priced"](), EXAMPLES["priced"]()
 
     assert to_json(one) == to_json(other)
-    assert all(call(one).html == call(other).html for call in CALLS.values())
+    assert comparison.page(one) == comparison.page(other)
 
 
 def test_a_broken_budget_is_said_first() -> None:
@@ -243,7 +238,7 @@ def test_the_axis_holds_all_intervals_up_to_its_largest_limit() -> None:
 
 
 def test_the_contents_name_all_sections() -> None:
-    entries = Page.of(comparison.contents(EXAMPLES["priced"]()).html)
+    entries = Page.of(comparison.page(EXAMPLES["priced"]())["contents"].html)
     links = [attributes["href"] for tag, attributes in entries.elements if tag == "a"]
 
     assert links == ["#verdict", "#budgets", *(f"#{anchor}" for anchor, _ in SECTIONS)]

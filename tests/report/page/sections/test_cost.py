@@ -129,7 +129,7 @@ def test_steps_and_samples_have_a_price() -> None:
 def test_a_list_without_the_price_says_why(given: Pricing, said: str) -> None:
     found = priced(examples.gpu_job(), given)
 
-    assert f"25 Cost and size Cost is not known: {said}" in text(found)
+    assert f"Cost and size Cost is not known: {said}" in text(found)
     assert said in summary.terminal(found)[-1]
     assert said in summary.markdown(found).replace("\\", "")
     assert "cost" not in Page.of(sections.verdict(found).html).text

@@ -14,7 +14,7 @@ from jobreport import pipeline
 from jobreport.document import Report
 from jobreport.options import Options
 from jobreport.output import summary
-from jobreport.output.export import _empty_as_one, render_html
+from jobreport.output.export import render_html
 from jobreport.page import sections
 from jobreport.page.figures.chart import over_time
 from jobreport.page.sections.outline import SECTIONS
@@ -22,7 +22,7 @@ from jobrules.text import NBSP
 from tests.copies import replace
 from tests.report.page.sections.html import Page, notebook_of, read
 from tests.report.page.sections.test_nodes import text_of
-from tests.report.page.sections.test_sections import CALLS, whole
+from tests.report.page.sections.test_sections import whole
 from tests.report.readers.nvidia_smi.forms import FORMS, write
 
 #: What only the files of another service have, and whoever wrote them.
@@ -68,13 +68,13 @@ def undated(tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 
 def test_a_log_speaks_of_no_service_that_it_never_met(report: Report) -> None:
-    found = {call(report).name: FOREIGN.findall(call(report).html) for call in CALLS}
+    found = {name: FOREIGN.findall(one.html) for name, one in sections.page(report).items()}
 
     assert {name: words for name, words in found.items() if words} == {}
 
 
 def test_times_without_dates_count_from_the_start(undated: Report) -> None:
-    pieces = [call(undated).html for call in CALLS]
+    pieces = [one.html for one in sections.page(undated).values()]
 
     assert [
         re.findall(r".{40}(?:UTC|1970).{20}", html) for html in pieces if re.search("UTC|1970", html)
@@ -145,7 +145,7 @@ def test_a_slowdown_is_drawn_where_it_happened(report: Report) -> None:
 
 
 def test_sections_without_data_are_one_line(report: Report) -> None:
-    html = render_html(notebook_of(call(report) for call in CALLS))
+    html = render_html(notebook_of(sections.page(report).values()))
 
     titles = (
         "framework time; steps; goodput; data loading; CPU bottlenecks; I/O bottlenecks; close-ups; "
@@ -153,28 +153,12 @@ def test_sections_without_data_are_one_line(report: Report) -> None:
     )
     page = Page.of(html)
     assert not page.faults
-    assert page.text.count(f"Nothing to show: {titles}") == 2  # in the contents, and behind the last section
+    assert page.text.count(f"Nothing to show: {titles}") == 1
     for title in titles.split("; "):
         (anchor,) = (name for name, own in SECTIONS if own.lower() == title.lower())
         assert page.ids.count(anchor) == 1
         assert f'<a href="#{anchor}">' not in html.partition("<main>")[2].partition("</nav>")[0]
     assert html.index('id="nothing-to-show"') > html.index('id="identifiers"')
-
-
-def test_a_section_that_failed_stays_in_its_place() -> None:
-    nav = '<nav><ol>\n<li><a href="#a">A</a></li>\n<li><a href="#b">B</a></li>\n</ol></nav>'
-    failed = '<section class="jr fold" id="b"></section>'
-    pieces = [nav, '<p class="jr m empty" id="a"><b>Data loading</b>: No trace.</p>', failed]
-
-    contents, second, last = _empty_as_one(pieces)
-
-    assert second == failed
-    assert '<a href="#a">' not in contents
-    assert '<a href="#b">' in contents
-    assert "Nothing to show: data loading" in contents
-    assert '<span id="a">data loading</span>' in last
-    assert "Data loading: No trace." in last
-    assert _empty_as_one([nav, failed]) == [nav, failed]
 
 
 def test_the_table_of_logs_says_which_file_is_of_which_node(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ import pytest
 from jobreport import document, pipeline
 from jobreport.options import Options
 from jobreport.page import sections
+from jobreport.page.sections.order import BY_ANCHOR
 from jobreport.page.sections.outline import OF_CAPTURES
 from jobrules.text import duration, utc
 from tests.paths import ROOT, SAMPLES
 from tests.report.page.sections.example_cost import pricing
 from tests.report.page.sections.html import Cells
-from tests.report.page.sections.test_sections import CALLS
 
 MAX_CAPTION_WORDS = 35
 
@@ -143,8 +143,8 @@ def made(sample: Path) -> tuple[dict[str, str], dict[str, Any]]:
         report = pipeline.make_report(
             sample, Path(folder) / "out", Options(formats=("json",), pricing=pricing())
         ).report
-    fragments = [call(report) for call in CALLS]
-    return {one.name: one.html for one in fragments}, json.loads(document.to_json(report))
+    calls = (sections.verdict, sections.findings, *BY_ANCHOR.values())
+    return {call.anchor: call(report).html for call in calls}, json.loads(document.to_json(report))
 
 
 def cells(html: str, section: str) -> list[str]:

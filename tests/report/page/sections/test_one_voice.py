@@ -16,12 +16,12 @@ from jobreport.document import Report
 from jobreport.errors import NothingReadableError
 from jobreport.options import Options
 from jobreport.output import summary
+from jobreport.page import sections
 from jobreport.pipeline import make_report
 from jobreport.remarks import Quality
 from jobrules import RULES
 from jobrules.rule import run_rules
 from tests.paths import CORPUS, SAMPLES, needs_corpus
-from tests.report.page.sections.test_sections import CALLS
 from tests.rules.diagnosis_jobs import CAUSES, SHAPES, made
 
 BLOCKS = re.compile(
@@ -150,7 +150,7 @@ def contradictions(texts: list[str]) -> list[tuple[str, str, str]]:
 
 def texts_of(report: Report) -> list[str]:
     """The sentences of the page, the terminal, and the ticket."""
-    pages = [call(report).html for call in CALLS]
+    pages = [one.html for one in sections.page(report).values()]
     return [text for page in (*pages, "\n".join(summary.terminal(report))) for text in sentences(page)]
 
 
@@ -161,8 +161,8 @@ def judged_otherwise(report: Report) -> list[str]:
         for key in ("cpu", "io"):
             if card.name != f"{key.upper()}Bottleneck" or not card.can_trigger:
                 continue
-            (call,) = (one for one in CALLS if one.__name__ == f"{key}_bottlenecks")
-            for share, limit in re.findall(r"([\d.]+)%; threshold ([\d.]+)%", call(report).html):
+            section = getattr(sections, f"{key}_bottlenecks")
+            for share, limit in re.findall(r"([\d.]+)%; threshold ([\d.]+)%", section(report).html):
                 if (float(share) > float(limit)) != (card.status == "triggered"):
                     wrong.append(f"{card.name} {card.status}: {share}%, threshold {limit}%")
     return wrong

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -13,68 +12,33 @@ from jobreport import document
 from jobreport.document import Report
 from jobreport.page import sections
 from jobreport.page.figures import chart, models
-from jobreport.page.sections.outline import OF_CAPTURES, SECTIONS
+from jobreport.page.sections.outline import LAST, OF_CAPTURES, SECTIONS
 from tests.once import slow_but
 from tests.report.page.figures import embedded
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import Page, read
 
-CALLS: tuple[Callable[[Report], sections.Fragment], ...] = (
-    sections.head,
-    sections.verdict,
-    sections.findings,
-    sections.contents,
-    sections.summary,
-    sections.utilization,
-    sections.framework,
-    sections.rules,
-    sections.steps,
-    sections.goodput,
-    sections.gpu_utilization,
-    sections.balance,
-    sections.data_loading,
-    sections.batch_size,
-    sections.cpu_bottlenecks,
-    sections.io_bottlenecks,
-    sections.gpu_memory,
-    sections.nodes,
-    sections.devices,
-    sections.close_ups,
-    sections.profiled_time,
-    sections.idle_time,
-    sections.communication,
-    sections.profiled_steps,
-    sections.kernels,
-    sections.allocated_memory,
-    sections.profiles,
-    sections.power,
-    sections.cost,
-    sections.quality,
-    sections.identifiers,
-)
-
-
 _FIGURES = re.compile(r'<script type="application/json" class="jr-figures"[^>]*>(.*?)</script>', re.DOTALL)
 #: Pages by the id of their report, which is kept, and what makes its live plots: many tests look at one page.
-_PAGES: dict[tuple[int, int], tuple[Report, dict[Callable[[Report], sections.Fragment], str], Page]] = {}
+_PAGES: dict[tuple[int, int], tuple[Report, dict[str, str], Page]] = {}
 
 
-def drawn(report: Report) -> str:
-    return "".join(call(report).html for call in CALLS)
+def drawn(report: Report) -> dict[str, str]:
+    return {name: one.html for name, one in sections.page(report).items()}
 
 
 def whole(report: Report) -> Page:
     return _once(report)[2]
 
 
-def html_by_call(report: Report) -> dict[Callable[[Report], sections.Fragment], str]:
+def html_of(report: Report) -> dict[str, str]:
     return _once(report)[1]
 
 
-def _once(report: Report) -> tuple[Report, dict[Callable[[Report], sections.Fragment], str], Page]:
+def _once(report: Report) -> tuple[Report, dict[str, str], Page]:
     key = id(report), id(chart.live_plot)
     if key not in _PAGES:
-        html = {call: call(report).html for call in CALLS}
+        html = drawn(report)
         _PAGES[key] = report, html, Page.of("".join(html.values()))
     return _PAGES[key]
 
@@ -115,12 +79,31 @@ def test_links_inside_the_page_lead_somewhere(report: Report) -> None:
     assert {link for link in page.links if not link.startswith("#")} == set()
 
 
-def test_every_section_keeps_its_number_and_heading(report: Report) -> None:
+def test_sections_are_numbered_as_they_stand_and_every_anchor_is_there(report: Report) -> None:
     page = whole(report)
 
-    for number, (anchor, title) in enumerate(SECTIONS, start=1):
-        assert anchor in page.ids
-        assert (f"{number} {title}" in page.text) is (bool(report.captures) or anchor not in OF_CAPTURES)
+    found = re.findall(r'<h2 id="([\w-]+)-h"><span class="n">(\d+)</span>', "".join(html_of(report).values()))
+    assert [int(number) for _, number in found] == list(range(1, len(found) + 1))
+    links = re.findall(r'<a href="#([\w-]+)">(\d+) ', html_of(report)["contents"])
+    assert links == found
+    anchors = [anchor for anchor, _ in SECTIONS if report.captures or anchor not in OF_CAPTURES]
+    assert sorted(set(page.ids) & {anchor for anchor, _ in SECTIONS}) == sorted(anchors)
+    assert (
+        [anchor for anchor, _ in found if anchor in LAST] == [*LAST] == [anchor for anchor, _ in found][-3:]
+    )
+
+
+def test_sections_come_in_the_order_of_the_findings_behind_the_evidence(report: Report) -> None:
+    pieces = [*html_of(report)]
+
+    first = {anchor for anchor, _ in SECTIONS} - {*LAST}
+    named = [*dict.fromkeys(one.section for one in report.verdict.findings if one.section in first)]
+    assert pieces[pieces.index("contents") + 1 :][: len(named)] == named
+    if "evidence" in pieces:
+        assert pieces.index("verdict") < pieces.index("evidence") < pieces.index("findings")
+        html = html_of(report)["evidence"]
+        assert html.count("<figure ") == 1
+        assert "Figure\u00a01." in html
 
 
 def test_headings_nest(report: Report) -> None:
@@ -134,7 +117,7 @@ def test_headings_nest(report: Report) -> None:
 def test_bokeh_itself_reads_every_figure_and_every_kind_of_model() -> None:
     found = set()
     for name in ("gpu", "captures"):
-        for text in _FIGURES.findall("".join(html_by_call(example(name)).values())):
+        for text in _FIGURES.findall("".join(html_of(example(name)).values())):
             document = embedded.loaded(text)
             assert len(document.roots) == len(json.loads(text)["roots"])
             found |= {type(one).__name__ for one in document.models}
@@ -203,7 +186,7 @@ def test_hostile_names_are_text() -> None:
 
 
 def test_the_direction_of_text_cannot_be_turned_by_a_name() -> None:
-    assert "\u202e" not in "".join(html_by_call(example("hostile")).values())
+    assert "\u202e" not in "".join(html_of(example("hostile")).values())
 
 
 def test_the_bar_is_as_wide_as_its_parts() -> None:
@@ -217,7 +200,7 @@ def test_the_same_report_gives_the_same_html_and_stays_the_same() -> None:
     before = document.to_json(examples.gpu_job.__wrapped__())
     report = example("gpu")
 
-    assert drawn(report) == "".join(html_by_call(report).values())
+    assert drawn(report) == html_of(report)
     assert document.to_json(report) == before
 
 

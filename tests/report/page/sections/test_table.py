@@ -6,27 +6,16 @@ import json
 
 import pytest
 
-from jobreport.page import sections
 from jobreport.page.kit.table import Table, as_code, bar, swatch
 from tests.once import slow_but
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import Page
-from tests.report.page.sections.test_sections import FEW, example, html_by_call
-
-DRAWN = (
-    *(sections.framework, sections.steps, sections.gpu_utilization, sections.data_loading),
-    *(sections.batch_size, sections.cpu_bottlenecks, sections.gpu_memory, sections.close_ups),
-)
-
-
-def drawn(name: str) -> list[str]:
-    html = html_by_call(example(name))
-    return [html[section] for section in DRAWN]
+from tests.report.page.sections.test_sections import FEW, example, html_of
 
 
 @pytest.mark.parametrize("name", slow_but(FEW, examples.ALL))
 def test_every_live_plot_has_its_place_and_every_key_its_series(name: str) -> None:
-    for html in drawn(name):
+    for html in html_of(example(name)).values():
         page = Page.of(html)
         roots = [root for _, text in page.scripts for root in json.loads(text)["roots"].values()]
         assert sorted(roots) == sorted(i for i in page.ids if i.startswith("live-"))

@@ -1,4 +1,4 @@
-"""Calls of the cells of a comparison's notebook: a comparison is opened, then each section is one call."""
+"""Calls of the cells of a comparison's notebook: a comparison is opened, and its page made; then a cell shows each section."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobreport import assets
 from jobreport.comparison import document
 from jobreport.page.kit.fragment import Fragment
+from jobreport.page.kit.page import numbered, page_of
 from jobreport.page.sections import jupyter
 from jobreport.page.sections.comparison.cost import cost, sizes
 from jobreport.page.sections.comparison.facts import facts, method, rules
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "budgets",
-    "contents",
     "cost",
     "facts",
     "head",
@@ -30,6 +30,7 @@ __all__ = [
     "measures",
     "method",
     "open_comparison",
+    "page",
     "rules",
     "sizes",
     "steps",
@@ -46,6 +47,14 @@ STYLE = "style/comparison.css"
 def open_comparison(path: str | Path) -> Comparison:
     """Read a ``comparison.json``."""
     return document.from_json(Path(path).read_bytes())
+
+
+def page(comparison: Comparison) -> dict[str, Fragment]:
+    """All pieces of the page by their names, in its order."""
+    sections = (facts, measures, cost, time, steps, use, rules, sizes, method)
+    fragments, entries = numbered([(one, one.content(comparison)) for one in sections])
+    first = [head(comparison), verdict(comparison), budgets(comparison), contents(comparison, entries)]
+    return page_of([*first, *fragments])
 
 
 def style() -> Fragment:

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobreport.comparison.document import Comparison
-    from jobreport.page.kit.fragment import Fragment
-    from jobreport.page.kit.section import Content
+    from jobreport.page.kit.section import Content, Section
 
 SECTIONS = (
     ("facts", "What differs"),
@@ -27,7 +26,7 @@ SECTIONS = (
 
 
 #: Decorates the sections of a comparison.
-section: Callable[[Callable[[Comparison], Content]], Callable[[Comparison], Fragment]] = sections_of(SECTIONS)
+section: Callable[[Callable[[Comparison], Content]], Section[Comparison]] = sections_of(SECTIONS)
 
 
 def headings_of(labels: list[str]) -> list[str]:

@@ -17,12 +17,15 @@ from jobreport.formats import NBSP
 from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.kit.head import page_contents, page_head
 from jobreport.page.sections.comparison import marks
-from jobreport.page.sections.comparison.outline import SECTIONS, section
+from jobreport.page.sections.comparison.outline import section
 from jobrules.text import count, join_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.comparison.document import Comparison, Measure, Variant
     from jobreport.cost.document import CostRow
+    from jobreport.page.kit.head import Entry
 
 #: Runs of a variant that have a link.
 MAX_LINKS = 4
@@ -87,7 +90,7 @@ def _counted(fact: str | float | None, noun: str) -> str:
     return count(round(fact), noun) if isinstance(fact, int | float) else f"{words.plain(fact)} {noun}s"
 
 
-def contents(comparison: Comparison) -> Fragment:
+def contents(comparison: Comparison, entries: Sequence[Entry]) -> Fragment:
     """Links to all sections."""
     broken = sum(one.state == BROKEN for one in comparison.budgets)
     changed = sum(rule.changed for rule in comparison.rules)
@@ -97,8 +100,8 @@ def contents(comparison: Comparison) -> Fragment:
         "facts": str(different) if different else "",
         "rules": f"{changed} changed" if changed else "",
     }
-    budgets = [("budgets", "Budgets")] if comparison.budgets else []
-    return page_contents([("verdict", "Verdict"), *budgets], SECTIONS, notes)
+    budgets = [("budgets", 0, "Budgets")] if comparison.budgets else []
+    return page_contents([("verdict", 0, "Verdict"), *budgets, *entries], notes)
 
 
 class Number(Struct, frozen=True, kw_only=True):

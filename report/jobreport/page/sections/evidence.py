@@ -1,0 +1,74 @@
+"""The figure that shows the cause of the main finding: Figure 1 of the page, taken out of its section."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+from msgspec.structs import replace
+
+from jobreport.page.kit import Column, Figure, Fold, Side, Subsection
+from jobreport.page.kit.fragment import Fragment, render
+from jobreport.page.kit.section import Empty, Failed, Heading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jobreport.document import Report
+    from jobreport.page.kit.blocks import Block
+    from jobreport.page.kit.section import Content
+    from jobrules.model import Finding
+
+#: Section and names of figures that show a cause better than the first figure of the section that its finding names, by the
+#: key of the finding or by this section; the first figure that the page has.
+_FIGURES = {
+    "straggler-rank": [("profiled-steps", "profiled-steps-ranks")],
+    "cpu-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("cpu-bottlenecks", "cpu-bottlenecks-time")],
+    "io-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("io-bottlenecks", "io-bottlenecks-time")],
+    "gpu-utilization": [("nodes", "nodes")],
+}
+
+
+def with_evidence(report: Report, said: Mapping[str, Content]) -> tuple[dict[str, Content], list[Fragment]]:
+    """What sections say without the figure, and the figure; all of it if there is none."""
+    main = report.verdict.main_finding
+    for section, name in _places(main) if main else ():
+        blocks = said.get(section, ())
+        if isinstance(blocks, Empty | Failed | Fragment):
+            continue
+        figure = next((one for one in _figures(blocks) if name in ("", one.name)), None)
+        if figure is not None:
+            heading = Heading(anchor="evidence", title="Evidence")
+            html = render("section", heading=heading, blocks=[figure])
+            return {**said, section: _without(figure, blocks)}, [Fragment(name="evidence", html=html)]
+    return dict(said), []
+
+
+def _places(main: Finding) -> list[tuple[str, str]]:
+    better = _FIGURES.get(main.key, _FIGURES.get(main.section, []))
+    return [*better, (main.section, "")]
+
+
+def _inner(block: Block) -> Sequence[Block]:
+    return block.blocks if isinstance(block, Column | Fold | Side | Subsection) else ()
+
+
+def _figures(blocks: Sequence[Block]) -> Iterator[Figure]:
+    """Figures with a drawing, in the order of the page."""
+    for block in blocks:
+        if isinstance(block, Figure) and not block.of_tables:
+            yield block
+        yield from _figures(_inner(block))
+
+
+def _without(figure: Figure, blocks: Sequence[Block]) -> list[Block]:
+    """The blocks with a link in the place of the figure."""
+    link = Markup('See <a href="#fig-{}">Figure 1</a>.').format(figure.name)
+    return [
+        link
+        if block is figure
+        else replace(block, blocks=_without(figure, inner))  # type: ignore[type-var]
+        if (inner := _inner(block))
+        else block
+        for block in blocks
+    ]

@@ -1,0 +1,91 @@
+"""The page of a report: its sections in the order of its findings, behind the evidence of the main one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobreport.page.kit.page import numbered, page_of
+from jobreport.page.sections.balance import balance
+from jobreport.page.sections.batch_size import batch_size
+from jobreport.page.sections.bottlenecks import cpu_bottlenecks, io_bottlenecks
+from jobreport.page.sections.captures.allocated_memory import allocated_memory
+from jobreport.page.sections.captures.communication import communication
+from jobreport.page.sections.captures.idle_time import idle_time
+from jobreport.page.sections.captures.kernels import kernels
+from jobreport.page.sections.captures.profiled_steps import profiled_steps
+from jobreport.page.sections.captures.profiled_time import profiled_time
+from jobreport.page.sections.close_ups import close_ups
+from jobreport.page.sections.cost import cost
+from jobreport.page.sections.data_loading import data_loading
+from jobreport.page.sections.devices import devices
+from jobreport.page.sections.evidence import with_evidence
+from jobreport.page.sections.framework import framework
+from jobreport.page.sections.goodput import goodput
+from jobreport.page.sections.gpu_memory import gpu_memory
+from jobreport.page.sections.gpu_utilization import gpu_utilization
+from jobreport.page.sections.head import contents, head
+from jobreport.page.sections.identifiers import identifiers
+from jobreport.page.sections.nodes import nodes
+from jobreport.page.sections.outline import LAST, SECTIONS
+from jobreport.page.sections.power import power
+from jobreport.page.sections.profiles import profiles
+from jobreport.page.sections.quality import quality
+from jobreport.page.sections.rules import rules
+from jobreport.page.sections.steps import steps
+from jobreport.page.sections.summary import summary
+from jobreport.page.sections.utilization import utilization
+from jobreport.page.sections.verdict import findings, verdict
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+    from jobreport.page.kit.fragment import Fragment
+
+#: By their anchors.
+BY_ANCHOR = {
+    one.anchor: one
+    for one in (
+        summary,
+        utilization,
+        framework,
+        steps,
+        goodput,
+        gpu_utilization,
+        balance,
+        data_loading,
+        batch_size,
+        cpu_bottlenecks,
+        io_bottlenecks,
+        gpu_memory,
+        nodes,
+        devices,
+        close_ups,
+        profiled_time,
+        idle_time,
+        communication,
+        profiled_steps,
+        kernels,
+        allocated_memory,
+        profiles,
+        power,
+        cost,
+        rules,
+        quality,
+        identifiers,
+    )
+}
+
+
+def page(report: Report) -> dict[str, Fragment]:
+    """All pieces of the page by their names, in its order."""
+    said = {anchor: BY_ANCHOR[anchor].content(report) for anchor in _order(report)}
+    said, evidence = with_evidence(report, said)
+    fragments, entries = numbered([(BY_ANCHOR[anchor], content) for anchor, content in said.items()])
+    first = [head(report), verdict(report), *evidence, findings(report), contents(report, entries)]
+    return page_of([*first, *fragments])
+
+
+def _order(report: Report) -> list[str]:
+    """Sections that findings name, the worst finding first; then the others."""
+    named = dict.fromkeys(finding.section for finding in report.verdict.findings)
+    others = dict.fromkeys(anchor for anchor, _ in SECTIONS)
+    return [anchor for anchor in {**named, **others} if anchor in others and anchor not in LAST] + [*LAST]
