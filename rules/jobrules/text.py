@@ -56,6 +56,15 @@ def percent(value: float) -> str:
     return f"{value:.1f}%"
 
 
+def rounded_percent(value: float) -> str:
+    """A number of percent with the digits that a decision needs: ``62%``, ``8.7%``, ``0.3%``; what is not all is no 100%."""
+    if 0 < value < 0.05:
+        return "under 0.1%"
+    if 99.5 <= value < 100:
+        return "over 99%"
+    return f"{value:.1f}%" if 0 < value < 9.95 else f"{math.floor(value + 0.5)}%"
+
+
 def share(value: float) -> str:
     """``41.0%`` from a fraction."""
     return percent(100 * value)

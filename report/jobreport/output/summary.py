@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.cost import words
+from jobreport.headline import headline
 from jobreport.markdown import CODE, MAX_CHARACTERS, document, escape, prose
-from jobreport.sentences import bad_end, goodput_sentence, mixed, unread
+from jobreport.sentences import goodput_sentence, mixed, unread
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
 from jobrules.verdict.not_evaluated import by_reason
 from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
-from jobrules.verdict.time_use import used_sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.document import Report
     from jobrules.model import Finding
     from jobrules.verdict.findings import Verdict
@@ -26,8 +28,7 @@ def markdown(report: Report) -> str:
     findings = report.verdict.findings
     blocks = [
         f"# {escape(escape_name(report.job.name))}: training job report",
-        f"**{escape(headline(report))}**",
-        *_verdict(report.verdict),
+        *_verdict(report),
         *_parts(report),
         *([goodput_sentence(report.goodput)] if report.goodput else []),
         *_cost(report),
@@ -57,34 +58,27 @@ def markdown(report: Report) -> str:
     return document([*blocks, *tail])
 
 
-def _verdict(verdict: Verdict) -> list[str]:
-    """The main finding with its advice, the second cause, and what was not checked."""
-    main, second = verdict.main_finding, verdict.second_cause
-    found = f"**{prose(verdict.without_finding)}**"
-    if main:
-        found = f"**{verdict.main_head} ({main.severity}): {prose(main.title)}.** {_amount(main, verdict)}".rstrip()
-    advice = f"*{verdict.advice_head}:* {prose(' '.join(verdict.advice))}"
-    lines = [f"{found}\n{advice}" if verdict.advice else found]
-    if second:
-        lines.append(f"**Second cause: {prose(second.title)}.** {_amount(second, verdict)}".rstrip())
-    groups = by_reason(verdict.not_evaluated)
-    return [*lines, " ".join([f"**{verdict.how_many}.**", *(prose(group.brief) for group in groups)])]
+def _verdict(report: Report) -> list[str]:
+    """What the main finding is, how much time it is about, what to try, and how many rules were not evaluated."""
+    verdict, said = report.verdict, headline(report)
+    lines = [f"**{prose(said.sentence)}**", f"{prose(said.second)}" if said.second else ""]
+    if verdict.advice:
+        lines.append(f"*{verdict.advice_head}:* {prose(' '.join(verdict.advice))}")
+    lines.append(f"{verdict.how_many}.")
+    return [line for line in lines if line]
 
 
 def terminal(report: Report) -> list[str]:
     """The verdict in at most five lines; then the run of several, that machines are mixed, and what is not read."""
-    verdict = report.verdict
-    main, advice = verdict.main_finding, verdict.advice
-    lines = [headline(report), verdict.without_finding]
+    verdict, said = report.verdict, headline(report)
+    advice = verdict.advice
+    lines = [said.sentence, said.second]
     if verdict.use and verdict.profiled:
-        lines[0] += f" Traces: {profiled_headline(verdict.profiled)}"
-    if main:
-        amount = ", ".join(filter(None, formats.amount(main, verdict.use)))
-        lines[1] = f"{verdict.main_head} ({main.severity}): {main.title}{f' ({amount})' if amount else ''}."
+        lines[1] += f" Traces: {profiled_headline(verdict.profiled)}"
     # What to record is of no use without the way to record it.
     known = advice[:1] if verdict.advice_head == "Try first" else advice
     lines.append(f"{verdict.advice_head}: {' '.join(known)}" if known else "")
-    lines.append(_more_findings([finding for finding in verdict.findings if finding is not main]))
+    lines.append(_counted(verdict.findings))
     if groups := by_reason(verdict.not_evaluated):
         rules = f"{verdict.missing} of {count(verdict.rules, 'rule')}"
         not_checked = f"Not checked: {rules}." if verdict.missing else f"{verdict.how_many}."
@@ -97,47 +91,15 @@ def terminal(report: Report) -> list[str]:
     return [CODE.sub(r"\g<code>", line) for line in lines if line]
 
 
-def _more_findings(others: list[Finding]) -> str:
-    """``More findings: 1 warning, 2 info.``; empty if there are none."""
-    counts = {severity: sum(one.severity is severity for one in others) for severity in Severity}
+def _counted(findings: Sequence[Finding]) -> str:
+    """``Findings: 1 critical, 2 info.``; empty if there are none."""
+    counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     kinds = [
         f"{n} {severity}{'s' * (severity is Severity.WARNING and n > 1)}"
         for severity, n in counts.items()
         if n
     ]
-    return f"More findings: {', '.join(kinds)}." if kinds else ""
-
-
-def headline(report: Report) -> str:
-    """``27.3% of GPU time was used. 0.364 of 0.500 GPU-hours were lost, …``."""
-    use = report.verdict.use
-    if report.of_debugger and use is None:
-        found = formats.median(report.utilization)
-        unit = "Core" if found and found.device == "CPU" else "GPU"
-        unknown = f"{unit}-hours cannot be computed without samples."
-        if not found:
-            return unknown
-        known = f"Median {found.device} utilization was {found.value}"
-        return f"{known}, according to SageMaker Debugger. {unknown}"
-    if use is None and report.verdict.profiled:
-        return " ".join([profiled_headline(report.verdict.profiled), coverage(report.verdict.profiled)[0]])
-    if use is None:
-        unknown = f"Utilization is unknown: {report.verdict.without_samples}."
-        return " ".join(filter(None, [report.verdict.caveat, unknown]))
-    sentences = [f"{formats.lost(report.verdict, use, report.phases)}."]
-    if use.unknown or not formats.never_used(use, report.phases):
-        sentences.insert(0, f"{used_sentence(use)}.")
-    if report.cost and (money := words.lost_money(report.cost)):
-        sentences.append(money)
-    if use.unknown:
-        sentences.append(f"Utilization of {count(use.unknown, 'more GPU')} is unknown.")
-    if use.source:
-        sentences[0] = f"{sentences[0].removesuffix('.')}, according to {use.source}."
-    if report.verdict.caveat:
-        sentences.insert(0, report.verdict.caveat)
-    if end := bad_end(report):
-        sentences.insert(0, f"The job ended: {end}.")
-    return " ".join(sentences)
+    return f"Findings: {', '.join(kinds)}." if kinds else ""
 
 
 def profiled_headline(profiled: ProfiledTime) -> str:
@@ -189,9 +151,7 @@ def _profiled(verdict: Verdict) -> list[str]:
         f"- {escape(part.label)}: {formats.number(part.amount, profiled.digits)}{NBSP}GPU-s, {percent(part.percent)}"
         for part in profiled.parts
     ]
-    said = ([profiled_headline(profiled)] if verdict.use else []) + coverage(profiled)[
-        0 if verdict.use else 1 :
-    ]
+    said = [*([profiled_headline(profiled)] if verdict.use else []), *coverage(profiled)]
     return ["## Where the profiled time went", *([escape(" ".join(said))] if said else []), "\n".join(lines)]
 
 

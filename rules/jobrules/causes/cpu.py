@@ -20,12 +20,13 @@ from jobrules.measures.core_use import (
     stalls_s,
 )
 from jobrules.measures.crowding import CROWDED_ADVICE, core_shares
+from jobrules.measures.data_waits import waits
 from jobrules.measures.node_stalls import NodeStalls
 from jobrules.measures.waiting import means_during
 from jobrules.measures.work import Work
 from jobrules.model import HowMuch, Inferred, Metric, Note
 from jobrules.model.claims import Cause, Precedence, moments
-from jobrules.text import capitalized, count, join_names, number, some_of
+from jobrules.text import capitalized, count, join_names, number, some_of, took
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,8 +125,9 @@ def _saturated_cpu(
     counts = [node["CPUs"] for nodes in snapshots for node in nodes.values()]
     crowded = [one for one in job.gathered(core_shares) if one.crowded and one.node in claimed.nodes]
     return rule.finding(
-        f"A GPU was held up while the CPU was saturated in {claimed.seen} of snapshots",
+        _held_up(job, counts, cores),
         *moments(claimed, result),
+        Note(f"A GPU was held up while the CPU was saturated in {claimed.seen} of snapshots"),
         *saturated_cores(counts, cores),
         *means_during(job, claimed, Metric.CONTAINER_CPU_THROTTLED, Metric.CPU_PRESSURE),
         *(Note(str(one)) for one in crowded[:1]),
@@ -151,10 +153,25 @@ def _saturated_cpu(
 
 def saturated_cores(counts: Sequence[int], cores: int) -> tuple[Note, ...]:
     """Median of the numbers of saturated cores that are half or more of each node's ``cores``; nothing without any."""
+    full = _full(counts, cores)
+    return (Note(f"{capitalized(full)} were saturated (median)"),) if full else ()
+
+
+def _full(counts: Sequence[int], cores: int) -> str:
+    """``all 8 cores``; empty if it is not known how many."""
     crowded = [n for n in counts if n >= CROWDED_PART * cores]
-    if not (cores > 1 and crowded):
-        return ()
-    return (Note(f"{capitalized(some_of(int(np.median(crowded)), cores, 'core'))} were saturated (median)"),)
+    return some_of(int(np.median(crowded)), cores, "core") if cores > 1 and crowded else ""
+
+
+def _held_up(job: Job, counts: Sequence[int], cores: int) -> str:
+    """What waits for the CPU: training for its data if fetches show it, otherwise GPUs."""
+    full, work = _full(counts, cores) or "the CPU", Work.of(job)
+    found = [one for one in (job.gathered(waits, work) if work else ()) if one.relevant]
+    if not found:
+        return f"GPUs waited for the CPU: {full} {'was' if full == 'the CPU' else 'were'} saturated"
+    most = max(found, key=lambda one: one.part)
+    step = f", a step {took(most.step_us)}" if most.step_us else ""
+    return f"Training waits for data, with {full} saturated: a batch fetch takes {took(most.fetch_us)}{step}"
 
 
 def _waited_for(stalls: NodeStalls | None, claimed: Claimed) -> tuple[Note, ...]:

@@ -19,7 +19,7 @@ from jobrules.model import SECOND_US, HowMuch, Metric, Note, Severity
 from jobrules.model.claims import Precedence
 from jobrules.rule import percent
 from jobrules.rules.gpu_rule import GPURule, JudgedGPU
-from jobrules.text import capitalized, count, share
+from jobrules.text import NBSP, capitalized, count, number, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,7 +152,7 @@ class ThermalThrottling(GPURule[_Slowed]):
         clocks = ("Median clock while heat slowed the GPU", "Median clock otherwise")
         return finding_of(
             self,
-            f"Heat slowed {_slowed_for(hot, worst.heat.share)}",
+            f"Heat slowed {_slowed_for(hot, worst.heat.share, _which(hot, worst))}",
             [gpu.heat for gpu in hot],
             *([HowMuch("Highest temperature", max(hottest), "°C")] if hottest else ()),
             *(
@@ -175,7 +175,16 @@ class ThermalThrottling(GPURule[_Slowed]):
         )
 
 
-def _slowed_for(slowed: Sequence[_Slowed], part: float) -> str:
+def _slowed_for(slowed: Sequence[_Slowed], part: float, which: str = "") -> str:
     """``1 GPU for 61.8% of its time``, ``3 GPUs, the worst for 61.8% of its time``."""
     worst = "" if len(slowed) == 1 else ", the worst"
-    return f"{count(len(slowed), 'GPU')}{worst} for {share(part)} of its time"
+    return f"{which or count(len(slowed), 'GPU')}{worst} for {share(part)} of its time"
+
+
+def _which(hot: Sequence[_Slowed], worst: _Slowed) -> str:
+    """``node gpu2 to 870 MHz, from 1,410 MHz``; ``3 GPUs`` of several."""
+    name = worst.heat.label if len(hot) == 1 else count(len(hot), "GPU")
+    if not worst.clocks:
+        return name
+    slow, usual = (f"{number(mhz)}{NBSP}MHz" for mhz in worst.clocks)
+    return f"{name} to {slow} instead of {usual}"

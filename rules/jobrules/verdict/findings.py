@@ -95,6 +95,12 @@ class Verdict(Struct, frozen=True, kw_only=True):
         """The first finding; None without findings."""
         return next(iter(self.findings), None)
 
+    @property
+    def lead(self) -> Finding | None:
+        """The finding that is said first: the main one, unless it is a remark without an amount of time."""
+        first = self.main_finding
+        return first if first and (first.severity is not Severity.INFO or first.share is not None) else None
+
     def is_cause(self, finding: Finding) -> bool:
         """True if a finding is a cause of lost time: it explains a part of the bar, which is that of traces if nothing else
         is known.
@@ -149,7 +155,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if not missing or not (lost or self.missing == self.rules):
             return ()
         first = [lack.brief for lack in missing.lacks[:MAX_RECORD_NEXT]]
-        if self._not_explained:
+        if self.not_explained:
             return (_WHOLE_TRACE, f"{capitalized(join_names(first))}, to see what was not checked.")
         return (f"{capitalized(join_names(first))}, to see what was not checked.", *how_to_record(first))
 
@@ -174,11 +180,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
         if missing == self.rules:
             return f"{evaluated}."
         look = "it looks" if missing == 1 else "they look"
-        found = f"No cause found for {self._not_explained}." if self._not_explained else "No problem found."
+        found = f"No cause found for {self.not_explained}." if self.not_explained else "No problem found."
         return f"{found} {evaluated}, so what {look} for is not ruled out." if missing else found
 
     @property
-    def _not_explained(self) -> str:
+    def not_explained(self) -> str:
         """What traces alone leave open: ``40.0% of the profiled time``; empty if it is little."""
         unknown = self.profiled.of("unknown") if self.profiled and not self.use else 0.0
         return f"{percent(unknown)} {PROFILED_TIME}" if unknown >= 100 * WARNING_SHARE else ""
@@ -272,7 +278,8 @@ def _ranked(
     too_little = story.too_short if story else ""
     if not (profiled or use):
         too_little = too_little_profiled(job)
-    findings.sort(key=lambda finding: _rank(finding, of_traces))
+    known = sum(one.share or 0 for one in findings if one.gpu_s is not None and one.key != UNEXPLAINED_LOSS)
+    findings.sort(key=lambda finding: _rank(finding, known, of_traces))
     not_evaluated = tuple(
         NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
         for rule, result in checks
@@ -331,20 +338,23 @@ def _about_samples(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_
     ]
 
 
-def _rank(finding: Finding, of_traces: Collection[str] = ()) -> tuple[int, int, bool, float]:
+def _rank(finding: Finding, known: float, of_traces: Collection[str]) -> tuple[int, int, bool, float]:
     """Worst first; then causes of lost time, lost time without a cause, the rest, and time that was not measured.
 
+    Lost time without a cause follows every cause, unless it is more than all of them explain (``known``).
     Other processes on the job's cores come before all: what they take makes the times of the job longer. Findings on a part
     of the profiled time (``of_traces``, by key) come before others of their severity that are no causes of the whole job,
     and may be those of a loss that nothing else explains.
     """
-    kind = 0 if finding.gpu_s is not None else 2
+    kind, severity = 0 if finding.gpu_s is not None else 2, finding.severity
+    if finding.key == UNEXPLAINED_LOSS and (finding.share or 0) <= known:
+        severity = Severity.WARNING
     if finding.key in (UNEXPLAINED_LOSS, NOT_MEASURED):
         kind = _UNEXPLAINED if finding.key == UNEXPLAINED_LOSS else 3
     kind = -1 if finding.key == CROWDED else kind
     is_of_traces = finding.key in of_traces
     kind = min(kind, _UNEXPLAINED) if is_of_traces else kind
-    return SEVERITIES.index(finding.severity), kind, not is_of_traces, -(finding.share or 0)
+    return SEVERITIES.index(severity), kind, not is_of_traces, -(finding.share or 0)
 
 
 def _without_gpus(job: Job, checks: Checks) -> tuple[Finding, ...]:

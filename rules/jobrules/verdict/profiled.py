@@ -244,9 +244,13 @@ def _with_parts(
         if rule is None or part is None or part.finding != finding.key:
             yield finding
             continue
-        finding = replace(finding, share=part.percent / 100)  # noqa: PLW2901 - with its part
-        limit = getattr(rule, "warning_threshold", 0.0)
-        yield replace(finding, severity=severity_by(part.percent, limit)) if rule.holds in parts else finding
+        own_percent = sum(one.percent for one in profiled.parts if one.finding == finding.key)
+        finding = replace(finding, share=round(own_percent / 100, 3))  # noqa: PLW2901 - with its parts
+        if rule.holds in parts:
+            severity = severity_by(part.percent, getattr(rule, "warning_threshold", 0.0))
+            yield replace(finding, severity=severity, title=rule.did_rest)
+        else:
+            yield finding
 
 
 def in_order(profiled: ProfiledTime, findings: Sequence[Finding]) -> ProfiledTime:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
-from jobreport.cost import words
+from jobreport.headline import headline
 from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.outline import ANCHORS, has_edges, section
 from jobrules.model import Severity, Status, in_words
-from jobrules.model.time_parts import named
-from jobrules.verdict.not_evaluated import by_reason
+from jobrules.model.time_parts import ROLES, TimePart, named
+from jobrules.text import NBSP
 from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobrules.model import Finding
-    from jobrules.model.time_parts import TimePart
     from jobrules.verdict.time_use import TimeUse
 
 #: Class and word of a status or severity.
@@ -37,6 +36,10 @@ SIGNS = {
 }
 
 
+#: Several lost parts that are smaller are one in the bar, in percent.
+SMALL_PERCENT = 1.5
+
+
 class Segment(Struct, frozen=True, kw_only=True):
     """A part of the bar."""
 
@@ -44,6 +47,7 @@ class Segment(Struct, frozen=True, kw_only=True):
     fill: str
     #: Where it starts, in percent of the bar.
     at: float
+    #: With its unit.
     amount: str
     #: Anchor of the finding that explains it; None if none does.
     link: str | None
@@ -53,63 +57,32 @@ class Bar(Struct, frozen=True, kw_only=True):
     """A time in parts; a part without width keeps its line in the legend."""
 
     label: str
-    #: ``GPU-h``, or ``GPU-s`` of the profiled time.
-    unit: str
     segments: Sequence[Segment]
 
 
 @section
 def verdict(report: Report) -> Fragment:
     """Used share of the device time, main cause of the rest, advice, and what was not checked."""
-    use = report.verdict.use
-    first = report.verdict.main_finding
-    cause, second = report.verdict.has_cause, report.verdict.second_cause
-    profiled = report.verdict.profiled or None
-    hours, part = formats.amount(first, use) if first else ("", "")
+    verdict, said = report.verdict, headline(report)
+    use, profiled, lead = verdict.use, verdict.profiled or None, verdict.lead
     html = render(
         "verdict",
-        use=use,
-        debugger=report.of_debugger,
-        median=formats.median(report.utilization),
-        number=f"{use.of('used')[1]:.1f}" if use else "",
-        lost=formats.lost(report.verdict, use, report.phases) if use else "",
-        money=words.lost_money(report.cost) if report.cost else "",
-        use_bar=_bar(
-            report,
-            f"{use.amount(use.hours)} {use.units}",
-            use.parts,
-            partial(formats.part_hours, use, report.phases),
-            use.unit,
-        )
-        if use
-        else None,
-        profiled=profiled,
-        profiled_number=f"{profiled.of('used'):.1f}" if profiled else "",
-        profiled_used=profiled_used(profiled) if profiled else "",
-        profiled_lost=profiled_lost(profiled) if profiled else "",
+        said=said,
+        use_bar=_use_bar(report),
+        # Beside samples, the time in traces has a line of its own.
+        profiled=f"{profiled_used(profiled)}. {profiled_lost(profiled)}" if use and profiled else "",
+        profiled_percent=formats.percent(profiled.of("used")) if profiled else "",
         profiled_bar=_bar(
             report,
             f"{formats.number(profiled.gpu_s, profiled.digits)} profiled GPU-seconds",
             profiled.parts,
-            lambda part: formats.number(part.amount, profiled.digits),
-            "GPU-s",
+            lambda part: f"{formats.number(part.amount, profiled.digits)}{NBSP}GPU-s",
         )
         if profiled
         else None,
         coverage=coverage(profiled) if profiled else (),
-        first=first,
-        verdict=report.verdict,
-        advice=report.verdict.advice,
-        cause=cause,
-        second=second,
-        second_amount=", ".join(filter(None, formats.amount(second, use))) if second else "",
-        links=anchors(report.verdict.findings),
-        amount=", ".join(filter(None, (hours, part))),
-        gain=hours if cause else "",
-        without_finding=report.verdict.without_finding,
-        evaluated=_is_evaluated(report),
-        how_many=report.verdict.how_many,
-        groups=by_reason(report.verdict.not_evaluated),
+        verdict=verdict,
+        evidence=anchors(verdict.findings)[lead.key] if lead else "",
     )
     return Fragment(name="verdict", html=html)
 
@@ -141,11 +114,6 @@ def findings(report: Report) -> Fragment:
     return Fragment(name="findings", html=html)
 
 
-def _is_evaluated(report: Report) -> bool:
-    """True if any rule was evaluated; that none was is said under "Not checked"."""
-    return report.verdict.missing < report.verdict.rules
-
-
 def anchors(findings: Sequence[Finding]) -> dict[str, str]:
     """The anchor of each finding by its key; of the first if two share one."""
     found: dict[str, str] = {}
@@ -167,26 +135,55 @@ def _anchors(findings: Sequence[Finding]) -> list[str]:
     return result
 
 
-def _bar(
-    report: Report, whole: str, parts: Sequence[TimePart], amount: Callable[[TimePart], str], unit: str
-) -> Bar:
+def _use_bar(report: Report) -> Bar | None:
+    """The time of the GPUs; without samples of them the time of the job by what training did, or else of the cores."""
+    use, found = report.verdict.use, report.goodput
+    if found and not (use and use.device == "GPU"):
+        whole = f"{formats.seconds(found.seconds)} of the job"
+        parts = sorted(found.parts, key=lambda part: (ROLES.index(part.role), -part.amount))
+        return _bar(report, whole, parts, lambda part: formats.seconds(part.amount))
+    if not use:
+        return None
+    hours = partial(formats.part_hours, use, report.phases)
+    whole = f"{use.amount(use.hours)} {use.units}"
+    return _bar(report, whole, use.parts, lambda part: f"{hours(part)}{NBSP}{use.unit}")
+
+
+def _bar(report: Report, whole: str, parts: Sequence[TimePart], amount: Callable[[TimePart], str]) -> Bar:
     links = anchors(report.verdict.findings)
+    parts = _with_small_ones_joined([part for part in parts if part.percent or part.role == "used"])
     starts = itertools.accumulate((part.percent for part in parts), initial=0.0)
     shares = ", ".join(f"{part.label} {formats.percent(part.percent)}" for part in parts)
     return Bar(
         label=f"{whole}: {shares}",
-        unit=unit,
         segments=[
             Segment(
                 part=part,
                 fill=named(part.key).fill,
                 at=round(at, 1),
                 amount=amount(part),
-                link=links.get(part.finding),
+                link=links.get(part.finding or part.key),
             )
             for part, at in zip(parts, starts, strict=False)
         ],
     )
+
+
+def _with_small_ones_joined(parts: Sequence[TimePart]) -> list[TimePart]:
+    """Of several small lost parts, one that stands last of the lost ones."""
+    small = [part for part in parts if part.role == "lost" and part.percent < SMALL_PERCENT]
+    if len(small) < 2:
+        return list(parts)
+    joined = TimePart(
+        key="other-causes",
+        label=f"Lost: {len(small)} smaller parts",
+        role="lost",
+        amount=sum(part.amount for part in small),
+        percent=round(sum(part.percent for part in small), 1),
+    )
+    left = [part for part in parts if part not in small]
+    after = max((i for i, part in enumerate(left) if part.role in ("used", "lost")), default=-1) + 1
+    return [*left[:after], joined, *left[after:]]
 
 
 def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:

@@ -71,11 +71,21 @@ class DataLoaderWait(ShareRule):
         del gpus
         return ("data-loading", "cpu-bottleneck", "io-bottleneck")
 
+    def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
+        """With the setting that explains it."""
+        return f"{super().finding_title(part, gpus)}{' (`num_workers` is 0)' if _loads_itself(gpus) else ''}"
+
     def facts(self, gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
         """The wait in a step, and whether the training process loads by itself."""
-        names = {name for gpu in gpus for capture in gpu.captures for name in capture.loader_names}
         itself = (Note("The training process loads its batches itself (`num_workers` is 0)"),)
         return (
             *step_amount("Wait", per_step(gpus, self.part_ns)),
-            *(itself if any(_IN_PROCESS in name for name in names) else ()),
+            *(itself if _loads_itself(gpus) else ()),
         )
+
+
+def _loads_itself(gpus: Sequence[ProfiledGPU]) -> bool:
+    """Whether a training process loads its batches in its own process."""
+    return any(
+        _IN_PROCESS in name for gpu in gpus for capture in gpu.captures for name in capture.loader_names
+    )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _SILENT = Reason(kind=ReasonKind.NOT_APPLICABLE, what="the traces hold no communication between GPUs")
 
-_WAITING_FIRST = "Most of it is waiting: see Communication for the rank that the others wait for."
 _ALL_RANKS = "Record traces of all ranks, to see how much of it is waiting for other ranks."
 
 
@@ -49,6 +48,7 @@ class ExposedCommunication(ShareRule):
     when: ClassVar[str] = "while GPUs only communicated"
     holds: ClassVar[str] = "waiting"
     when_rest: ClassVar[str] = "while GPUs only transferred"
+    did_rest: ClassVar[str] = "GPUs only transferred between ranks"
     section: ClassVar[str] = "communication"
 
     threshold: float = a_percent(5.0, "communication that nothing hides, from which it is a finding")
@@ -71,12 +71,9 @@ class ExposedCommunication(ShareRule):
         return ("straggler-rank", "uneven-ranks") if other < self.threshold else ()
 
     def advice(self, gpus: Sequence[ProfiledGPU]) -> tuple[str, ...]:
-        """Waiting comes first if it is most; a trace of one rank does not show it."""
+        """A trace of one rank does not show what is waiting."""
         advice = self.documentation().advice
-        if len(gpus) == 1:
-            return (*advice, _ALL_RANKS)
-        waiting = 2 * _waiting_ns(gpus) > sum(map(self.part_ns, gpus))
-        return (_WAITING_FIRST, *advice) if waiting else advice
+        return (*advice, _ALL_RANKS) if len(gpus) == 1 else advice
 
     def sentence(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
         """With its two parts, if collectives of ranks were compared; what was not compared may hold waiting, too."""

@@ -87,6 +87,12 @@ class ProfiledGPU(Struct, frozen=True, kw_only=True):
         return Reason(kind=ReasonKind.OTHER, what=f"{missing}, in which the GPU was idle")
 
 
+def late_rank(job: Job) -> int | None:
+    """The rank that others wait for most; None if ranks were not compared."""
+    waiting = job.across_ranks.waiting if job.across_ranks else ()
+    return max(waiting, key=lambda one: one.caused_ns).rank if waiting else None
+
+
 def idle_ns(time: Partition, *causes: IdleCause) -> int:
     """Idle time by any of these causes."""
     return sum(time.idle_by_cause_ns.get(cause, 0) for cause in causes)
@@ -174,9 +180,11 @@ class CaptureRule(Rule):
     when: ClassVar[str] = ""
     #: True if the part is not known of a capture that lacks launches.
     of_idle: ClassVar[bool] = False
-    #: A part of another rule within this one's, which belongs to that rule if it has a finding; and when the rest was lost.
+    #: A part of another rule within this one's, which belongs to that rule if it has a finding; when the rest was lost, and
+    #: what happened then.
     holds: ClassVar[str] = ""
     when_rest: ClassVar[str] = ""
+    did_rest: ClassVar[str] = ""
 
     def counted_ns(self, device: DeviceCapture) -> int:
         """The time of a device that the rule is about."""
@@ -254,9 +262,13 @@ class ShareRule(CaptureRule):
         del gpus
         return f"In {percent(part)} {self.whole} {self.did}"
 
+    def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
+        """What happened, without the share that stands beside it."""
+        del part, gpus
+        return self.did
+
     def check_gpus(self, job: Job, gpus: Sequence[ProfiledGPU]) -> RuleResult:
         """Counts are of GPUs."""
-        del job
         reasons = [self._reason(gpu) for gpu in gpus]
         judged = [gpu for gpu, reason in zip(gpus, reasons, strict=True) if reason is None]
         parts = {gpu.name: 100 * self.part_ns(gpu) / max(1, self.whole_ns(gpu)) for gpu in judged}
@@ -285,13 +297,13 @@ class ShareRule(CaptureRule):
             limit_text=f"thresholds {self.threshold:g} and {self.warning_threshold:g}%",
         )
         known["details"] = {name: round(one, 3) for name, one in parts.items()}
-        title = self.sentence(part, judged)
-        if len(judged) < len(gpus):
-            title += f", known for {some_of(len(judged), len(gpus), 'GPU')}"
+        known_for = f", known for {some_of(len(judged), len(gpus), 'GPU')}" if len(judged) < len(gpus) else ""
+        sentence = self.sentence(part, judged) + known_for
         if not self.counts(part, judged):
-            return self.passed(f"{title} (threshold {self.threshold:g}%)", **known)
+            return self.passed(f"{sentence} (threshold {self.threshold:g}%)", **known)
+        own = {gpu.rank for gpu in judged if gpu.name in above}
         finding = self.finding(
-            title,
+            self.finding_title(part, judged) + known_for,
             *self._spread(parts, above),
             *self.facts(judged),
             *profiled(judged),
@@ -299,8 +311,9 @@ class ShareRule(CaptureRule):
             advice=self.advice(judged),
             share=part / 100,
             share_of=self.whole,
-            seen_as=title[:1].lower() + title[1:],
-            because_of=self.because_of(judged),
+            seen_as=sentence[:1].lower() + sentence[1:],
+            # What the one rank has that all others wait for is why they wait.
+            because_of=(*self.because_of(judged), *(("straggler-rank",) if own == {late_rank(job)} else ())),
         )
         return self.triggered(finding, triggered=len(above), violations=len(above), **known)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from jobrules.model import HowMuch, Note
-from jobrules.rules.traces.shares import PROFILED_TIME, ProfiledGPU, idle_ns, launch_bound_ns
+from jobrules.rules.traces.shares import ProfiledGPU, idle_ns, late_rank, launch_bound_ns
 from jobrules.rules.traces.waiting import Waiting, WaitingRule
-from jobrules.text import percent, share
+from jobrules.text import share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,30 +20,36 @@ if TYPE_CHECKING:
 
 #: What a late rank has more of explains no wait if it is less of a step, in percent.
 MIN_EXCESS = 1.0
-#: What a late rank may have more of, and what to do then.
-_CLASSES: dict[str, tuple[Callable[[Partition], int], str]] = {
+#: What a late rank may have more of, why it is late then, and what to do.
+_CLASSES: dict[str, tuple[Callable[[Partition], int], str, str]] = {
     "computing": (
         lambda time: time.compute_ns,
+        "it computes longer",
         "Compare the GPU of rank {rank} with the others: clock, temperature, share of the work.",
     ),
     "idle for want of launches": (
         launch_bound_ns,
+        "its host launches work late",
         "Look at the CPU of rank {rank}: other processes, its clock, the cores that it is bound to.",
     ),
     "idle during data loading": (
         lambda time: idle_ns(time, "data_loading"),
+        "its batches load slowly",
         "Look at the part of the data, the disk, and the loader processes of rank {rank}.",
     ),
     "idle after blocking calls": (
         lambda time: idle_ns(time, "synchronisation"),
+        "it blocks on its GPU",
         "Look for what only rank {rank} does in the loop, such as logging.",
     ),
     "idle during memory allocation": (
         lambda time: idle_ns(time, "memory_allocation"),
+        "it allocates GPU memory",
         "Compare the GPU memory in use of rank {rank} with that of the others.",
     ),
     "copying": (
         lambda time: time.exposed_copies_ns,
+        "it copies more",
         "Look for what only rank {rank} copies, such as checkpoints.",
     ),
 }
@@ -77,8 +83,7 @@ class StragglerRank(WaitingRule):
 
     def rank(self, job: Job) -> int | None:
         """The rank for which others wait most."""
-        across = job.across_ranks
-        return max(across.waiting, key=lambda one: one.caused_ns).rank if across else None
+        return late_rank(job)
 
     def counts(self, waiting: Waiting) -> bool:
         """One rank is late."""
@@ -87,23 +92,19 @@ class StragglerRank(WaitingRule):
     def described(self, waiting: Waiting, gpus: Sequence[ProfiledGPU]) -> tuple[str, tuple[Fact, ...]]:
         """Who is late, how often, and in what it differs."""
         rank, across = waiting.most.rank, waiting.across
-        caused, every = percent(waiting.percent * waiting.share), percent(waiting.percent)
-        title = (
-            f"The other ranks wait for rank {rank} in {caused} {PROFILED_TIME}"
-            if caused == every
-            else f"Ranks wait for one another in {every} {PROFILED_TIME}, in {caused} for rank {rank}"
-        )
-        return title, (
+        excess = _excess(rank, gpus)
+        why = f" because {_CLASSES[excess[0]][1]} ({_more(excess, gpus)})" if excess else ""
+        return f"Rank {rank} is late{why}; the other ranks wait for it", (
             HowMuch("Last to arrive", 100 * waiting.most.last / across.matched, "%"),
             HowMuch("Of all waiting", 100 * waiting.share, "%"),
-            *(_compared(excess, gpus) if (excess := _excess(rank, gpus)) else ()),
+            *(_compared(excess, gpus) if excess else ()),
         )
 
     def advice(self, waiting: Waiting, gpus: Sequence[ProfiledGPU]) -> tuple[str, ...]:
         """By what the rank has more of; that of the rule if this is not known."""
         excess = _excess(waiting.most.rank, gpus)
         of_rule = self.documentation().advice
-        return (_CLASSES[excess[0]][1].format(rank=waiting.most.rank), of_rule[-1]) if excess else of_rule
+        return (_CLASSES[excess[0]][2].format(rank=waiting.most.rank), of_rule[-1]) if excess else of_rule
 
 
 def _excess(rank: int, gpus: Sequence[ProfiledGPU]) -> tuple[str, float] | None:
@@ -114,7 +115,7 @@ def _excess(rank: int, gpus: Sequence[ProfiledGPU]) -> tuple[str, float] | None:
         return None
     more = {
         what: float(np.mean([_mean(gpu, of) for gpu in own]) - np.median([_mean(gpu, of) for gpu in others]))
-        for what, (of, _) in _CLASSES.items()
+        for what, (of, _, _) in _CLASSES.items()
     }
     most = max(more, key=more.__getitem__)
     is_relevant = 100 * more[most] >= MIN_EXCESS * _step_ns(gpus)
@@ -127,9 +128,14 @@ def _step_ns(gpus: Sequence[ProfiledGPU]) -> float:
 
 def _compared(excess: tuple[str, float], gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
     what, more_ns = excess
-    step = "in a step" if any(gpu.steps for gpu in gpus) else "in the capture"
-    amount = f"{more_ns / 1e6:.1f} ms more {step} ({share(more_ns / _step_ns(gpus))})"
+    amount = f"{_more(excess, gpus)} ({share(more_ns / _step_ns(gpus))})"
     return (Note(f"Compared with the median of the others: {what}, {amount}"),)
+
+
+def _more(excess: tuple[str, float], gpus: Sequence[ProfiledGPU]) -> str:
+    """``21.6 ms more in a step``."""
+    step = "in a step" if any(gpu.steps for gpu in gpus) else "in the trace"
+    return f"{excess[1] / 1e6:.1f} ms more {step}"
 
 
 def _mean(gpu: ProfiledGPU, of: Callable[[Partition], int]) -> float:

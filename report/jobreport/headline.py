@@ -1,0 +1,166 @@
+"""What page, ``summary.md``, and terminal say first of a job: the main finding, and how much time it is about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from jobreport import formats
+from jobreport.cost import words
+from jobreport.sentences import bad_end
+from jobrules.text import NBSP, capitalized, count, duration, number, rounded_percent
+from jobrules.verdict.story import UNEXPLAINED_LOSS, WARNING_SHARE
+from jobrules.verdict.time_use import TimeUse, lost_sentence
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+    from jobrules.model import Finding
+    from jobrules.verdict.profiled import ProfiledTime
+
+#: GPUs of which no less was used are called busy, in percent.
+BUSY_PERCENT = 70.0
+#: What the share of a cause is of, in a job without samples of GPUs.
+OF_LOOP = "of the training loop"
+
+
+class Headline(Struct, frozen=True, kw_only=True):
+    """The first two lines; both are sentences."""
+
+    #: The main finding, or that there is none.
+    sentence: str
+    #: The number that the second line begins with, ``62%``, which the page prints large; empty if it begins with a word.
+    number: str
+    #: The rest of the second line.
+    rest: str
+
+    @property
+    def second(self) -> str:
+        """The second line."""
+        return f"{self.number} {self.rest}".strip()
+
+
+def headline(report: Report) -> Headline:
+    """The first two lines on a job: what its main finding is, and how much of which time it explains."""
+    verdict = report.verdict
+    number, rest = _second(report)
+    said = [rest, (report.cost and words.lost_money(report.cost)) or ""]
+    if verdict.use and verdict.use.unknown:
+        said.append(f"Utilization of {count(verdict.use.unknown, 'more GPU')} is unknown.")
+    if end := bad_end(report):
+        said.append(f"The job ended: {end}.")
+    return Headline(sentence=_first(report), number=number, rest=" ".join(filter(None, said)))
+
+
+def _first(report: Report) -> str:
+    verdict = report.verdict
+    if verdict.caveat:
+        return verdict.caveat
+    if lead := verdict.lead:
+        return f"{lead.title}."
+    return _nothing_found(report)
+
+
+def _nothing_found(report: Report) -> str:
+    """``Nothing to fix seen: the GPUs were busy.``; why nothing is known, if it is."""
+    verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled
+    known = use or profiled or report.of_debugger
+    if not known:
+        return f"Utilization is unknown: {verdict.without_samples}."
+    if verdict.not_explained:
+        return f"No cause found for {verdict.not_explained}."
+    if verdict.rules and verdict.missing == verdict.rules and not (use and use.device == "CPU"):
+        return f"{verdict.how_many}."
+    used = use.of("used")[1] if use else profiled.of("used") if profiled else 0.0
+    if used < BUSY_PERCENT:
+        return "Nothing to fix seen."
+    if use is None:
+        return "Nothing to fix seen: the GPUs computed nearly all of the profiled time."
+    who = "CPU was" if use.device == "CPU" else "GPU was" if use.count == 1 else "GPUs were"
+    return f"Nothing to fix seen: the {who} busy."
+
+
+def _second(report: Report) -> tuple[str, str]:
+    """The number and the rest of the second line."""
+    verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled
+    if use is None and report.of_debugger:
+        return _of_results(report)
+    lead = None if verdict.caveat else verdict.lead
+    lost = lead and ((use and _lost_to(lead, use)) or (profiled and _lost_to(lead, profiled)))
+    if lost:
+        return lost
+    if lead and lead.share is not None and lead.share_of == OF_LOOP:
+        used = f" {_used(use)}." if use else ""
+        return rounded_percent(100 * lead.share), f"{OF_LOOP} was lost to it.{used}"
+    if use:
+        return _use(report, use)
+    if profiled:
+        whole = f"{number(profiled.gpu_s, profiled.digits)}{NBSP}GPU-s"
+        of = f"of the profiled time of {count(profiled.gpus, 'GPU')} was computing: {whole} in all."
+        return rounded_percent(profiled.of("used")), of
+    return "", f"Utilization is unknown: {verdict.without_samples}." if verdict.caveat else ""
+
+
+def _of_results(report: Report) -> tuple[str, str]:
+    """Of results of SageMaker Debugger, without an amount of time."""
+    found = formats.median(report.utilization)
+    unit = "Core" if found and found.device == "CPU" else "GPU"
+    unknown = f"{unit}-hours cannot be computed without samples."
+    if not found:
+        return "", unknown
+    return (
+        found.value,
+        f"was the median {found.device} utilization, according to SageMaker Debugger. {unknown}",
+    )
+
+
+def _lost_to(lead: Finding, use: TimeUse | ProfiledTime) -> tuple[str, str] | None:
+    """The time that the finding explains, the next cause, and the time that was used; None if it explains no part."""
+    own = [part for part in use.parts if part.finding == lead.key and part.role == "lost"]
+    if not own:
+        return None
+    percent = sum(part.percent for part in own)
+    to_it = "without a known cause" if lead.key == UNEXPLAINED_LOSS else "to it"
+    if isinstance(use, TimeUse):
+        time, source = use.time, f", according to {use.source}" if use.source else ""
+        amount = f"{use.amount(sum(part.amount for part in own))} of {use.amount(use.hours)}{NBSP}{use.units}"
+    else:
+        time, source = f"the profiled time of {count(use.gpus, 'GPU')}", ""
+        seconds = number(sum(part.amount for part in own), use.digits)
+        amount = f"{seconds} of {number(use.gpu_s, use.digits)}{NBSP}GPU-seconds"
+    sentences = [f"of {time} was lost {to_it}: {amount}{source}."]
+    others = [p for p in use.parts if p.role == "lost" and p not in own]
+    largest = max(others, key=lambda part: part.percent, default=None)
+    if largest and largest.percent >= 100 * WARNING_SHARE:
+        what = largest.label.removeprefix("Lost: ")
+        sentences.append(f"Another {rounded_percent(largest.percent)}: {what}.")
+    sentences += [f"{_used(use)}."] if any(part.role == "used" and part.percent for part in use.parts) else []
+    return rounded_percent(percent), " ".join(sentences)
+
+
+def _used(use: TimeUse | ProfiledTime) -> str:
+    """``27% was used``, ``49% was computing``, ``15% was used, 15% not measured``."""
+    if not isinstance(use, TimeUse):
+        unknown = use.of("unknown")
+        known = f"{rounded_percent(use.of('used'))} was computing"
+        return f"{known}; {rounded_percent(unknown)} is not known" if unknown >= 1 else known
+    of = f" of {use.time}" if use.device == "CPU" else ""
+    unmeasured = use.of("unknown")[1]
+    known = f"{rounded_percent(use.of('used')[1])}{of} was used{use.of_job}"
+    return f"{known}, {rounded_percent(unmeasured)} not measured" if unmeasured >= 1 else known
+
+
+def _use(report: Report, use: TimeUse) -> tuple[str, str]:
+    """How much was used, and what was lost."""
+    never = not use.unknown and formats.never_used(use, report.phases)
+    source = f", according to {use.source}" if use.source else ""
+    if never:
+        amount = f"{use.amount(use.of('lost')[0])}{NBSP}{use.units}"
+        subject = "The GPU was never" if use.count == 1 else "No GPU was"
+        if report.verdict.too_short:
+            return "", f"{amount} were measured{source}."
+        return "", f"{subject} used: all {amount} that were measured were lost{source}."
+    lost = capitalized(lost_sentence(use, report.verdict.main_finding))
+    length = duration(report.job.end_us - report.job.start_us)
+    used = f"of {use.time} was used in {length}{use.of_job}{source}. {lost}."
+    return rounded_percent(use.of("used")[1]), used
