@@ -45,6 +45,7 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         version=__version__,
         command=command,
         base=base,
+        answer="",
         verdict="",
         next="",
         variants=tuple(
@@ -66,10 +67,12 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
         notes=tuple(notes(variants, pairs, settings, measures)),
     )
     unknown = [label for label, pair in pairs.items() if pair.same_work is None]
+    answer, said = verdict(found, unknown, chance)
     next_one = next_step(found, variants)
     return replace(
         found,
-        verdict=verdict(found, unknown, chance),
+        answer=answer,
+        verdict=said,
         next=next_one,
         left="" if next_one else left_to_win(found, variants),
     )

@@ -231,6 +231,9 @@ class Comparison(Struct, frozen=True, kw_only=True):
     command: str
     #: Label of the variant that all others are compared with.
     base: str
+    #: The verdict in one short sentence: what changed.
+    answer: str
+    #: The verdict with its numbers: a sentence on each variant, of many on the best one.
     verdict: str
     #: What would settle what is open; empty if nothing is.
     next: str

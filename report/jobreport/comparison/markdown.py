@@ -23,7 +23,8 @@ def markdown(comparison: Comparison) -> str:
     labels = " against ".join((", ".join(comparison.others), comparison.base))
     blocks = [
         f"# {escape(labels)}: comparison of runs",
-        *(f"**{escape(line)}**" for line in [*_of_state(comparison, BROKEN), comparison.verdict]),
+        *(f"**{escape(line)}**" for line in [*_of_state(comparison, BROKEN), comparison.answer]),
+        *([escape(comparison.verdict)] if comparison.verdict != comparison.answer else []),
         escape(comparison.next),
         escape(f"What is left to win in {comparison.left}" if comparison.left else ""),
         _runs(comparison),
@@ -108,7 +109,8 @@ def _cost(comparison: Comparison) -> str:
 
 
 def terminal(comparison: Comparison) -> list[str]:
-    """At most five lines, broken budgets first."""
-    lines = [*_of_state(comparison, BROKEN), comparison.verdict, comparison.next]
+    """At most six lines, broken budgets first."""
+    details = comparison.verdict if comparison.verdict != comparison.answer else ""
+    lines = [*_of_state(comparison, BROKEN), comparison.answer, details, comparison.next]
     lines += [*_of_state(comparison, INCONCLUSIVE), comparison.no_cost]
     return [line for line in lines if line]

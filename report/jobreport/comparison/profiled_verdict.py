@@ -35,17 +35,17 @@ def pace(measure: Measure, base: str, label: str) -> str:
         tested = f"not resolved: {words.interval(change)}"
     shown = words.of_variants(measure)
     values = [shown[label], shown[base]]
-    amounts = f"({values[0]} against {values[1]}, {tested})"
+    amounts = words.aside(f" ({values[0]} against {values[1]}, {tested})")
     if measure.key == "profiled_compute_percent":
-        return f"computed in {values[0]} of the profiled time against {values[1]} of {base} ({tested})"
+        return f"computed in {values[0]} of the profiled time against {values[1]} of {base}{words.aside(f' ({tested})')}"
     if measure.key == "profiled_samples_per_s":
-        return f"had a throughput of {values[0]} in profiled steps against {values[1]} of {base} ({tested})"
+        return f"had a throughput of {values[0]} in profiled steps against {values[1]} of {base}{words.aside(f' ({tested})')}"
     moved = one / two - 1 if two else 0.0
     if change.word is Word.SAME or abs(moved) <= ABOUT_SAME:
-        return f"took about as long per profiled step as {base} {amounts}"
+        return f"took about as long per profiled step as {base}{amounts}"
     if 100 * moved >= words.MANY_PERCENT:
-        return f"took {1 + moved:.3g} times as long per profiled step as {base} {amounts}"
-    return f"took {percent(100 * abs(moved))} {'more' if moved > 0 else 'less'} time per profiled step than {base} {amounts}"
+        return f"took {1 + moved:.3g} times as long per profiled step as {base}{amounts}"
+    return f"took {percent(100 * abs(moved))} {'more' if moved > 0 else 'less'} time per profiled step than {base}{amounts}"
 
 
 def reason(found: Profiled, measure: Measure, base: str, label: str) -> str:

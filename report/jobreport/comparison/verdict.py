@@ -14,6 +14,7 @@ from jobreport.comparison.document import CHANGED, Comparison, Word
 from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.real_difference import not_by_chance
 from jobreport.comparison.runs import NOT_RECORDED
+from jobreport.comparison.words import aside, with_asides, without_asides
 from jobreport.cost.document import ABOUT_SAME, MIN_EXPLAINED
 from jobreport.cost.words import money
 from jobreport.formats import NBSP
@@ -87,22 +88,25 @@ class Against(Struct, frozen=True, kw_only=True):
         return all(own.get("batch_size") is not None for own in facts)
 
 
-def verdict(found: Comparison, of_unknown_work: Collection[str], chance: Mapping[str, float]) -> str:
-    """A sentence on each variant; of many, on the best one.
+def verdict(
+    found: Comparison, of_unknown_work: Collection[str], chance: Mapping[str, float]
+) -> tuple[str, str]:
+    """The answer in one short sentence; and a sentence on each variant, of many on the best one.
 
     ``of_unknown_work`` are the labels of variants of which nobody knows whether they did the work of the base, ``chance`` is
     how much a time differs from that of the base by chance, in logarithms.
     """
     sure = [label for label in found.others if _is_by_price(found, label, chance[label])]
+    label, lead = _best(found, sure)
     labels, sentences = found.others, []
     if len(labels) > MAX_SENTENCES:
-        label, lead = _best(found, sure)
         labels, sentences = [label], [lead]
     for label in labels:
         condition = "if both did the same work" if label in of_unknown_work else ""
         one = Against(found=found, label=label, is_sure=label in sure, condition=condition)
         sentences.append(f"{escape_name(label, 40)} {_of_traces(one) or _of_runs(one)}.")
-    return " ".join(sentences)
+    answer = sentences[0] if len(found.others) == 1 else lead
+    return without_asides(answer), with_asides(" ".join(sentences))
 
 
 def _of_runs(one: Against) -> str:
@@ -111,8 +115,10 @@ def _of_runs(one: Against) -> str:
     # The base is named once.
     than = "" if amount else f"{NBSP}{one.base}"
     steps = "" if one.rate or one.knows_batches else _if_the_same_step(one, than=than)
-    pace = f"{steps}{_pace(one, than='' if steps else than)}"
-    return f"{amount}{'' if not amount else ' ' if pace.startswith('in ') else ' and '}{pace}{_reason(one)}"
+    pace = _pace(one, than="" if steps else than)
+    pace = f"{steps}{aside(f'; {with_asides(pace)}')}" if steps else pace
+    joint = "" if not amount else " " if pace.startswith("in ") else " and "
+    return f"{amount}{joint}{pace}{aside(_reason(one))}"
 
 
 def _of_traces(one: Against) -> str:
@@ -121,7 +127,7 @@ def _of_traces(one: Against) -> str:
     measure = found.find(headline(found.measures, label))
     if measure and BY_KEY[measure.key].is_profiled:
         why = profiled_verdict.reason(found.profiled, measure, base, label) if found.profiled else ""
-        return f"{profiled_verdict.pace(measure, base, label)}{f'; main reason: {why}' if why else ''}"
+        return f"{profiled_verdict.pace(measure, base, label)}{aside(f'; main reason: {why}') if why else ''}"
     if measure and measure.against[label].word is not Word.NOT_MEASURED:
         return ""
     if found.profiled:
@@ -198,21 +204,22 @@ def _costs(one: Against) -> str:
     amounts = [money(amount, cost.currency) for amount in (new, old)]
     more, change = new / old - 1, measure.against[one.label]
     if round(abs(more), 3) == 0:
-        return f"costs as much{per} as {one.base} ({' against '.join(amounts)})"
+        both = aside(f" ({' against '.join(amounts)})")
+        return f"costs as much{per} as {one.base}{both}"
     sharp = formats.signed(change.low or 0.0) == formats.signed(change.high or 0.0)
     shown = "" if sharp else words.interval(change)
     of_time = one.rate_word is (Word.WORSE if more > 0 else Word.BETTER)
     said = change.word in CHANGED or (change.word is Word.NOT_TESTED and (one.is_sure or of_time))
     if not said:
-        tested = f"{shown}, {change.word}" if shown else change.word
-        return f"cost {amounts[0]}{per} against {amounts[1]} of {one.base} ({tested})"
+        tested = f"({aside(f'{shown}, ') if shown else ''}{change.word})"
+        return f"cost {amounts[0]}{per} against {amounts[1]} of {one.base} {tested}"
     if change.word is Word.NOT_TESTED:
         shown = "" if one.is_sure else str(change.word)
     condition = one.condition if measure.key == "cost" else ""
-    against = f"({', '.join(filter(None, (' against '.join(amounts), shown, condition)))})"
+    against = aside(f" ({', '.join(filter(None, (' against '.join(amounts), shown, condition)))})")
     if more >= MANY_TIMES:
-        return f"costs {_times(1 + more)} as much{per} as {one.base} {against}"
-    return f"costs {abs(100 * more):.1f}% {'more' if more > 0 else 'less'}{per} than {one.base} {against}"
+        return f"costs {_times(1 + more)} as much{per} as {one.base}{against}"
+    return f"costs {abs(100 * more):.1f}% {'more' if more > 0 else 'less'}{per} than {one.base}{against}"
 
 
 def _gpu_hours(one: Against) -> str:
@@ -222,7 +229,15 @@ def _gpu_hours(one: Against) -> str:
     if hours is None or gpus[one.base] == gpus[one.label]:
         return ""
     shown = words.of_variants(hours)
-    return f"took {shown[one.label]} against {shown[one.base]} of {one.base}"
+    new, old = one.both(hours)
+    amounts = f"{shown[one.label]} against {shown[one.base]}"
+    few = gpus[one.label]
+    number = count(few, "GPU") if isinstance(few, int) else f"{words.plain(few)} GPUs"
+    machines = f"{number} in place of {words.plain(gpus[one.base])}"
+    if not old or round(abs(new / old - 1), 3) == 0:
+        return f"took as many GPU-hours as {one.base}{aside(f' ({amounts}; {machines})')}"
+    change = f"{abs(100 * (new / old - 1)):.1f}% {'more' if new > old else 'fewer'} GPU-hours"
+    return f"took {change} than {one.base}{aside(f' ({amounts}; {machines})')}"
 
 
 def _pace(one: Against, *, than: str) -> str:
@@ -234,11 +249,15 @@ def _pace(one: Against, *, than: str) -> str:
     if change.word in CHANGED:
         faster = "faster" if change.word is Word.BETTER else "slower"
         than = f" than{than}" if than else ""
-        return f"is {faster}{than}: {_more_or_fewer(change)} {unit} ({words.tested(change)})"
+        return f"is {faster}{than}: {_more_or_fewer(change)} {unit}{aside(f' ({words.tested(change)})')}"
     if change.word is Word.SAME:
-        return f"is as fast as {one.base} within {rate.min_effect:g}% ({unit}: {words.tested(change)})"
+        tested = aside(f" ({unit}: {words.tested(change)})")
+        return f"is as fast as {one.base} within {rate.min_effect:g}%{tested}"
     open_rate = f"{unit}: {words.interval(change) or words.change(change)}, {change.word}"
-    return f"{_duration(one, than=than)}; {open_rate}{f' ({change.reason})' if change.reason else ''}"
+    reason = f" ({change.reason})" if change.reason else ""
+    took = _duration(one, than=than)
+    chance = ", which may be chance" if took.startswith("ran ") and change.word is Word.NOT_RESOLVED else ""
+    return f"{took}{chance}{aside(f'; {open_rate}{reason}')}"
 
 
 def _if_the_same_step(one: Against, *, than: str) -> str:
@@ -254,8 +273,8 @@ def _if_the_same_step(one: Against, *, than: str) -> str:
     faster = "faster" if change.low > 0 else "slower"
     than = f" than{than}" if than else ""
     return (
-        f"did {_more_or_fewer(change)} steps per second{than} ({words.tested(change)}), "
-        f"{faster} if a step did the same work; "
+        f"did {_more_or_fewer(change)} steps per second{than}{aside(f' ({words.tested(change)})')}, "
+        f"{faster} if a step did the same work"
     )
 
 
@@ -278,16 +297,16 @@ def _duration(one: Against, *, than: str) -> str:
     change, (new, old) = measure.against[one.label], one.both(measure)
     amounts = words.durations(new, old)
     if change.reason.endswith(NOT_RECORDED):
-        return f"was recorded for {amounts[0]} against {amounts[1]} ({change.reason})"
-    tail = "" if one.rate else ", not tested"
+        return f"was recorded for {amounts[0]} against {amounts[1]}{aside(f' ({change.reason})')}"
+    tail = ""
     if change.word is Word.REFUSED:
         tail = f"; {change.reason}"
     elif change.low is not None:
         tail = f", {words.interval(change)}"
-    times = f"({' against '.join(amounts)}{tail})"
+    times = aside(f" ({' against '.join(amounts)}{tail})") + ("" if one.rate or tail else ", not tested")
     if old and abs(new / old - 1) <= ABOUT_SAME:
-        return f"took about as long as{than} {times}" if than else f"in about the same time {times}"
-    return f"ran {'longer' if new > old else 'shorter'}{f' than{than}' if than else ''} {times}"
+        return f"took about as long as{than}{times}" if than else f"in about the same time{times}"
+    return f"ran {'longer' if new > old else 'shorter'}{f' than{than}' if than else ''}{times}"
 
 
 def _reason(one: Against) -> str:

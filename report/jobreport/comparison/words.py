@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from jobreport import formats
@@ -196,3 +197,22 @@ def durations(*amounts: float) -> list[str]:
     if longest < 600:
         return [f"{formats.number(amount, 0)}{NBSP}s" for amount in amounts]
     return [duration(amount * 1e6) for amount in amounts]
+
+
+#: What stands between these two belongs to the details of a sentence; no name holds one, since names are escaped.
+_ASIDE = ("\x02", "\x03")
+
+
+def aside(text: str) -> str:
+    """A part of a sentence that its short form leaves out; asides within it are part of it."""
+    return f"{_ASIDE[0]}{with_asides(text)}{_ASIDE[1]}" if text else ""
+
+
+def with_asides(sentence: str) -> str:
+    """All of a sentence."""
+    return sentence.replace(_ASIDE[0], "").replace(_ASIDE[1], "")
+
+
+def without_asides(sentence: str) -> str:
+    """The short form."""
+    return re.sub("\x02[^\x03]*\x03", "", sentence)

@@ -41,7 +41,7 @@ def head(comparison: Comparison) -> Fragment:
             (f"{one.label}, base" if one.label == comparison.base else one.label, _with_links(one))
             for one in comparison.variants
         ],
-        tab=comparison.verdict,
+        tab=comparison.answer,
         notes=[note.text for note in comparison.notes if note.kind == LOST_DATA],
     )
 
