@@ -81,7 +81,7 @@ def lost(fewer: Report, more: Report) -> Iterator[str]:
     if first and not (now_first and _is_finer(first.key, now_first.key, fewer.verdict)):
         yield f"first finding: {first.key} to {now_first and now_first.key}"
     if fewer.verdict.has_cause and not more.verdict.has_cause:
-        yield f"{more.verdict.main_head}, was {fewer.verdict.main_head}"
+        yield "no cause is known any more"
     yield from (f"not recorded: {what}" for what in sorted(_recorded(fewer) & _not_recorded(more)))
     answered = {card.name for card in more.rules if card.was_evaluated}
     for card in fewer.rules:

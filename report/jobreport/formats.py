@@ -22,7 +22,6 @@ from jobrules.text import (
     share,
     utc,
 )
-from jobrules.verdict.time_use import lost_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from jobrules.analyses.utilization import UsageRow
     from jobrules.model import Finding
     from jobrules.model.time_parts import TimePart
-    from jobrules.verdict.findings import Verdict
     from jobrules.verdict.phases import JobPhases
     from jobrules.verdict.time_use import TimeUse
 
@@ -55,7 +53,6 @@ __all__ = [
     "extremes",
     "join_names",
     "known",
-    "lost",
     "median",
     "moment",
     "never_used",
@@ -213,17 +210,6 @@ def amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:
     if not hours and finding.share is not None and share(finding.share) in finding.title:
         part = ""
     return hours, part
-
-
-def lost(verdict: Verdict, use: TimeUse, phases: JobPhases) -> str:
-    """The device-hours that were lost, without a full stop; of GPUs that were never used, all measured ones."""
-    if use.unknown or not never_used(use, phases):
-        return lost_sentence(use, verdict.main_finding)
-    amount = use.amount(use.of("lost")[0])
-    if verdict.too_short:
-        return f"{amount}{NBSP}{use.units} were measured"
-    subject = "The GPU was never" if use.count == 1 else "No GPU was"
-    return f"{subject} used: all {amount}{NBSP}measured {use.units} were lost"
 
 
 def part_hours(use: TimeUse, phases: JobPhases, part: TimePart) -> str:

@@ -44,21 +44,20 @@ def headline(report: Report) -> Headline:
     """The first two lines on a job: what its main finding is, and how much of which time it explains."""
     verdict = report.verdict
     number, rest = _second(report)
-    said = [rest, (report.cost and words.lost_money(report.cost)) or ""]
+    # Without a finding that is said first, the second line holds what else was seen.
+    seen = next((f"{one.title}." for one in verdict.findings), "") if not verdict.lead else ""
+    said = [rest, seen, (report.cost and words.lost_money(report.cost)) or ""]
     if verdict.use and verdict.use.unknown:
         said.append(f"Utilization of {count(verdict.use.unknown, 'more GPU')} is unknown.")
-    if end := bad_end(report):
-        said.append(f"The job ended: {end}.")
     return Headline(sentence=_first(report), number=number, rest=" ".join(filter(None, said)))
 
 
 def _first(report: Report) -> str:
     verdict = report.verdict
-    if verdict.caveat:
-        return verdict.caveat
-    if lead := verdict.lead:
-        return f"{lead.title}."
-    return _nothing_found(report)
+    lead = verdict.lead if verdict.lead and f"{verdict.lead.title}." not in verdict.caveat else None
+    found = " ".join(filter(None, [verdict.caveat, f"{lead.title}." if lead else ""]))
+    end = bad_end(report)
+    return f"{f'The job ended: {end}. ' if end else ''}{found or _nothing_found(report)}"
 
 
 def _nothing_found(report: Report) -> str:

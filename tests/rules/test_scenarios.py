@@ -97,7 +97,7 @@ def test_the_main_finding_is_what_the_scenario_is_made_for(name: str, seed: int)
         assert main is not None
         assert main.key == "clocks-differ"
     else:
-        assert main is None
+        assert verdict.lead is None
 
 
 def test_every_rule_has_a_scenario() -> None:
@@ -117,7 +117,7 @@ def main(name: str) -> str:
     columns: dict[str, list[int]] = {}
     for seed in SEEDS:
         verdict = judged(name, seed)[1]
-        found = verdict.main_finding
+        found = verdict.lead
         text = " with ".join(found.rules) or found.key if found else "none"
         text = f"cause: {text}" if verdict.has_cause else f"finding: {text}" if found else text
         shares = columns.setdefault(text, [])

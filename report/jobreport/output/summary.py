@@ -158,7 +158,7 @@ def _profiled(verdict: Verdict) -> list[str]:
 def _finding(finding: Finding, verdict: Verdict) -> str:
     rules = f"Rules: {', '.join(finding.rules)}." if finding.rules else ""
     evidence = " ".join(filter(None, [_amount(finding, verdict), prose(in_words(finding.evidence)), rules]))
-    main = finding is verdict.main_finding
+    main = finding is verdict.lead
     advice = f"\n  *Try:* {prose(' '.join(finding.advice))}" if finding.advice and not main else ""
     return f"- **{finding.severity.capitalize()}: {prose(finding.title)}.** {evidence}{advice}"
 

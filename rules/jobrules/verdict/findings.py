@@ -24,6 +24,7 @@ from jobrules.verdict.observations import (
     NOT_MEASURED,
     clock_offsets,
     disjoint_times,
+    io_pauses,
     late_first_step,
     memory_kills,
     nearly_full,
@@ -123,31 +124,16 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return how_many(self.missing, self.rules)
 
     @property
-    def second_cause(self) -> Finding | None:
-        """The next finding that explains lost time, if the main finding is a cause."""
-        return next(filter(self.is_cause, self.findings[1:]), None) if self.has_cause else None
-
-    @property
-    def main_head(self) -> str:
-        """What the main finding is called."""
-        if (
-            self.main_finding
-            and self.main_finding.key == UNEXPLAINED_LOSS
-            and not self.main_finding.because_of
-        ):
-            return "No cause found"
-        return "Main cause" if self.has_cause else "Main finding"
-
-    @property
     def advice_head(self) -> str:
-        """What the advice of the main finding is called."""
-        return "Try first" if self.main_finding and self.main_head != "No cause found" else "Record next"
+        """What the advice is called."""
+        is_known = self.lead and (self.lead.key != UNEXPLAINED_LOSS or self.lead.because_of)
+        return "Try first" if is_known else "Record next"
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """The advice of the main finding; without findings, what to record to see lost time, or anything at all."""
-        if self.main_finding:
-            return self.main_finding.advice
+        """The advice of the lead; without one, what to record to see lost time, or anything at all."""
+        if self.lead:
+            return self.lead.advice
         if not self.use and self.too_little:
             return (LONGER_TRACE,)
         lost = self.use is None or (self.use.device == "GPU" and self.use.of("lost")[0] > 0)
@@ -170,18 +156,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
         first = self.main_finding
         is_lost = first and first.key == LOST_SAMPLES and first.severity is not Severity.INFO
         return " ".join(filter(None, [f"{first.title}." if first and is_lost else "", self.too_short]))
-
-    @property
-    def without_finding(self) -> str:
-        """What stands in place of findings: ``No problem found. 9 of 18 rules were not evaluated, so …``."""
-        if self.too_short:
-            return "No finding."
-        missing, evaluated = self.missing, self.how_many
-        if missing == self.rules:
-            return f"{evaluated}."
-        look = "it looks" if missing == 1 else "they look"
-        found = f"No cause found for {self.not_explained}." if self.not_explained else "No problem found."
-        return f"{found} {evaluated}, so what {look} for is not ruled out." if missing else found
 
     @property
     def not_explained(self) -> str:
@@ -247,6 +221,7 @@ def _of_others(
     work = None if waits or loops or has_gpus else Work.of(job)
     found = [
         *other_processes(job),
+        *(() if work or has_gpus else io_pauses(job)),
         *(() if story else _without_gpus(job, checks)),
         *waits,
         *loops,

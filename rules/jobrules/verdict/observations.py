@@ -53,6 +53,8 @@ _MIB = 1 << 20
 CROWDED_SHARE = 0.5
 #: A file system with less free space is nearly full.
 MIN_FREE_MIB = 1024.0
+#: Cores that wait for I/O for this percentage of their time, on average, for so many samples and so long: a pause.
+IO_PAUSE_PERCENT, IO_PAUSE_SAMPLES, IO_PAUSE_US = 20.0, 3, 2 * SECOND_US
 #: In memory, and often small: 64 MiB in a container. It is nearly full if this part of it, or more, is in use.
 SHARED_MEMORY, MAX_USED_PART = "/dev/shm", 0.5  # noqa: S108 - a name
 #: File systems that the evidence names.
@@ -315,3 +317,61 @@ def _full(part: Job) -> Iterator[_Full]:
                 yield _Full(
                     node=panel.node, mount=mount, mib=float(free[lowest]) / _MIB, at_us=int(time_us[lowest])
                 )
+
+
+class _IOPauses(Struct, frozen=True, kw_only=True):
+    """When the cores of a node waited for I/O."""
+
+    node: str
+    lengths_us: tuple[int, ...]
+    #: Mean I/O wait of the cores then, in percent.
+    percent: float
+    first_us: int
+    last_us: int
+
+
+def io_pauses(job: Job) -> list[Finding]:
+    """Times in which cores wait for I/O, of a job that has nothing else to say what waited for it."""
+    found = max(job.gathered(_io_pauses), key=lambda one: sum(one.lengths_us), default=None)
+    if found is None:
+        return []
+    several = count(len(found.lengths_us), "time")
+    typical = duration(sorted(found.lengths_us)[len(found.lengths_us) // 2])
+    return [
+        Finding(
+            key="io-pauses",
+            severity=Severity.INFO,
+            title=f"The cores waited for I/O {several}, for about {typical}, by {percent(found.percent)} on average",
+            evidence=(Where((found.node,)), When(found.first_us, found.last_us)),
+            advice=("If the job stops then, look at checkpoints and at how data is read: record steps.",),
+            rules=(),
+            section="utilization",
+            start_us=found.first_us,
+            end_us=found.last_us,
+        )
+    ]
+
+
+def _io_pauses(part: Job) -> Iterator[_IOPauses]:
+    for panel in part.panels_of(Metric.IO_WAIT):
+        waits = np.nan_to_num(panel.values).mean(axis=1)
+        edges = np.flatnonzero(
+            np.diff(np.concatenate([[False], waits >= IO_PAUSE_PERCENT, [False]]))
+        ).reshape(-1, 2)
+        long = [
+            (start, end)
+            for start, end in edges.tolist()
+            if end - start >= IO_PAUSE_SAMPLES
+            and panel.time_us[end - 1] - panel.time_us[start] >= IO_PAUSE_US
+        ]
+        if long:
+            yield _IOPauses(
+                node=panel.node,
+                # A sample stands for the time since the one before it.
+                lengths_us=tuple(
+                    int(panel.time_us[end - 1] - panel.time_us[max(0, start - 1)]) for start, end in long
+                ),
+                percent=float(np.concatenate([waits[start:end] for start, end in long]).mean()),
+                first_us=int(panel.time_us[long[0][0]]),
+                last_us=int(panel.time_us[long[-1][1] - 1]),
+            )

@@ -204,11 +204,6 @@ def _rounded(parts: Sequence[float], total: float, digits: int) -> tuple[float, 
     return used, *apportion(others, total - used, digits)
 
 
-def used_sentence(use: TimeUse) -> str:
-    """``27.3% of GPU time was used``, ``99.6% of CPU time was used, 25.0% by the job's processes``."""
-    return f"{percent(use.of('used')[1])} of {use.time} was used{use.of_job}"
-
-
 def lost_sentence(use: TimeUse, first: Finding | None = None) -> str:
     """``0.364 of 0.500 GPU-hours were lost, 0.309 of them while the CPU was saturated``: to the cause of the first finding,
     or to the largest that has one.

@@ -80,7 +80,7 @@ def test_gpus_of_results_are_those_of_a_job_with_samples_of_its_cores(tmp_path: 
     assert report.verdict.main_finding is not None
     assert report.verdict.main_finding.key == "gpu-never-used"
     assert "no GPU" not in hardware(report)
-    assert "according to SageMaker Debugger" in terminal(report)[0]
+    assert "according to SageMaker Debugger" in terminal(report)[1]
     page = all_sections(report)
     assert "no GPU was sampled" not in page
     assert "GPU utilization was not recorded" not in page
@@ -180,7 +180,7 @@ def test_nodes_without_samples_are_those_of_the_results(tmp_path: Path) -> None:
     assert [(node.name, node.gpus) for node in report.job.nodes] == [(made.node, gpus), ("other-1", gpus)]
     assert report.verdict.use is not None
     assert report.verdict.use.count == 2 * gpus
-    assert "according to samples and SageMaker Debugger" in terminal(report)[0]
+    assert "according to samples and SageMaker Debugger" in terminal(report)[1]
     assert causes(report.verdict)["cpu-bottleneck"] > NAMED_PERCENT
 
 
@@ -232,7 +232,7 @@ def test_results_beside_traces_speak_of_the_job(tmp_path: Path) -> None:
 
     assert [*lost(alone, report)] == []
     assert report.verdict.profiled
-    assert "according to SageMaker Debugger" in terminal(report)[0]
+    assert "according to SageMaker Debugger" in terminal(report)[1]
     assert "only PyTorch traces were recorded" not in all_sections(report)
 
 

@@ -17,6 +17,7 @@ from jobreport import build, document, pipeline
 from jobreport.debugger_report import differences
 from jobreport.debugger_report import rules as debugger_rules
 from jobreport.document import Origin, Report
+from jobreport.headline import headline
 from jobreport.markdown import MAX_CHARACTERS
 from jobreport.options import Options
 from jobreport.output import summary
@@ -231,7 +232,7 @@ def test_without_a_gpu_no_rule_on_gpus_passes(tmp_path: Path) -> None:
     report = built(tmp_path, OverallSystemUsage=usage(None, (30, 40, 60)), **about_gpus)
 
     assert {str(card(report, rule).reason or "") for rule in about_gpus} == {"no GPU was sampled"}
-    assert re.search(r"CPU.*30\.0", summary.headline(report))
+    assert re.search(r"CPU.*30\.0", headline(report).second)
 
 
 @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_the_terminal_shows_names_and_obeys_none(clean: Made) -> None:
 
     assert unseen(told) == []
     assert escape_name(CODE) in told
-    assert "of GPU time was used" in told
+    assert "of GPU time was " in told
     assert r"/out\x1b]0;\u202e/report.html" in told
 
 

@@ -83,7 +83,7 @@ TRIGGERED: Cases = {
     "1 loader process for 4 cores: too few": (Dataloader(), fetches(11, 1)),
     f"{ITSELF}, without a loader process": (Dataloader(), fetches(20, 0)),
     "Mean GPU utilization was 0.0% over 2 GPUs": (LowMeanUtilization(), gpu([[0.0, 0.0]] * 700)),
-    "Heat slowed 1 GPU for 100.0% of its time": (ThermalThrottling(), heat([100.0] * 10)),
+    "Heat slowed algo-1 gpu0 for 100.0% of its time": (ThermalThrottling(), heat([100.0] * 10)),
     "The GPU was never used": (UnusedGPU(), gpu([0.0] * 602, 1.5)),
 }
 PASSED: Cases = {

@@ -76,7 +76,10 @@ def test_one_hot_gpu_is_reported_with_its_time_temperature_and_clock() -> None:
     found = checked(logged(table, gpu_temperature=warm, gpu_clock=clock))
 
     (finding,) = found.findings
-    assert finding.title == "Heat slowed 1\u00a0GPU for 20.0% of its time"
+    assert (
+        finding.title
+        == "Heat slowed algo-1 gpu1 to 1,200\u00a0MHz instead of 1,980\u00a0MHz for 20.0% of its time"
+    )
     assert finding.devices == ("algo-1/gpu1",)
     assert finding.severity is Severity.WARNING
     assert (finding.start_us, finding.end_us) == (START_US + 600 * SECOND_US, START_US + 800 * SECOND_US)
@@ -131,7 +134,7 @@ def test_reasons_that_were_sampled_at_different_times_are_each_judged() -> None:
     found = checked(make_job(extra=[first, second]))
 
     assert [finding.title for finding in found.findings] == [
-        "Heat slowed 1\u00a0GPU for 2.5% of its time",
+        "Heat slowed algo-1 gpu0 for 2.5% of its time",
         "The hardware slowed 1\u00a0GPU for 25.0% of its time",
     ]
     assert "Heat as a reason was not recorded all the time" in in_words(found.findings[1].evidence)

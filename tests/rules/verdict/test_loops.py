@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jobrules.model import SECOND_US, Events, Job, Metric, Severity, Steps, in_words
-from jobrules.verdict.time_use import TimeUse, lost_sentence, used_sentence
+from jobrules.verdict.time_use import TimeUse, lost_sentence
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 from tests.verdicts import found, keys, verdict_of
@@ -87,13 +87,13 @@ def test_an_empty_shared_memory_is_not_nearly_full(mount: str, free_mib: list[in
 
 
 def test_the_headline_says_what_the_job_used_of_shared_cores() -> None:
-    def headline(by_job: float) -> str:
+    def of_job(by_job: float) -> str:
         use = verdict_of(shared(by_job)).use
         assert use
-        return used_sentence(use)
+        return use.of_job
 
-    assert headline(0.5) == "100.0% of CPU time was used, 25.0% by the job's processes"
-    assert headline(1.9) == "100.0% of CPU time was used"
+    assert of_job(0.5) == ", 25.0% by the job's processes"
+    assert of_job(1.9) == ""
 
 
 def test_a_saturated_cpu_that_others_use_is_no_reason_for_cheaper_preparation() -> None:

@@ -95,8 +95,8 @@ def findings(report: Report) -> Fragment:
         {
             "finding": finding,
             "evidence": in_words(finding.evidence),
-            # The verdict shows the advice of the main finding.
-            "advice": () if finding is verdict.main_finding else finding.advice,
+            # The verdict shows the advice of the lead.
+            "advice": () if finding is verdict.lead else finding.advice,
             "anchor": anchor,
             "sign": SIGNS[finding.severity],
             "link": finding.section if finding.section in ANCHORS else None,

@@ -93,6 +93,10 @@ class NoTensorCores(ShareRule):
         on = f" on {escape_name(models.pop())}" if len(models) == 1 else ""
         return f"{in_percent(part)} of computing runs in matrix kernels without tensor cores{on}"
 
+    def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
+        """The fact with its number."""
+        return self.sentence(part, gpus)
+
     def facts(self, gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
         """The share with tensor cores."""
         part = 100 * sum(map(_with, gpus)) / sum(map(self.whole_ns, gpus))

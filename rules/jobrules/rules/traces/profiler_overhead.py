@@ -107,6 +107,10 @@ class ProfilerOverhead(ShareRule):
         ]
         return capitalized(", and ".join(filter(None, known)))
 
+    def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
+        """The fact with its number."""
+        return self.sentence(part, gpus)
+
     def facts(self, gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
         """What was recorded that takes time."""
         settings = {setting for gpu in gpus for capture in gpu.captures for setting in capture.recorded}

@@ -315,7 +315,9 @@ class ShareRule(CaptureRule):
             # What the one rank has that all others wait for is why they wait.
             because_of=(*self.because_of(judged), *(("straggler-rank",) if own == {late_rank(job)} else ())),
         )
-        return self.triggered(finding, triggered=len(above), violations=len(above), **known)
+        return self.triggered(
+            finding, headline=sentence, triggered=len(above), violations=len(above), **known
+        )
 
     def _reason(self, gpu: ProfiledGPU) -> Reason | None:
         return too_short(gpu.window_ns) or self.missing(gpu)

@@ -133,7 +133,9 @@ class WaitingRule(CaptureRule):
         }
         if not found:
             return self.passed(self.summary(waiting), **known)
-        return self.triggered(self._finding(waiting, gpus), **known)
+        finding = self._finding(waiting, gpus)
+        part = f"{waiting.percent:.1f}% {PROFILED_TIME}{waiting.at_hand}"
+        return self.triggered(finding, headline=f"{finding.title}: {part}", **known)
 
     def summary(self, waiting: Waiting) -> str:
         """The result as a fact."""

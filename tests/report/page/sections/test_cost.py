@@ -82,7 +82,7 @@ def test_lost_time_is_money_and_the_parts_add_up_to_the_cost() -> None:
     assert found.cost.lost == pytest.approx(0.59 * 24.48)
     sentence = "Lost GPU time cost about $14.44 of $24.48."
     assert sentence in Page.of(sections.verdict(found).html).text
-    assert sentence in summary.terminal(found)[0]
+    assert sentence in summary.terminal(found)[1]
     assert sentence.replace("$", r"\$") in summary.markdown(found)
     assert rows(found)["Lost: start-up"] == ["0.66", "$2.03"]
 

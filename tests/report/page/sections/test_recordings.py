@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobreport.document import Report
-from jobreport.output import summary
+from jobreport.headline import headline
 from jobreport.page import sections
 from jobreport.page.sections.parts.recordings import interruptions, pause_reason
 from jobreport.recordings import LessWritten, RecordedRun, Recording, SharedGPU
@@ -231,6 +231,6 @@ def test_a_bad_end_is_the_first_that_a_ticket_says() -> None:
     failed = report_of(recording("n1", run(0, exit_status=1)))
     killed = report_of(recording("n1", run(0, ended_by="signal:15", exit_status=143)))
 
-    assert summary.headline(failed).startswith("The job ended: exit status 1. ")
-    assert summary.headline(killed).startswith("The job ended: killed by signal 15. ")
-    assert "ended" not in summary.headline(report_of(recording("n1")))
+    assert headline(failed).sentence.startswith("The job ended: exit status 1. ")
+    assert headline(killed).sentence.startswith("The job ended: killed by signal 15. ")
+    assert "ended" not in headline(report_of(recording("n1"))).sentence
