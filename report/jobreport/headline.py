@@ -68,8 +68,9 @@ def _nothing_found(report: Report) -> str:
         return f"Utilization is unknown: {verdict.without_samples}."
     if verdict.not_explained:
         return f"No cause found for {verdict.not_explained}."
-    if verdict.rules and verdict.missing == verdict.rules and not (use and use.device == "CPU"):
-        return f"{verdict.how_many}."
+    if verdict.rules and verdict.missing == verdict.rules:
+        seen = "Nothing to fix seen, but n" if use and use.device == "CPU" else "N"
+        return f"{seen}o rule was evaluated."
     used = use.of("used")[1] if use else profiled.of("used") if profiled else 0.0
     if used < BUSY_PERCENT:
         return "Nothing to fix seen."

@@ -171,12 +171,13 @@ def _bar(report: Report, whole: str, parts: Sequence[TimePart], amount: Callable
 
 def _with_small_ones_joined(parts: Sequence[TimePart]) -> list[TimePart]:
     """Of several small lost parts, one that stands last of the lost ones."""
-    small = [part for part in parts if part.role == "lost" and part.percent < SMALL_PERCENT]
+    other = "other-causes"
+    small = [p for p in parts if p.role == "lost" and (p.percent < SMALL_PERCENT or p.key == other)]
     if len(small) < 2:
         return list(parts)
     joined = TimePart(
-        key="other-causes",
-        label=f"Lost: {len(small)} smaller parts",
+        key=other,
+        label=named(other).of_device,
         role="lost",
         amount=sum(part.amount for part in small),
         percent=round(sum(part.percent for part in small), 1),
