@@ -178,6 +178,15 @@ def read(job: Path) -> Report | None:
             return None
 
 
+@cache
+def made_report(cause: str) -> Report:
+    """The report of a made job with this cause."""
+    one = made(cause, SHAPES[1], 1)
+    rules = [rule() for rule in RULES]
+    results = run_rules(rules, one.job, strict=True)
+    return build_report(one.job, Quality(), rules, results, "make-report", strict=True)
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
 def test_a_sample_speaks_with_one_voice(sample: Path) -> None:
     report = read(sample)
@@ -192,10 +201,7 @@ def test_a_sample_speaks_with_one_voice(sample: Path) -> None:
     [pytest.param(name, marks=() if i % 3 == 0 else pytest.mark.slow) for i, name in enumerate(CAUSES)],
 )
 def test_a_made_job_speaks_with_one_voice(cause: str) -> None:
-    one = made(cause, SHAPES[1], 1)
-    rules = [rule() for rule in RULES]
-    results = run_rules(rules, one.job, strict=True)
-    report = build_report(one.job, Quality(), rules, results, "make-report", strict=True)
+    report = made_report(cause)
 
     assert contradictions(texts_of(report)) == []
     assert judged_otherwise(report) == []

@@ -1,0 +1,115 @@
+"""The first lines of page, ``summary.md``, and terminal are about one thing, and say how much time it is about."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jobreport.document import Report
+from jobreport.headline import headline
+from jobreport.output import summary
+from jobreport.page import sections
+from jobrules.text import NBSP, rounded_percent
+from tests.jobs import make_job
+from tests.paths import SAMPLES
+from tests.report.output.test_summary import report_of
+from tests.report.page.sections.html import read
+from tests.report.page.sections.test_one_voice import made_report
+from tests.report.page.sections.test_one_voice import read as read_report
+from tests.rules.diagnosis_jobs import CAUSES
+
+
+def plain(text: str) -> str:
+    """Without what only Markdown or the page has."""
+    return " ".join(re.sub(r"[`\\*]", "", text).replace(NBSP, " ").split())
+
+
+def said(report: Report) -> str:
+    """The first line, which is the same everywhere, as is the second."""
+    lines = headline(report)
+    page = read(sections.verdict(report))
+    ticket = plain(summary.markdown(report))
+
+    assert plain(summary.terminal(report)[0]) == plain(lines.sentence)
+    assert plain(lines.second) in plain(summary.terminal(report)[1])
+    assert f"{plain(lines.sentence)} {plain(lines.second)}".strip() in ticket
+    assert plain(page.text).startswith(plain(lines.sentence))
+    assert plain(lines.second) in plain(page.text).replace(" %", "%")
+    return plain(lines.sentence)
+
+
+def names_one_cause(report: Report) -> None:
+    sentence, lead = said(report), report.verdict.lead
+    if lead is None:
+        return
+    assert sentence.endswith(f"{plain(lead.title)}.")
+    assert plain(read(sections.findings(report)).text).split(" ", 1)[1].find(plain(lead.title)) >= 0
+    assert lead is report.verdict.findings[0]
+    explained = [p for p in (report.verdict.use or report.verdict.profiled).parts if p.finding == lead.key]  # type: ignore[union-attr]
+    if explained:
+        assert headline(report).number == rounded_percent(sum(part.percent for part in explained))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda one: one.name)
+def test_a_sample_names_one_cause(sample: Path) -> None:
+    report = read_report(sample)
+    assert report is not None
+    names_one_cause(report)
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [pytest.param(name, marks=() if i % 3 == 0 else pytest.mark.slow) for i, name in enumerate(CAUSES)],
+)
+def test_a_made_job_names_one_cause(cause: str) -> None:
+    names_one_cause(made_report(cause))
+
+
+def edge(start_up: float, idle: float, low: float) -> Report:
+    """No GPU works for a share of 2,000 s, then it is idle for a share without any cause."""
+    n = 2000
+    gpu = np.full(n, 95.0)
+    gpu[: round(start_up * n)] = 0.0
+    rest = np.arange(round(start_up * n), n)
+    gpu[rest[:: max(1, round(len(rest) / (idle * n)))]] = low
+    return report_of(make_job(gpu=gpu, interval_s=1))
+
+
+@pytest.mark.parametrize(
+    ("start_up", "idle", "first"),
+    [(0.3, 0.25, "No GPU worked in the first 10 min"), (0.22, 0.5, "The GPU was idle or low")],
+)
+def test_a_known_cause_comes_first_unless_most_of_the_loss_has_none(
+    start_up: float, idle: float, first: str
+) -> None:
+    report = edge(start_up, idle, 0.0)
+
+    assert {one.key for one in report.verdict.findings} >= {"start-up", "unexplained"}
+    assert said(report).startswith(first)
+
+
+def test_what_is_too_short_has_no_large_number_of_a_cause() -> None:
+    report = report_of(make_job(gpu=[[0.0] * 7 + [95.0]] * 2, interval_s=14))
+
+    assert said(report).startswith("Too short to judge: ")
+    assert report.verdict.findings == ()
+
+
+def test_a_busy_job_has_nothing_to_fix() -> None:
+    report = report_of(make_job(gpu=[97.0] * 800, cpu=[[40.0] * 4] * 800, interval_s=1))
+
+    assert said(report) == "Nothing to fix seen: the GPU was busy."
+    assert headline(report).second.startswith("97% of GPU time was used in ")
+
+
+def test_cores_alone_say_when_they_waited_for_io() -> None:
+    wait = np.full((800, 4), 1.0)
+    for start in (100, 300, 500):
+        wait[start : start + 8] = 30.0
+    report = report_of(make_job(cpu=np.full((800, 4), 73.0), io_wait=wait, interval_s=1))
+
+    assert said(report) == "Nothing to fix seen, but no rule was evaluated."
+    assert "waited for I/O 3 times, for about 8 s, by 30.0% on average" in plain(headline(report).second)
