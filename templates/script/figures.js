@@ -124,7 +124,7 @@
       if (tool.name !== "cells") continue;
       const words = new (Bokeh.Models.get("CustomJSHover"))();
       words.format = (value) => percent(value, "not measured");
-      tool.formatters = { $x: "datetime", "@image": words };
+      tool.formatters = { $x: "datetime", "@image": words, "@low": words, "@high": words };
     }
   }
 

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     from jobrules.model import FloatArray, Job, Panel
 
-#: A heat map with more columns has less than two or three pixels for each.
+#: Values of a heat map with a column for each sample: each takes about a byte of the page.
+MAX_VALUES = 200_000
+#: What the lines of single devices take of the page, in rows of the heat map.
+_LINES = 16
+#: Columns where the samples are more.
 MAX_COLUMNS = 300
 #: Devices of one node and metric that are kept.
 MAX_DEVICES = 512
@@ -42,10 +46,14 @@ class DeviceRows(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceName, ...]
     #: How many more there are.
     left_out: int
-    #: Mean of each column in whole percent, 0 to 100, and 101 more where a core is full: at least half of
+    #: Sample or mean of each column in whole percent, 0 to 100, and 101 more where a core is full: at least half of
     #: the column's samples are at ``DeviceGrid.limit`` or above. 255 where it was not measured. A byte a
     #: column, device after device. A fraction of exactly one half goes to the even neighbor.
     values: bytes
+    #: Lowest and highest sample of each column in whole percent, likewise; empty where a column is a sample, or where
+    #: they would be too many.
+    low: bytes = b""
+    high: bytes = b""
 
 
 class CoreUse(Struct, frozen=True, kw_only=True):
@@ -69,10 +77,13 @@ class CoreUse(Struct, frozen=True, kw_only=True):
 
 
 class DeviceGrid(Struct, frozen=True, kw_only=True):
-    """Mean use per device and column."""
+    """Use per device and column."""
 
-    #: Each is a whole number of the columns that all time lines share; 300 at most.
+    #: One for each sample where these fit the page; otherwise 300 at most, each a whole number of the columns that all time
+    #: lines share.
     columns: Columns
+    #: Whether a column is a sample: the one nearest to its start.
+    samples: bool = False
     rows: tuple[DeviceRows, ...]
     #: As ``Report.boxes`` has them for GPUs.
     cores: tuple[CoreUse, ...]
@@ -87,40 +98,70 @@ def devices(job: Job, grid: Columns, limit: float) -> DeviceGrid | None:
     """
     if not (job.has(Metric.GPU_UTILIZATION) or job.has(Metric.CPU_UTILIZATION)):
         return None
-    columns = grid.bundled(MAX_COLUMNS)
-    found = job.gathered(_of_node, columns, limit)
+    columns = _of_samples(job)
+    found = job.gathered(_of_node, columns or grid.bundled(MAX_COLUMNS), limit, columns is not None)
     return DeviceGrid(
-        columns=columns,
+        columns=columns or grid.bundled(MAX_COLUMNS),
+        samples=columns is not None,
         rows=tuple(rows for rows, _ in found),
         cores=tuple(core for _, cores in found for core in cores),
         limit=limit,
     )
 
 
-def _of_node(part: Job, columns: Columns, limit: float) -> Iterator[tuple[DeviceRows, list[CoreUse]]]:
+def _of_samples(job: Job) -> Columns | None:
+    """A column for each sample of the device that was sampled most often; None if these are too many."""
+    panels = [panel for part in job.facts for panel in part.panels if panel.metric in _KEPT]
+    width_us = min((panel.interval_us for panel in panels if panel.interval_us), default=0)
+    start_us, end_us = job.span_us
+    if not width_us:
+        return None
+    columns = Columns(start_us=start_us, width_us=width_us, count=round((end_us - start_us) / width_us) + 1)
+    rows = sum(min(len(panel.devices), MAX_DEVICES) for panel in panels)
+    return columns if (rows + _LINES) * columns.count <= MAX_VALUES else None
+
+
+def _of_node(
+    part: Job, columns: Columns, limit: float, samples: bool
+) -> Iterator[tuple[DeviceRows, list[CoreUse]]]:
     (node,) = part.nodes
     for metric in _KEPT:
         if panel := part.panel(node, metric):
-            yield _of_panel(panel, columns, limit)
+            yield _of_panel(panel, columns, limit, samples=samples)
 
 
-def _of_panel(panel: Panel, columns: Columns, limit: float) -> tuple[DeviceRows, list[CoreUse]]:
+def _of_panel(
+    panel: Panel, columns: Columns, limit: float, *, samples: bool
+) -> tuple[DeviceRows, list[CoreUse]]:
     devices = panel.devices[:MAX_DEVICES]
-    table = np.full((len(devices), columns.count), NOT_MEASURED, np.uint8)
+    table = np.full((3, len(devices), columns.count), NOT_MEASURED, np.uint8)
+    with_ends = not samples and table.size <= MAX_VALUES
     cores = []
-    of_all = Places.of(columns, panel.time_us)
+    # Samples are never exactly an interval apart: a column has those nearer to its start than to the next one's.
+    early = columns.width_us // 2 if samples else 0
+    grid = Columns(start_us=columns.start_us - early, width_us=columns.width_us, count=columns.count)
+    of_all = Places.of(grid, panel.time_us)
     for column, device in enumerate(devices):
         time_us, values = panel.series(column)
-        places = of_all if time_us is panel.time_us else Places.of(columns, time_us)
+        places = of_all if time_us is panel.time_us else Places.of(grid, time_us)
         means = places.means(values)
         measured = ~np.isnan(means)
-        table[column, measured] = np.rint(np.clip(means[measured], 0, 100))
+        wanted = (means, *places.ends(values)) if with_ends else (means,)
+        for kept, one in zip(table, wanted, strict=False):
+            kept[column, measured] = np.rint(np.clip(one[measured], 0, 100))
         if panel.metric is Metric.CPU_UTILIZATION:
-            table[column, measured & (places.means(values >= limit) >= FULL_SHARE)] += FULL
+            table[0, column, measured & (places.means(values >= limit) >= FULL_SHARE)] += FULL
             cores.append(_core(panel.node, device, values, limit))
     left_out = len(panel.devices) - len(devices)
+    mean, low, high = (one.tobytes() for one in table)
     rows = DeviceRows(
-        node=panel.node, metric=panel.metric, devices=devices, left_out=left_out, values=table.tobytes()
+        node=panel.node,
+        metric=panel.metric,
+        devices=devices,
+        left_out=left_out,
+        values=mean,
+        low=low if with_ends else b"",
+        high=high if with_ends else b"",
     )
     return rows, cores
 

@@ -176,8 +176,7 @@ def reduce(
     not a gap.
     """
     places = Places.of(grid, time_us)
-    lowest, highest = np.minimum.reduceat(low, places.first), np.maximum.reduceat(high, places.first)
-    return places.means(mean), places.held(lowest), places.held(highest)
+    return places.means(mean), places.ends(low)[0], places.ends(high)[1]
 
 
 def _of_devices(grid: Columns, panel: Panel) -> tuple[FloatArray, FloatArray]:
@@ -217,6 +216,13 @@ class Places(Struct, frozen=True, kw_only=True, eq=False):
     def means(self, values: npt.NDArray[Any]) -> FloatArray:
         """(columns,) mean of the (n,) values that stand for each column; NaN where none does."""
         return self.held(np.add.reduceat(values, self.first, dtype=np.float64) / self.count)
+
+    def ends(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(columns,) lowest and highest of these values, likewise."""
+        return (
+            self.held(np.minimum.reduceat(values, self.first)),
+            self.held(np.maximum.reduceat(values, self.first)),
+        )
 
     def held(self, filled: FloatArray) -> FloatArray:
         """(columns,) from what there is of each column that has samples."""

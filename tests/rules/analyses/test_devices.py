@@ -16,7 +16,10 @@ NAN = float("nan")
 
 
 def table(job: Job, grid: Columns, metric: Metric) -> np.ndarray:
-    found = devices(job, grid, 90)
+    """Values per device and column, in these columns, as if there were too many samples for a column each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jobrules.analyses.devices.MAX_VALUES", 0)
+        found = devices(job, grid, 90)
     assert found is not None
     rows = next(one for one in found.rows if one.metric == metric)
     return np.frombuffer(rows.values, np.uint8).reshape(len(rows.devices), found.columns.count)
@@ -91,18 +94,51 @@ def test_a_device_that_stops_is_not_measured_while_the_others_are() -> None:
 
 
 def test_columns_are_whole_numbers_of_those_of_the_time_lines() -> None:
-    job = make_job(gpu=np.arange(6000) % 100, interval_s=1)
+    job = make_job(gpu=np.arange(12_000) % 100, interval_s=1)
     grid = columns(job)
 
     found = devices(job, grid, 90)
 
     assert found is not None
+    assert not found.samples
     assert grid.count > MAX_COLUMNS
     assert found.columns.count <= MAX_COLUMNS
     assert found.columns.start_us == grid.start_us
     assert found.columns.width_us % grid.width_us == 0
     assert found.columns.count * found.columns.width_us >= grid.count * grid.width_us
     assert len(found.rows[0].values) == found.columns.count
+    # A column is 60 s: 0 to 59, 60 to 99 and 0 to 19, 20 to 79.
+    (rows,) = found.rows
+    assert (*rows.low[:3],) == (0, 0, 20)
+    assert (*rows.high[:3],) == (59, 99, 79)
+
+
+@pytest.mark.parametrize("late_us", [-7000, 0, 7000])
+def test_every_sample_has_a_column_whenever_it_was_taken(late_us: int) -> None:
+    """Samplers are late by some milliseconds, now and then."""
+    values = np.arange(0, 100, dtype=np.float64)
+    times = START_US + SECOND_US // 2 * np.arange(100)
+    times[1::3] += late_us
+    panel = make_panel(Metric.GPU_UTILIZATION, values[:, None], time_us=times)
+    job = JobInMemory(name="job", panels=(panel,))
+
+    found = devices(job, columns(job), 90)
+
+    assert found is not None
+    assert found.samples
+    assert (found.columns.start_us, found.columns.width_us) == (START_US, SECOND_US // 2)
+    assert (*found.rows[0].values,) == (*range(100),)
+
+
+def test_a_pause_of_the_sampler_stays_one_in_columns_of_samples() -> None:
+    times = START_US + SECOND_US * np.append(np.arange(50), 200 + np.arange(50))
+    panel = make_panel(Metric.GPU_UTILIZATION, np.full((100, 1), 60.0), time_us=times)
+    job = JobInMemory(name="job", panels=(panel,))
+
+    found = devices(job, columns(job), 90)
+
+    assert found is not None
+    assert (*found.rows[0].values,) == (60,) * 50 + (NOT_MEASURED,) * 150 + (60,) * 50
 
 
 def test_metrics_come_in_one_order() -> None:

@@ -39,6 +39,8 @@ MAX_NODE_ROWS = 64
 MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL = 64, 128
 #: Rows that are not drawn and can be chosen as lines.
 MAX_OTHERS = 384
+#: Columns of the static drawing; it has no zoom.
+MAX_STILL = 300
 #: Hatched stretches of a node; more are one.
 MAX_HOLES = 40
 #: Heights of the whole figure that ``drawing.css`` has, in rem.
@@ -70,6 +72,8 @@ class Row(Struct, frozen=True, kw_only=True):
     name: str
     #: (columns,) whole percent, 255 where not measured.
     values: Bytes
+    #: (columns,) lowest and highest sample, if a column is more than one.
+    ends: tuple[Bytes, Bytes] | None = None
     #: (columns,) whether a core is saturated.
     full: npt.NDArray[np.bool_] | None = None
     #: Mean of its samples; None if it stands for several devices.
@@ -113,6 +117,8 @@ class HeatMap(Struct, frozen=True, kw_only=True):
     others: tuple[Row, ...]
     #: Rows that are neither.
     left_out: int
+    #: Whether a column is one sample.
+    samples: bool
     #: Name of a node, or what the rows below are, and where its rows start and end, in units.
     heads: tuple[tuple[str, float, float], ...]
     #: Nodes with each of their devices, and those of the job.
@@ -133,6 +139,11 @@ class HeatMap(Struct, frozen=True, kw_only=True):
     def units(self) -> float:
         """The height of all rows."""
         return -self.y.start
+
+    @property
+    def bundle(self) -> int:
+        """Columns that are one in the static drawing."""
+        return -(-self.columns // MAX_STILL)
 
     @property
     def choices(self) -> tuple[Row, ...]:
@@ -184,6 +195,7 @@ def heat_map(
         x=over_time(start_us, end_us),
         y=Axis(start=-units, end=0, ticks=_labels(placed, heads, units, height), names=True),
         columns=grid.columns.count,
+        samples=grid.samples,
         rows=placed,
         others=tuple(others[:MAX_OTHERS]),
         left_out=max(0, len(others) - MAX_OTHERS) + sum(rows.left_out for rows in grid.rows),
@@ -223,7 +235,10 @@ def _device_rows(
 
 
 def _single(rows: DeviceRows, columns: int, means: Mapping[tuple[str, str, str], float]) -> Iterator[Row]:
-    stored = np.frombuffer(rows.values, np.uint8).reshape(-1, columns)
+    stored, low, high = (
+        np.frombuffer(one or rows.values, np.uint8).reshape(-1, columns)
+        for one in (rows.values, rows.low, rows.high)
+    )
     full = (stored >= FULL_BYTE) & (stored != NOT_MEASURED)
     table = np.where(full, stored - FULL_BYTE, stored).astype(np.uint8)
     kind, what = {
@@ -231,21 +246,21 @@ def _single(rows: DeviceRows, columns: int, means: Mapping[tuple[str, str, str],
         Metric.CPU_UTILIZATION: ("core", CORE),
         Metric.GPU_MEMORY_ACTIVITY: ("", MEMORY),
     }[Metric(rows.metric)]
-    for device, values, at_limit in zip(rows.devices, table, full, strict=True):
+    for device, values, at_limit, *ends in zip(rows.devices, table, full, low, high, strict=True):
         yield Row(
             node=rows.node,
             what=what,
             name=escape_name(device, 14),
             values=values,
+            ends=(ends[0], ends[1]) if rows.low else None,
             full=at_limit if kind == "core" else None,
             average=means.get((rows.node, rows.metric, device)),
             kind=kind,
         )
 
 
-def _mean(rows: Sequence[Row]) -> Bytes:
+def _mean(table: Bytes) -> Bytes:
     """Mean of the rows that were measured in each column."""
-    table = np.stack([row.values for row in rows])
     there = table != NOT_MEASURED
     counts = there.sum(axis=0)
     sums = np.where(there, table, 0).sum(axis=0)
@@ -254,7 +269,13 @@ def _mean(rows: Sequence[Row]) -> Bytes:
 
 def _mean_row(rows: Sequence[Row], node: str, main: Metric) -> Row:
     what = NODE if main == Metric.GPU_UTILIZATION else "mean core utilization"
-    return Row(node=node, what=what, name=escape_name(node, 14), values=_mean(rows), kind="node")
+    return Row(
+        node=node,
+        what=what,
+        name=escape_name(node, 14),
+        values=_mean(np.stack([row.values for row in rows])),
+        kind="node",
+    )
 
 
 def _together(cores: Sequence[Row]) -> Row:
@@ -349,7 +370,7 @@ def cells(heat: HeatMap) -> tuple[Cells, ...]:
     """The cells of the static drawing: a row in its most frequent color, and the others upon it."""
     found: dict[float, defaultdict[tuple[bool, int], str]] = {}
     for row in heat.rows:
-        steps = levels(row)
+        steps = np.repeat(levels(_bundled(row, heat.bundle)), heat.bundle)[: heat.columns]
         measured = steps[steps >= 0]
         if not len(measured):
             continue
@@ -365,6 +386,18 @@ def cells(heat: HeatMap) -> tuple[Cells, ...]:
         )
         for height, paths in sorted(found.items())
     )
+
+
+def _bundled(row: Row, size: int) -> Row:
+    """Mean of every ``size`` columns; a core is saturated in at least half of them. The last ones may be fewer."""
+    table = np.full((-(-len(row.values) // size), size), NOT_MEASURED, np.uint8)
+    table.flat[: len(row.values)] = row.values
+    full = None
+    if row.full is not None:
+        at_limit = np.zeros(table.shape, np.bool_)
+        at_limit.flat[: len(row.full)] = row.full
+        full = 2 * at_limit.sum(axis=1) >= np.maximum((table != NOT_MEASURED).sum(axis=1), 1)
+    return replace(row, values=_mean(table.T), full=full)
 
 
 def _path(row: Row, chosen: npt.NDArray[np.bool_]) -> str:
@@ -444,13 +477,18 @@ def map_figure(heat: HeatMap, shared: Range1d) -> tuple[Figure, tuple[ColumnData
         glyph = Image(x=start, dw=end - start, y="y", dh="dh", color_mapper=_mapper(kind))
         drawn = canvas.live.add_glyph(source, glyph)
         tooltip = [(device, "@name"), ("Time", heat.x.told("$x")), ("Utilization (%)", "@image{0}")]
+        if "low" in source.data:
+            tooltip += [("Lowest sample (%)", "@low{0}"), ("Highest sample (%)", "@high{0}")]
         canvas.tooltip(tooltip, [drawn], formatters={"$x": "datetime"}, name="cells")
     return canvas.figure, (*sources, _others(heat))
 
 
 def _source(rows: Sequence[Row], *, several: bool, gap: float) -> ColumnDataSource:
+    ends = [row.ends for row in rows if row.ends]
+    extremes = {name: [one[i][None, :] for one in ends] for i, name in enumerate(("low", "high"))}
     return ColumnDataSource(
-        {
+        (extremes if ends and len(ends) == len(rows) else {})
+        | {
             "image": [_bytes(row)[None, :] for row in rows],
             "name": [full_name(row, several=several) for row in rows],
             "group": [_group(row) for row in rows],
@@ -528,7 +566,7 @@ def lines_figure(
         values = np.full(heat.columns, np.nan)
         if row is not None:
             values = np.where(row.values == NOT_MEASURED, np.nan, row.values)
-        drawn = canvas.line(style, middles, values)
+        drawn = canvas.line(style, middles, values, still=_still(middles, values, heat.bundle))
         drawn.name = full_name(row, several=heat.nodes > 1) if row else ""
         drawn.tags = [places[id(row)]] if row else []
         drawn.visible = row is not None
@@ -536,6 +574,23 @@ def lines_figure(
         canvas.tooltip(tooltip, [drawn], formatters={"@x": "datetime"}, attachment=side)
     canvas.hatch([tuple(_times(heat, run).tolist()) for run in _missing(heat.rows, of_all=True)])
     return canvas.figure
+
+
+def _still(
+    times: npt.NDArray[np.float64], values: npt.NDArray[np.float64], size: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The lowest and the highest of every ``size`` points, in their order: on paper they look like all of them."""
+    if size < 3:
+        return times, values
+    table = np.full((-(-len(values) // size), size), np.nan)
+    table.flat[: len(values)] = values
+    known = ~np.isnan(table)
+    places = np.stack(
+        [np.where(known, table, np.inf).argmin(axis=1), np.where(known, table, -np.inf).argmax(axis=1)],
+        axis=1,
+    )
+    kept = (np.sort(places, axis=1) + size * np.arange(len(table))[:, None]).ravel()
+    return times[kept], values[kept]
 
 
 def not_drawn(heat: HeatMap) -> str:

@@ -57,7 +57,7 @@ def devices(report: Report) -> Content:
             name="devices-map",
             title="Devices over time",
             finding=_caption(report, report.devices),
-            aid=f"Color: mean per {formats.duration(report.devices.columns.width_us)}.",
+            aid=_aid(heat, report.devices),
             key=_key(heat),
             drawings=[
                 Drawing(figure=devices_map, style=f"names tall-{heat.height}", cells=_cells(heat)),
@@ -79,6 +79,14 @@ def devices(report: Report) -> Content:
         ),
         _table(report, heat),
     ]
+
+
+def _aid(heat: HeatMap, grid: DeviceGrid) -> str:
+    """What a column of the drawing is, and of the live one zoomed in."""
+    if heat.samples and heat.bundle == 1:
+        return "Color: each sample."
+    mean = f"Color: mean per {formats.duration(heat.bundle * grid.columns.width_us)}"
+    return f"{mean}; zoomed in: each sample." if heat.samples else f"{mean}."
 
 
 def _key(heat: HeatMap) -> list[Markup]:
@@ -149,7 +157,7 @@ def _cores(report: Report) -> str:
 def _reading(report: Report, heat: HeatMap) -> str:
     sentences = [
         "Tall rows: GPUs; thin rows: the cores of the node. Each color is a step of 10%; orange: a core that is at "
-        f"{heat.limit:g}% or more in half of the samples. Changes faster than a column are not visible. Dotted: start and end "
+        f"{heat.limit:g}% or more in half of the samples. Dotted: start and end "
         f"of the {report.phases.middle}.",
         *profiled_mark(report),
     ]
