@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from jobrules.analyses.time_lines import Columns
 from jobrules.measures.data_loading import Busy, Loading
-from jobrules.measures.rows import rows_by_mode
+from jobrules.measures.rows import rows_by_lane, rows_by_mode
 from jobrules.measures.value_counts import Counted
 from jobrules.model import (
     SECOND_US,
@@ -24,7 +24,8 @@ from jobrules.model import (
     RuleResult,
     natural_sorted,
 )
-from jobrules.model.names import EventName, IteratorName, NodeName, OwnText
+from jobrules.model.names import EventName, IteratorName, NodeName, OwnText, RankName
+from jobrules.model.order import median
 from jobrules.rules.dataloader import between_fetches
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ MAX_COLUMNS = 600
 MAX_LINES = 4
 MAX_NODES = 64
 MAX_SETUPS = 25
+#: Ranks whose fetches are counted apart.
+MAX_RANKS = 4
 #: Where the p95 is farther from the median, plain bins would put most fetches into the first of them.
 LOG_FROM = 20
 #: Plain bins end so many times the distance from p25 to p95 above the p95.
@@ -104,6 +107,17 @@ class Spread(Struct, frozen=True, kw_only=True):
     outliers: int
 
 
+class RankFetches(Struct, frozen=True, kw_only=True):
+    """The fetches of one rank, or of all others together: then both names are empty."""
+
+    node: NodeName
+    rank: RankName
+    p50_s: float
+    #: In the bins of all, and at or above the last edge.
+    counts: tuple[int, ...]
+    beyond: int
+
+
 class FetchTimes(Struct, frozen=True, kw_only=True):
     """Histogram of the fetch times of all nodes."""
 
@@ -120,6 +134,8 @@ class FetchTimes(Struct, frozen=True, kw_only=True):
     p50_s: float
     p95_s: float
     max_s: float
+    #: Slowest first; empty if no rank differs: the middle halves of any two overlap.
+    ranks: tuple[RankFetches, ...] = ()
 
 
 class LoadersAtWork(Struct, frozen=True, kw_only=True):
@@ -190,7 +206,7 @@ def data_loading(job: Job, rule: Dataloader, result: RuleResult | None = None) -
         setups=tuple(setups[:MAX_SETUPS]),
         setups_left_out=max(0, len(setups) - MAX_SETUPS),
         times=_times([one.times for one in found], fetched),
-        fetches=_histogram(fetched),
+        fetches=_histogram(fetched, {who: times for one in found for who, times in one.ranks.items()}),
         columns=grid,
         at_work=at_work,
         step=_main_step([one.steps for one in found]),
@@ -203,6 +219,8 @@ class _Node(Struct, frozen=True, kw_only=True, eq=False):
     busy: Busy
     #: By the keys of ``Spread``; of TensorFlow's pipeline only its fetches, as Dataloader counts them.
     times: dict[str, Counted]
+    #: Fetches by (node, rank); none of a pipeline.
+    ranks: dict[tuple[str, str], Counted]
     #: Durations of the steps that fetches of loading processes are for, by mode; those of a
     #: pipeline may run at the same time as the training.
     steps: dict[str, Counted]
@@ -235,6 +253,12 @@ def _of_node(
         ],
         busy=loading.busy,
         times={key: Counted.of(times_us) for key, times_us in times.items()},
+        ranks={}
+        if loading.pipeline
+        else {
+            who: Counted.of(loading.fetches.duration_us[rows])
+            for who, rows in rows_by_lane(loading.fetches, lambda lane: (node, lane.rank)).items()
+        },
         steps={mode: Counted.of(lasted_us) for mode, lasted_us in steps.items()},
     )
 
@@ -304,7 +328,7 @@ def _spread(key: str, times_us: Counted) -> Spread:
     )
 
 
-def _histogram(times_us: Counted) -> FetchTimes | None:
+def _histogram(times_us: Counted, ranks: Mapping[tuple[str, str], Counted]) -> FetchTimes | None:
     """At most 60 common bins; what lies far above the p95 is counted beyond them."""
     if not times_us:
         return None
@@ -312,9 +336,7 @@ def _histogram(times_us: Counted) -> FetchTimes | None:
     least, most = times_us.values[[0, -1]].tolist()
     log = p95 > LOG_FROM * p50
     edges = _log_edges(least, most) if log else _plain_edges(least, min(most, p95 + _REACH * (p95 - p25)))
-    place = np.searchsorted(edges, np.maximum(times_us.values, edges[0]), side="right") - 1
-    counts = np.bincount(place, weights=times_us.counts, minlength=len(edges))[: len(edges) - 1]
-    counts = counts.astype(np.int64)
+    counts = _binned(times_us, edges)[:-1]
     # Empty bins at the end are left out, but for those up to the p95, which is marked.
     last = max(int(np.flatnonzero(counts)[-1]), int(np.searchsorted(edges, p95, side="right")) - 1)
     edges = edges[: last + 2]
@@ -323,12 +345,49 @@ def _histogram(times_us: Counted) -> FetchTimes | None:
         edges_s=tuple((edges / SECOND_US).tolist()),
         step=round(float(edges[1] / edges[0] if log else (edges[1] - edges[0]) / SECOND_US), 6),
         counts=tuple(counts[: len(edges) - 1].tolist()),
-        beyond=int(times_us.counts[times_us.values >= edges[-1]].sum()),
+        beyond=int(_binned(times_us, edges)[-1]),
         p25_s=p25 / SECOND_US,
         p50_s=p50 / SECOND_US,
         p95_s=p95 / SECOND_US,
         max_s=most / SECOND_US,
+        ranks=tuple(
+            RankFetches(
+                node=node,
+                rank=rank,
+                p50_s=own.quantiles(0.5)[0] / SECOND_US,
+                counts=tuple(counts[:-1].tolist()),
+                beyond=int(counts[-1]),
+            )
+            for (node, rank), own in _apart(ranks).items()
+            for counts in [_binned(own, edges)]
+        ),
     )
+
+
+def _binned(times_us: Counted, edges: FloatArray) -> IntArray:
+    """How many are in each bin, and beyond the last; the first also holds what is below its edge."""
+    place = np.searchsorted(edges, np.maximum(times_us.values, edges[0]), side="right") - 1
+    return np.bincount(place, weights=times_us.counts, minlength=len(edges)).astype(np.int64)
+
+
+def _apart(ranks: Mapping[tuple[str, str], Counted]) -> dict[tuple[str, str], Counted]:
+    """Up to four ranks; of more, the three farthest from the median rank, and the others as one. The slowest come first.
+
+    Empty if the middle halves of the times of any two overlap.
+    """
+    quartiles = {who: times.quantiles(0.25, 0.5, 0.75) for who, times in ranks.items() if times}
+    if not quartiles or max(low for low, _, _ in quartiles.values()) <= min(
+        high for _, _, high in quartiles.values()
+    ):
+        return {}
+    slowest = sorted(quartiles, key=lambda who: -quartiles[who][1])
+    if len(slowest) <= MAX_RANKS:
+        return {who: ranks[who] for who in slowest}
+    middle = median([p50 for _, p50, _ in quartiles.values()])
+    odd = sorted(slowest, key=lambda who: -abs(quartiles[who][1] - middle))[: MAX_RANKS - 1]
+    others = Counted.joined([ranks[who] for who in slowest if who not in odd])
+    kept = {who: ranks[who] for who in odd} | {("", ""): others}
+    return dict(sorted(kept.items(), key=lambda one: -one[1].quantiles(0.5)[0]))
 
 
 def _plain_edges(least: float, most: float) -> FloatArray:

@@ -1,10 +1,4 @@
-"""Compare the nodes of a job: which differ, in which metric, and which are drawn.
-
-A node differs in a metric if its mean is farther from the median node than three robust standard deviations
-(1.4826 times the median absolute deviation of the nodes, which for normal noise estimates one) and than a
-minimum of points, so that noise does not separate nodes that are nearly equal. Half of the nodes may differ
-without moving the median.
-"""
+"""Compare the nodes of a job: which differ, in which metric, and which are drawn. ``measures.odd`` has the rule."""
 
 from __future__ import annotations
 
@@ -16,6 +10,7 @@ from msgspec.structs import replace
 
 from jobrules.analyses.time_lines import Columns, Places
 from jobrules.measures.clock_offsets import offsets
+from jobrules.measures.odd import odd_limit
 from jobrules.measures.sample_weights import PAUSE_US
 from jobrules.measures.stopped import STOPPED_SHARE, STOPPED_US
 from jobrules.measures.work_span import worked
@@ -30,9 +25,6 @@ if TYPE_CHECKING:
 
 #: Nodes that are drawn side by side; more are ranked first.
 MAX_DRAWN = 4
-#: Robust standard deviations from the median node, and a median absolute deviation in standard deviations.
-DEVIATIONS = 3.0
-MAD_SIGMA = 1.4826
 #: Points of the mean that a node must differ by at least.
 MIN_POINTS = {
     Metric.GPU_UTILIZATION: 5.0,
@@ -177,7 +169,7 @@ def node_comparison(job: Job, grid: Columns, in_time: JobPhases) -> NodeComparis
         use=_use(metric, compared, in_time),
         label=metric.label,
         median=middle,
-        limit=_limit(list(uses.values()), MIN_POINTS[metric]) if uses else None,
+        limit=odd_limit(list(uses.values()), MIN_POINTS[metric]) if uses else None,
         ranks=tuple(
             replace(r, line=_whole(lines[r.node]) if i < MAX_LINES else ()) for i, r in enumerate(ranks)
         ),
@@ -257,12 +249,6 @@ def _work_us(in_time: JobPhases) -> tuple[int, int] | None:
     return None if first_us is None or last_us is None else (first_us, last_us)
 
 
-def _limit(values: Sequence[float], least: float) -> float:
-    """Points from the median beyond which one of the values is odd."""
-    mad = median(np.abs(np.asarray(values) - median(values)))
-    return max(least, DEVIATIONS * MAD_SIGMA * mad)
-
-
 #: A node, how much it matters, and what differs in words.
 _Difference = tuple[str, tuple[Severity, str]]
 
@@ -273,7 +259,7 @@ def _uses(means: Mapping[Metric, Mapping[str, float]]) -> Iterator[_Difference]:
         values = list(means[metric].values())
         if len(values) <= MAX_DRAWN:
             continue
-        limit, middle = _limit(values, least), median(values)
+        limit, middle = odd_limit(values, least), median(values)
         for node, mean in means[metric].items():
             off = mean - middle
             if abs(off) > limit:

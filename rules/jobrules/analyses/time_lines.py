@@ -10,9 +10,26 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from jobrules.measures.odd import oddness
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric, Panel
-from jobrules.model.names import NodeName, OwnText
+from jobrules.model.names import DeviceName, NodeName, OwnText
+
+
+class DeviceLine(Struct, frozen=True, kw_only=True):
+    """The mean of one device per column."""
+
+    device: DeviceName
+    mean: tuple[float | None, ...]
+
+
+class Apart(Struct, frozen=True, kw_only=True):
+    """The devices of a node that differ from most, each by itself, and the others together as in ``TimeLine``."""
+
+    devices: tuple[DeviceLine, ...]
+    mean: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
 
 
 class TimeLine(Struct, frozen=True, kw_only=True):
@@ -39,6 +56,8 @@ class TimeLine(Struct, frozen=True, kw_only=True):
     highest: float | None
     #: Columns without a sample, in percent of all, one digit.
     missing_percent: float
+    #: Of power, temperature, clock, and throttle reasons, if a GPU of the node differs in one of them.
+    apart: Apart | None = None
 
 
 class Columns(Struct, frozen=True, kw_only=True):
@@ -73,6 +92,12 @@ _WIDTHS_S = (
 
 #: 100 while the reason holds and 0 otherwise: a column shows the share of time, and no single sample.
 _REASONS = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_POWER_CAP, Metric.GPU_HARDWARE_SLOWDOWN)
+
+#: Of these, GPUs that differ have a line of their own, two at most.
+_STATES = (Metric.GPU_POWER, Metric.GPU_TEMPERATURE, Metric.GPU_CLOCK, *_REASONS)
+MAX_APART = 2
+#: What GPUs differ by at least: points of a percentage, or else a part of the median.
+_LEAST_POINTS, _LEAST_PART = 10.0, 0.1
 
 #: Whole numbers of these are what a figure can show; of the others, tenths.
 _WHOLE = ("B", "B/s", "MHz")
@@ -119,28 +144,68 @@ def time_lines(job: Job, grid: Columns, nodes: Sequence[str] | None = None) -> t
 
 def _lines(part: Job, grid: Columns, wanted: Collection[str]) -> Iterator[TimeLine]:
     (node,) = part.nodes
-    for metric in _DRAWN if node in wanted else ():
-        panel = part.panel(node, metric)
+    panels = {metric: part.panel(node, metric) for metric in _DRAWN} if node in wanted else {}
+    odd = _odd([panel for metric in _STATES if (panel := panels.get(metric))])
+    for metric, panel in panels.items():
         if panel is None:
             continue
-        low, high = panel.mean, panel.mean
-        if len(panel.devices) > 1:
-            low, high = np.fmin.reduce(panel.values, axis=1), np.fmax.reduce(panel.values, axis=1)
-        mean, low, high = reduce(grid, panel.time_us, panel.mean, low, high)
-        if metric in _REASONS:
-            low, high = _of_devices(grid, panel)
         digits = 0 if metric.unit in _WHOLE else 1
+        mean, low, high = (known(one, digits) for one in _reduced(grid, panel, panel.values))
         yield time_line(
             node=node,
             key=metric,
             label=metric.label,
             unit=metric.unit,
             devices=len(panel.devices),
-            mean=known(mean, digits),
-            low=known(low, digits),
-            high=known(high, digits),
+            mean=mean,
+            low=low,
+            high=high,
             average=float(panel.mean.mean()),
+            apart=_apart(grid, panel, odd, digits) if metric in _STATES else None,
         )
+
+
+def _reduced(grid: Columns, panel: Panel, values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean, lowest, and highest per column of the (snapshots, devices) values, some of a panel."""
+    time_us, mean = panel.time_us, panel.mean
+    if values is not panel.values:
+        there = ~np.isnan(values).all(axis=1)
+        time_us, values = time_us[there], values[there]
+        mean = np.nanmean(values, axis=1)
+    low, high = mean, mean
+    if values.shape[1] > 1:
+        low, high = np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)
+    mean, low, high = reduce(grid, time_us, mean, low, high)
+    if panel.metric in _REASONS:
+        low, high = _of_devices(grid, time_us, values)
+    return mean, low, high
+
+
+def _odd(panels: Sequence[Panel]) -> tuple[str, ...]:
+    """The GPUs of a node whose mean of one of the metrics differs from most, the farthest first."""
+    found: dict[str, float] = {}
+    for panel in panels:
+        means = np.nanmean(panel.values, axis=0)
+        least = _LEAST_POINTS if panel.metric.unit == "%" else _LEAST_PART * float(np.median(means))
+        for device, far in zip(panel.devices, oddness(means, least).tolist(), strict=True):
+            found[device] = max(found.get(device, 0.0), far)
+    odd = [device for device, far in found.items() if far > 1]
+    return tuple(sorted(odd, key=lambda device: -found[device])[:MAX_APART])
+
+
+def _apart(grid: Columns, panel: Panel, odd: Collection[str], digits: int) -> Apart | None:
+    """None without other devices, or if none of the odd ones was sampled."""
+    places = [panel.devices.index(device) for device in odd if device in panel.devices]
+    others = [i for i, device in enumerate(panel.devices) if device not in odd]
+    if not places or not others:
+        return None
+    mean, low, high = (known(one, digits) for one in _reduced(grid, panel, panel.values[:, others]))
+    lines = [
+        DeviceLine(device=panel.devices[i], mean=known(Places.of(grid, times).means(values), digits))
+        for i in places
+        for times, values in [panel.series(i)]
+    ]
+    return Apart(devices=tuple(lines), mean=mean, low=low, high=high)
 
 
 def time_line(
@@ -179,11 +244,11 @@ def reduce(
     return places.means(mean), places.ends(low)[0], places.ends(high)[1]
 
 
-def _of_devices(grid: Columns, panel: Panel) -> tuple[FloatArray, FloatArray]:
+def _of_devices(grid: Columns, time_us: IntArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(columns,) the lowest and the highest mean that a device has in each column; NaN as in ``reduce``."""
-    places = Places.of(grid, panel.time_us)
-    there = ~np.isnan(panel.values)
-    sums = np.add.reduceat(np.where(there, panel.values, 0.0), places.first, axis=0)
+    places = Places.of(grid, time_us)
+    there = ~np.isnan(values)
+    sums = np.add.reduceat(np.where(there, values, 0.0), places.first, axis=0)
     counts = np.add.reduceat(there, places.first, axis=0, dtype=np.int64)
     means = np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
     return places.held(np.fmin.reduce(means, axis=1)), places.held(np.fmax.reduce(means, axis=1))

@@ -78,6 +78,48 @@ def test_times_that_spread_widely_get_bins_that_grow() -> None:
     assert found.beyond == 0
 
 
+def of_ranks(*medians_s: float) -> FetchTimes:
+    """20 fetches of each rank, within a tenth of its median."""
+    rows = [
+        fetch(2 * i, 2 * i + median_s * (0.9 + i / 95), pid=rank)
+        for rank, median_s in enumerate(medians_s)
+        for i in range(20)
+    ]
+    together = events_of(rows)
+    (lane,) = together.lanes
+    lanes = tuple(replace(lane, rank=str(rank)) for rank in range(len(medians_s)))
+    found = told(job_of(replace(together, lanes=lanes, lane=together.pid.astype(np.int32)))).fetches
+    assert found
+    return found
+
+
+def test_ranks_that_differ_are_counted_apart() -> None:
+    found = of_ranks(0.05, 0.4)
+
+    assert [(one.node, one.rank, one.p50_s) for one in found.ranks] == [
+        ("algo-1", "1", pytest.approx(0.4)),
+        ("algo-1", "0", pytest.approx(0.05)),
+    ]
+    # No fetch took as long as the median of all.
+    assert found.counts[sum(edge <= found.p50_s for edge in found.edges_s) - 1] == 0
+    assert np.array_equal(np.sum([one.counts for one in found.ranks], axis=0), found.counts)
+    assert sum(one.beyond for one in found.ranks) == found.beyond
+
+
+def test_ranks_that_hardly_differ_are_one() -> None:
+    assert of_ranks(0.4, 0.41).ranks == ()
+    assert of_ranks(0.4).ranks == ()
+
+
+def test_of_many_ranks_the_odd_ones_are_counted_apart() -> None:
+    found = of_ranks(*[0.1] * 6, 0.5, *[0.1] * 6)
+
+    assert found.ranks[0].rank == "6"
+    assert "" in [one.rank for one in found.ranks]
+    assert len(found.ranks) == 4
+    assert sum(sum(one.counts) + one.beyond for one in found.ranks) == 260
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 500), st.integers(1, 80), st.integers(1, 3)), min_size=1, max_size=40)
 )

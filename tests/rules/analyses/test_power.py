@@ -90,3 +90,48 @@ def test_a_slowdown_over_time_is_the_share_of_each_gpu() -> None:
     (line,) = time_lines(job, columns(job))
     assert line.high == (50.0,) * 4
     assert line.low == (50.0, 50.0, 0.0, 0.0)
+
+
+def of_gpus(usual: float, late: float, noise: float) -> np.ndarray:
+    """Four GPUs for 90 s; the third is at ``late`` from 30 s on."""
+    values = usual + noise * np.random.default_rng(1).standard_normal((90, 4))
+    values[30:, 2] += late - usual
+    return values
+
+
+def test_a_gpu_that_differs_has_lines_of_its_own_and_is_not_in_those_of_the_others() -> None:
+    job = sampled(
+        gpu_clock=of_gpus(1410, 900, 5),
+        gpu_temperature=of_gpus(70, 72, 0.5),
+        gpu_utilization=of_gpus(90, 90, 1),
+    )
+
+    lines = {line.key: line for line in time_lines(job, columns(job))}
+
+    clock = lines["gpu_clock"].apart
+    assert clock
+    assert [one.device for one in clock.devices] == ["gpu2"]
+    assert clock.devices[0].mean[:3] == pytest.approx((1410,) * 3, abs=15)
+    assert clock.devices[0].mean[-3:] == pytest.approx((900,) * 3, abs=15)
+    assert min(filter(None, clock.low)) > 1380
+    assert lines["gpu_clock"].lowest == pytest.approx(900, abs=20)
+    # It shows what it does in the other metrics, too.
+    warm = lines["gpu_temperature"].apart
+    assert warm
+    assert [one.device for one in warm.devices] == ["gpu2"]
+    assert lines["gpu_utilization"].apart is None
+
+
+@pytest.mark.parametrize("late", [1410, 1350])
+def test_gpus_that_hardly_differ_stay_together(late: float) -> None:
+    job = sampled(gpu_clock=of_gpus(1410, late, 20))
+
+    (line,) = time_lines(job, columns(job))
+    assert line.apart is None
+
+
+def test_of_two_gpus_none_is_the_odd_one() -> None:
+    job = sampled(gpu_clock=of_gpus(1410, 700, 5)[:, 1:3])
+
+    (line,) = time_lines(job, columns(job))
+    assert line.apart is None

@@ -17,8 +17,9 @@ from jobreport.page.figures.over_time import SharedTime, TimeCanvas
 from jobreport.page.figures.scales import Tick, ceiling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from jobreport.page.figures.models import GlyphRenderer
     from jobrules.analyses.data_loading import FetchTimes, LoadersAtWork
     from jobrules.analyses.time_lines import Columns
 
@@ -65,8 +66,11 @@ def _last(fetches: FetchTimes) -> str:
     return f"{unit.text(fetches.edges_s[-1])} {unit.name}"
 
 
-def fetch_times(fetches: FetchTimes) -> Figure:
-    """A histogram with one bar beyond a gap for all that took longer; a scale by factors is in decades."""
+def fetch_times(fetches: FetchTimes, names: Sequence[str] = ()) -> Figure:
+    """A histogram with one bar beyond a gap for all that took longer; a scale by factors is in decades.
+
+    Ranks that differ have an outline each, under these ``names``, and a mark at their median.
+    """
     unit = unit_for(fetches.p50_s)
 
     def places(seconds: Sequence[float]) -> np.ndarray:
@@ -91,6 +95,12 @@ def fetch_times(fetches: FetchTimes) -> Figure:
         ticks=tuple(Tick(at=(place - start) / (stop - start), label=label) for place, label in ticks),
     )
     canvas = Canvas(x, _counted(top))
+    rows = [("Fetch time", "@range"), ("Fetches", "@top{0,0}")]
+    if fetches.ranks:
+        canvas.tooltip(
+            [("Fetches of", "@name"), *rows], _of_ranks(canvas, fetches, names, places, (left, right))
+        )
+        return canvas.figure
     drawn = canvas.bars("u", (left, right, 0, heights), {"range": bin_names(fetches)})
     marks = {"p25": fetches.p25_s, "median": fetches.p50_s, "p95": fetches.p95_s}
     at = places(list(marks.values())).tolist()
@@ -103,8 +113,31 @@ def fetch_times(fetches: FetchTimes) -> Figure:
         canvas.text([(place, _ROWS[row] * top, words)], anchor=anchor, dx=gap)
     if fetches.beyond:
         canvas.text([((left[-1] + stop) / 2, heights[-1], number(fetches.beyond, 0))], dy=-0.4, style="")
-    canvas.tooltip([("Fetch time", "@range"), ("Fetches", "@top{0,0}")], [drawn])
+    canvas.tooltip(rows, [drawn])
     return canvas.figure
+
+
+def _of_ranks(
+    canvas: Canvas,
+    fetches: FetchTimes,
+    names: Sequence[str],
+    places: Callable[[Sequence[float]], np.ndarray],
+    bars: tuple[np.ndarray, np.ndarray],
+) -> list[GlyphRenderer]:
+    """Outlines of the ranks; bars without a fill answer to the pointer."""
+    left, right = bars
+    ranges, drawn = bin_names(fetches), []
+    for i, (one, name) in enumerate(zip(fetches.ranks, names, strict=True), start=1):
+        series, counts = f"s{i}", np.array(one.counts)
+        canvas.outline(series, np.append(left[: len(counts)], right[len(counts) - 1]), counts, series=series)
+        if fetches.beyond:
+            counts = np.append(counts, one.beyond)
+            canvas.outline(series, np.array([left[-1], right[-1]]), counts[-1:], series=series)
+        place = float(places([one.p50_s])[0])
+        canvas.segments(series, (place, place, canvas.y.end * _ROWS[0], canvas.y.end))
+        columns = {"range": ranges, "name": [name] * len(ranges)}
+        drawn.append(canvas.bars("", (left, right, 0, counts), columns, series=series))
+    return drawn
 
 
 def _sides(p25: float, p50: float, p95: float) -> tuple[tuple[bool, int], ...]:

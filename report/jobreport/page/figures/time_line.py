@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobreport.formats import escape_name
 from jobreport.page.figures import chart, over_columns
 from jobreport.page.figures.over_time import SharedTime, TimeCanvas
 from jobreport.page.figures.over_time import bundled as bundled_columns
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from jobreport.formats import Scale
     from jobreport.page.figures.canvas import Figure
     from jobreport.page.figures.over_columns import Floats
-    from jobrules.analyses.time_lines import Columns, TimeLine
+    from jobrules.analyses.time_lines import Apart, Columns, TimeLine
     from jobrules.verdict.phases import JobPhases
 
 #: Columns of a plot: of one node, and of several, which are drawn narrower.
-MAX_COLUMNS = (300, 150)
+MAX_COLUMNS = (600, 300)
+#: Classes of the lines of devices that differ.
+APART = ("s3", "s4")
 #: Classes of line and band: of a line alone, and of two in one plot.
 _ALONE = (("line", "band"),)
 _PAIR = (("s1", "band"), ("s2", "band2"))
@@ -32,20 +35,28 @@ def size_of(columns: Columns, most: int) -> int:
     return max(1, -(-columns.count // most))
 
 
-def bundled(line: TimeLine, size: int) -> tuple[Floats, Floats, Floats]:
+def bundled(line: TimeLine | Apart, size: int) -> tuple[Floats, Floats, Floats]:
     """Mean of means, lowest low, highest high of every ``size`` columns; NaN where none was measured."""
-    count = len(line.mean)
-    tables = np.full((3, -(-count // size) * size), np.nan)
-    tables[:, :count] = np.array([line.mean, line.low, line.high], np.float64)
-    mean, low, high = tables.reshape(3, -1, size)
-    known = ~np.isnan(mean)
-    middle = np.divide(
-        np.where(known, mean, 0).sum(axis=1),
+    low, high = (_table(side, size) for side in (line.low, line.high))
+    return _means(line.mean, size), np.fmin.reduce(low, axis=1), np.fmax.reduce(high, axis=1)
+
+
+def _table(values: Sequence[float | None], size: int) -> Floats:
+    """(bundles, size)"""
+    table = np.full(-(-len(values) // size) * size, np.nan)
+    table[: len(values)] = over_columns.numbers(values)
+    return table.reshape(-1, size)
+
+
+def _means(values: Sequence[float | None], size: int) -> Floats:
+    table = _table(values, size)
+    known = ~np.isnan(table)
+    return np.divide(
+        np.where(known, table, 0).sum(axis=1),
         known.sum(axis=1),
-        out=np.full(len(mean), np.nan),
+        out=np.full(len(table), np.nan),
         where=known.any(axis=1),
     )
-    return middle, np.fmin.reduce(low, axis=1), np.fmax.reduce(high, axis=1)
 
 
 def unmeasured(
@@ -67,12 +78,16 @@ def time_line(
     top: float,
     *,
     labels: bool,
+    odd: Sequence[str] = (),
 ) -> Figure:
-    """One or two lines of one node; ``top`` is the upper end of the axis in the unit of ``scale``."""
+    """One or two lines of one node; ``top`` is the upper end of the axis in the unit of ``scale``.
+
+    Devices that differ have lines of their own, in the order of ``odd``, and line and band are those of the others.
+    """
     several = len(lines) > 1
     canvas = TimeCanvas(time, chart.upward(top), labels=labels, whole=scale.unit == "%")
     canvas.hatch(unmeasured(lines, time.all_columns, phases, time.bundle))
-    values = [[part / scale.factor for part in bundled(line, time.bundle)] for line in lines]
+    values = [[part / scale.factor for part in bundled(line.apart or line, time.bundle)] for line in lines]
     looks = _PAIR if several else _ALONE
     names = [line.key if several else "" for line in lines]
     bands = [
@@ -83,10 +98,13 @@ def time_line(
         canvas.curve(style, mean, series=name)
         for (mean, _, _), (style, _), name in zip(values, looks, names, strict=True)
     ]
-    canvas.phases(phases)
     rows = []
     for line, mean, band in zip(lines, means, bands, strict=True):
         rows += _rows(line, scale.unit, mean, band, several=several)
+    for one in (one for line in lines if line.apart for one in line.apart.devices):
+        own = canvas.curve(APART[odd.index(one.device)], _means(one.mean, time.bundle) / scale.factor)
+        rows.append((escape_name(one.device, 20), chart.quantity(own, scale.unit)))
+    canvas.phases(phases)
     canvas.values_at(rows, means[0])
     return canvas.figure
 
@@ -96,7 +114,8 @@ def _rows(
 ) -> list[tuple[str, str]]:
     """The rows of the tooltip for one line."""
     digits = 0 if unit == "%" else 1
-    first = line.label if several else "Mean of the devices" if line.devices > 1 else "Mean"
+    of = "Mean of the others" if line.apart else "Mean of the devices" if line.devices > 1 else "Mean"
+    first = line.label if several else of
     ends = ("lowest", "highest") if several else ("Lowest sample", "Highest sample")
     rows = [(first, chart.quantity(mean, unit))]
     if band[0] != band[1]:

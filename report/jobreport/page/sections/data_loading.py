@@ -13,7 +13,7 @@ from jobrules.analyses.data_loading import TOO_FEW, TOO_MANY
 from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from jobreport.document import Report
     from jobreport.page.kit.section import Content
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         FetchTimes,
         LoadersAtWork,
         LoaderSetup,
+        RankFetches,
     )
     from jobrules.analyses.time_lines import Columns
     from jobrules.verdict.findings import Verdict
@@ -53,7 +54,7 @@ def data_loading(report: Report) -> Content:
     sentences = [*_wait(found, report.verdict), *_out_of_range(found), *_settings_advice(found)]
     return [
         Sentences([code(sentence) for sentence in sentences]),
-        _fetches(found.fetches) if found.fetches else None,
+        _fetches(found.fetches, found) if found.fetches else None,
         _times(found),
         _lives(found),
         _at_work(found, found.columns) if found.columns and _changes(found) else None,
@@ -62,16 +63,37 @@ def data_loading(report: Report) -> Content:
     ]
 
 
-def _fetches(fetches: FetchTimes) -> Figure:
+def _fetches(fetches: FetchTimes, found: DataLoading) -> Figure:
+    names = [_rank(one, found) for one in fetches.ranks]
+    medians = [f"{name}: median {_time(one.p50_s)}" for name, one in zip(names, fetches.ranks, strict=True)]
     return Figure(
         name="data-loading-fetches",
         title="Batch fetch times",
-        finding=f"Batch fetches took {_time(fetches.p50_s)} (median) and {_time(fetches.p95_s)} (p95).",
+        finding=_ranks_differ(fetches, names)
+        or f"Batch fetches took {_time(fetches.p50_s)} (median) and {_time(fetches.p95_s)} (p95).",
         aid="A fetch is the time in which a training process waited for its batch.",
-        drawings=[Drawing(figure=fetch_times(fetches))],
+        key=[(f"s{i}", words, f"s{i}") for i, words in enumerate(medians, start=1)],
+        drawings=[Drawing(figure=fetch_times(fetches, names))],
         reading=_fetch_reading(fetches),
-        tables=[_bins(fetches)],
+        tables=[_bins(fetches, names)],
     )
+
+
+def _rank(one: RankFetches, found: DataLoading) -> str:
+    """``algo-1 rank 0``, without the node of one; ``other ranks``."""
+    if not one.rank:
+        return "other ranks"
+    rank = f"rank {formats.escape_name(one.rank, 16)}"
+    return f"{formats.escape_name(one.node, 24)} {rank}" if len(found.nodes) > 1 else rank
+
+
+def _ranks_differ(fetches: FetchTimes, names: Sequence[str]) -> str:
+    """The medians of the slowest rank and of the fastest; empty if all are alike."""
+    if not fetches.ranks:
+        return ""
+    slowest, fastest = fetches.ranks[0], min(fetches.ranks, key=lambda one: one.p50_s)
+    name = names[fetches.ranks.index(fastest)]
+    return f"Batch fetches took {_time(slowest.p50_s)} on {names[0]}, {_time(fastest.p50_s)} on {name} (medians)."
 
 
 def _noun(found: DataLoading) -> str:
@@ -89,13 +111,16 @@ def _wait(found: DataLoading, verdict: Verdict) -> list[str]:
         return [f"{finding.title}."]
     if found.fetches is None or found.step is None or not found.step.p50_s:
         return []
-    part = found.fetches.p50_s / found.step.p50_s
+    slowest = found.fetches.ranks[0] if found.fetches.ranks else None
+    fetch_s = slowest.p50_s if slowest else found.fetches.p50_s
+    part = fetch_s / found.step.p50_s
     waits = "waits" if part >= WAIT else "waits briefly" if part > NO_WAIT else "does not wait"
-    medians = found.fetches.p50_s, found.step.p50_s
+    medians = fetch_s, found.step.p50_s
     common = unit_for(max(medians))
     fetch, step = (_time(one, common if min(medians) >= 0.1 * common.factor else None) for one in medians)
     kind = f"{formats.escape_name(found.step.mode, 24)} step".strip()
-    return [f"Training {waits} for data: a batch fetch takes {fetch}, a {kind} {step} (medians)."]
+    where = f" on {_rank(slowest, found)}" if slowest else ""
+    return [f"Training {waits} for data: a batch fetch takes {fetch}{where}, a {kind} {step} (medians)."]
 
 
 def _out_of_range(found: DataLoading) -> list[str]:
@@ -147,13 +172,19 @@ def _fetch_reading(times: FetchTimes) -> str:
     )
 
 
-def _bins(fetches: FetchTimes) -> Table:
-    counts = (*fetches.counts, fetches.beyond) if fetches.beyond else fetches.counts
+def _bins(fetches: FetchTimes, names: Sequence[str]) -> Table:
+    columns = [
+        (*one.counts, one.beyond) if fetches.beyond else one.counts for one in fetches.ranks or (fetches,)
+    ]
     return Table(
         label="Fetches per bin; empty bins are omitted",
         fold="fetches per bin",
-        heads=(":Fetch time", "Fetches"),
-        rows=[(name, formats.number(n, 0)) for name, n in zip(bin_names(fetches), counts, strict=True) if n],
+        heads=(":Fetch time", *(names or ["Fetches"])),
+        rows=[
+            (name, *(formats.number(n, 0) for n in counts))
+            for name, *counts in zip(bin_names(fetches), *columns, strict=True)
+            if any(counts)
+        ],
     )
 
 

@@ -17,7 +17,7 @@ from jobreport.page.figures.models import BoxZoomTool, GlyphRenderer, Grid, Hove
 from jobreport.page.figures.over_time import SharedTime
 from jobreport.page.figures.time_line import bundled, size_of, time_line, top_of
 from jobrules.analyses import time_lines as timelines
-from jobrules.analyses.time_lines import Columns, TimeLine
+from jobrules.analyses.time_lines import Apart, Columns, DeviceLine, TimeLine
 from jobrules.verdict.phases import JobPhases
 from tests.copies import replace
 from tests.report.page.sections import examples
@@ -215,3 +215,25 @@ def test_the_live_plot_has_the_line_at_the_top_that_the_drawing_has() -> None:
     # Bokeh draws none at the very end of a range.
     assert grid.ticker.ticks == pytest.approx([0, 50, 100])
     assert grid.ticker.ticks[-1] < 100
+
+
+def test_a_device_that_differs_has_a_line_and_the_others_have_the_band() -> None:
+    line = line_of([75.0] * 6, low=60.0)
+    others = Apart(
+        devices=(DeviceLine(device="gpu2", mean=(30.0,) * 6),),
+        mean=(90.0,) * 6,
+        low=(88.0,) * 6,
+        high=(92.0,) * 6,
+    )
+    line = replace(line, apart=others)
+    time = SharedTime(columns_of(line))
+
+    found = time_line([line], time, examples.cpu_job().phases, PERCENT, 100, labels=True, odd=["gpu2"])
+
+    heights = {
+        style: {y for run in path(found.drawing, style) for _, y in run} for style in ("line", "s3", "band")
+    }
+    assert heights == {"line": {10.0}, "s3": {70.0}, "band": {8.0, 12.0}}
+    (hover,) = (tool for tool in found.live.toolbar.tools if isinstance(tool, HoverTool))
+    assert "gpu2" in str(vars(hover))
+    assert "Mean of the others" in str(vars(hover))

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.page.figures.over_time import SharedTime
-from jobreport.page.figures.time_line import MAX_COLUMNS, size_of, time_line, top_of
+from jobreport.page.figures.time_line import APART, MAX_COLUMNS, size_of, time_line, top_of
 from jobreport.page.kit import Column, Drawing, Side, Table
+from jobreport.page.kit.table import device_name
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -96,7 +97,17 @@ class TimeLines(Struct, frozen=True, kw_only=True):
         for pair, (_, solid, dashed) in PAIRS.items():
             if pair in keys:
                 entries += [("s1", f"{solid} (solid)", pair[0]), ("s2", f"{dashed} (dashed)", pair[1])]
+        several = len(self.names) > 1
+        for i, style in enumerate(APART):
+            odd = [(name, self.odd(name)[i]) for name in self.names if len(self.odd(name)) > i]
+            named = [device_name(node, device, several=several) for node, device in odd]
+            entries += [(style, formats.join_names(named), "")] if named else []
         return entries
+
+    def odd(self, node: str) -> list[str]:
+        """The devices of a node that differ, in the order of their styles."""
+        lines = [line.apart for line in self.of_node(node) if line.apart]
+        return list(dict.fromkeys(one.device for apart in lines for one in apart.devices))
 
     @property
     def reading(self) -> str:
@@ -158,7 +169,13 @@ class TimeLines(Struct, frozen=True, kw_only=True):
             same = [other for name in self.names for other in self.of_node(name) if other.key in keys]
             scale = formats.rate_scale((v for o in same for v in o.high if v is not None), lines[0].unit)
             figure = time_line(
-                lines, time, report.phases, scale, top_of(same, scale), labels=lines is plots[-1]
+                lines,
+                time,
+                report.phases,
+                scale,
+                top_of(same, scale),
+                labels=lines is plots[-1],
+                odd=self.odd(node),
             )
             drawings.append(
                 Drawing(
@@ -182,6 +199,8 @@ def _title(lines: Sequence[TimeLine], unit: str) -> str:
     if line.devices < 2:
         return f"{title}, {unit}"
     what = "GPU" if line.key.startswith("gpu") else "core"
+    if line.apart:
+        return f"{title}, {unit} (mean of {formats.count(line.devices - len(line.apart.devices), f'other {what}')})"
     return f"{title}, {unit} (mean of {formats.count(line.devices, what)})"
 
 
