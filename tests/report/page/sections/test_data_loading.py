@@ -11,7 +11,7 @@ import pytest
 from jobreport.document import Origin, Report
 from jobreport.page import sections
 from jobreport.page.figures import data_loading as figures
-from jobrules.analyses.data_loading import DataLoading, FetchTimes, LoaderSetup, StepTime
+from jobrules.analyses.data_loading import DataLoading, FetchTimes, LoaderSetup, RankFetches, StepTime
 from tests.copies import replace
 from tests.report.page.sections import example_data_loading, examples
 from tests.report.page.sections.example_data_loading import node_loading
@@ -105,6 +105,26 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "not recorded": lambda: shown(None),
     "results": lambda: shown(None, origin=Origin.DEBUGGER_RESULTS),
 }
+
+
+RANKS = (
+    RankFetches(node="algo-1", rank="1", p50_s=0.055, counts=(0, 10, 30, 8), beyond=2),
+    RankFetches(node="algo-1", rank="0", p50_s=0.035, counts=(30, 40, 0, 0), beyond=0),
+)
+
+
+def test_ranks_whose_fetches_differ_have_an_outline_and_a_median_each() -> None:
+    found = replace(EXAMPLE, fetches=replace(fetches(), ranks=RANKS))
+
+    figure = figures.fetch_times(replace(fetches(), ranks=RANKS), ["rank 1", "rank 0"])
+
+    assert {shape.style for shape in figure.drawing.shapes} == {"s1", "s2"}
+    assert [rule.style for rule in figure.drawing.rules] == ["s1", "s2"]
+    slow, fast = (rule.x1 for rule in figure.drawing.rules)
+    assert (slow, fast) == pytest.approx(figure.drawing.x.place([55, 35]))
+    text = page_of(found).text.replace("\u00a0", " ")
+    assert "Batch fetches took 55.0 ms on rank 1, 35.0 ms on rank 0 (medians)." in text
+    assert "rank 1: median 55.0 ms" in text
 
 
 @pytest.mark.parametrize(
