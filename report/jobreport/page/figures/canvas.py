@@ -133,12 +133,18 @@ class Canvas:
         columns: Mapping[str, Any] | None = None,
         *,
         series: str = "",
-        still: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
     ) -> GlyphRenderer:
-        """A line through points, broken at NaN; ``columns`` are for the tooltip, ``still`` are the points without zoom."""
-        self._marks.append(chart.line(style, self.x, self.y, *(still or (places, values)), series=series))
+        """A line through points, broken at NaN; ``columns`` are for the tooltip."""
+        self._marks.append(chart.line(style, self.x, self.y, places, values, series=series))
         data = {"x": self.x.live(places), "y": np.asarray(values, np.float32), **(columns or {})}
         return self._add(data, Line(x="x", y="y", **stroke(style)), series)
+
+    def zoomed_line(
+        self, style: str, still: tuple[npt.ArrayLike, npt.ArrayLike], source: ColumnDataSource, field: str
+    ) -> GlyphRenderer:
+        """A line through a column of many points, which share their places ``x``; through fewer of them without zoom."""
+        self._marks.append(chart.line(style, self.x, self.y, *still))
+        return self.live.add_glyph(source, Line(x="x", y=field, **stroke(style)))
 
     def outline(
         self, style: str, edges: npt.ArrayLike, values: npt.ArrayLike, *, series: str = ""

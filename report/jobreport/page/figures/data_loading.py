@@ -88,7 +88,8 @@ def fetch_times(fetches: FetchTimes, names: Sequence[str] = ()) -> Figure:
         heights = np.append(heights, fetches.beyond)
         ticks = [(place, label) for place, label in ticks if place < end - 0.04 * (end - start)]
         ticks.append(((first + stop) / 2, f"≥ {_last(fetches)}"))
-    top = ceiling(_ROOM * float(heights.max()))
+    most = max((max(*one.counts, one.beyond) for one in fetches.ranks), default=_ROOM * float(heights.max()))
+    top = ceiling(most)
     x = Axis(
         start=start,
         end=stop,
@@ -134,7 +135,7 @@ def _of_ranks(
             counts = np.append(counts, one.beyond)
             canvas.outline(series, np.array([left[-1], right[-1]]), counts[-1:], series=series)
         place = float(places([one.p50_s])[0])
-        canvas.segments(series, (place, place, canvas.y.end * _ROWS[0], canvas.y.end))
+        canvas.segments(series, (place, place, 0, canvas.y.end))
         columns = {"range": ranges, "name": [name] * len(ranges)}
         drawn.append(canvas.bars("", (left, right, 0, counts), columns, series=series))
     return drawn

@@ -561,16 +561,18 @@ def lines_figure(
     canvas.live.name, canvas.live.tags = "single-devices", list(sources)
     middles = _times(heat, np.arange(heat.columns) + 0.5)
     places = {id(row): place for place, row in enumerate(heat.choices)}
+    source = ColumnDataSource({"x": heat.x.live(middles)})
     # The script finds the lines in front of all else that is drawn.
-    for (style, _), row, side in zip_longest(theme.SERIES, chosen, _BESIDE):
+    for i, ((style, _), row, side) in enumerate(zip_longest(theme.SERIES, chosen, _BESIDE), start=1):
         values = np.full(heat.columns, np.nan)
         if row is not None:
             values = np.where(row.values == NOT_MEASURED, np.nan, row.values)
-        drawn = canvas.line(style, middles, values, still=_still(middles, values, heat.bundle))
+        source.data[f"y{i}"] = values.astype(np.float32)
+        drawn = canvas.zoomed_line(style, _still(middles, values, heat.bundle), source, f"y{i}")
         drawn.name = full_name(row, several=heat.nodes > 1) if row else ""
         drawn.tags = [places[id(row)]] if row else []
         drawn.visible = row is not None
-        tooltip = [("Time", heat.x.told("@x")), ("$name", quantity("y", "%", 0))]
+        tooltip = [("Time", heat.x.told("@x")), ("$name", quantity(f"y{i}", "%", 0))]
         canvas.tooltip(tooltip, [drawn], formatters={"@x": "datetime"}, attachment=side)
     canvas.hatch([tuple(_times(heat, run).tolist()) for run in _missing(heat.rows, of_all=True)])
     return canvas.figure

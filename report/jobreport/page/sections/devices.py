@@ -57,7 +57,9 @@ def devices(report: Report) -> Content:
             name="devices-map",
             title="Devices over time",
             finding=_caption(report, report.devices),
-            aid=_aid(heat, report.devices),
+            aid="Color: each sample."
+            if heat.samples
+            else f"Color: mean per {formats.duration(report.devices.columns.width_us)}.",
             key=_key(heat),
             drawings=[
                 Drawing(figure=devices_map, style=f"names tall-{heat.height}", cells=_cells(heat)),
@@ -79,14 +81,6 @@ def devices(report: Report) -> Content:
         ),
         _table(report, heat),
     ]
-
-
-def _aid(heat: HeatMap, grid: DeviceGrid) -> str:
-    """What a column of the drawing is, and of the live one zoomed in."""
-    if heat.samples and heat.bundle == 1:
-        return "Color: each sample."
-    mean = f"Color: mean per {formats.duration(heat.bundle * grid.columns.width_us)}"
-    return f"{mean}; zoomed in: each sample." if heat.samples else f"{mean}."
 
 
 def _key(heat: HeatMap) -> list[Markup]:
@@ -159,6 +153,7 @@ def _reading(report: Report, heat: HeatMap) -> str:
         "Tall rows: GPUs; thin rows: the cores of the node. Each color is a step of 10%; orange: a core that is at "
         f"{heat.limit:g}% or more in half of the samples. Dotted: start and end "
         f"of the {report.phases.middle}.",
+        *([f"Without scripts: mean of {heat.bundle} samples."] if heat.samples and heat.bundle > 1 else []),
         *profiled_mark(report),
     ]
     return " ".join(sentences)
