@@ -96,10 +96,8 @@ def of_ranks(*medians_s: float) -> FetchTimes:
 def test_ranks_that_differ_are_counted_apart() -> None:
     found = of_ranks(0.05, 0.4)
 
-    assert [(one.node, one.rank, one.p50_s) for one in found.ranks] == [
-        ("algo-1", "1", pytest.approx(0.4)),
-        ("algo-1", "0", pytest.approx(0.05)),
-    ]
+    assert [(one.node, one.rank) for one in found.ranks] == [("algo-1", "1"), ("algo-1", "0")]
+    assert [one.p50_s for one in found.ranks] == pytest.approx([0.4, 0.05])
     # No fetch took as long as the median of all.
     assert found.counts[sum(edge <= found.p50_s for edge in found.edges_s) - 1] == 0
     assert np.array_equal(np.sum([one.counts for one in found.ranks], axis=0), found.counts)

@@ -433,8 +433,8 @@ def _holes(heat: HeatMap) -> list[tuple[float, ...]]:
 
 
 def has_holes(heat: HeatMap) -> bool:
-    """Whether something drawn was not measured."""
-    return bool(_holes(heat))
+    """Whether something was not measured for as long as a reader can see without zoom."""
+    return any(stop - start >= heat.bundle for start, stop, _, _ in _holes(heat))
 
 
 def shared_range(heat: HeatMap) -> Range1d:

@@ -37,26 +37,28 @@ def size_of(columns: Columns, most: int) -> int:
 
 def bundled(line: TimeLine | Apart, size: int) -> tuple[Floats, Floats, Floats]:
     """Mean of means, lowest low, highest high of every ``size`` columns; NaN where none was measured."""
-    low, high = (_table(side, size) for side in (line.low, line.high))
-    return _means(line.mean, size), np.fmin.reduce(low, axis=1), np.fmax.reduce(high, axis=1)
+    mean, low, high = _tables((line.mean, line.low, line.high), size)
+    return _means(mean), np.fmin.reduce(low, axis=1), np.fmax.reduce(high, axis=1)
 
 
-def _table(values: Sequence[float | None], size: int) -> Floats:
-    """(bundles, size)"""
-    table = np.full(-(-len(values) // size) * size, np.nan)
-    table[: len(values)] = over_columns.numbers(values)
-    return table.reshape(-1, size)
+def _tables(lists: Sequence[Sequence[float | None]], size: int) -> Floats:
+    """(lists, bundles, size) values, NaN for what was not measured and beyond the end."""
+    count = len(lists[0])
+    tables = np.full((len(lists), -(-count // size) * size), np.nan)
+    tables[:, :count] = np.array(lists, np.float64)
+    return tables.reshape(len(lists), -1, size)
 
 
-def _means(values: Sequence[float | None], size: int) -> Floats:
-    table = _table(values, size)
+def _means(table: Floats) -> Floats:
+    """(bundles,) mean of what was measured."""
     known = ~np.isnan(table)
-    return np.divide(
+    means: Floats = np.divide(
         np.where(known, table, 0).sum(axis=1),
         known.sum(axis=1),
         out=np.full(len(table), np.nan),
         where=known.any(axis=1),
     )
+    return means
 
 
 def unmeasured(
@@ -102,7 +104,8 @@ def time_line(
     for line, mean, band in zip(lines, means, bands, strict=True):
         rows += _rows(line, scale.unit, mean, band, several=several)
     for one in (one for line in lines if line.apart for one in line.apart.devices):
-        own = canvas.curve(APART[odd.index(one.device)], _means(one.mean, time.bundle) / scale.factor)
+        heights = _means(_tables((one.mean,), time.bundle)[0]) / scale.factor
+        own = canvas.curve(APART[odd.index(one.device)], heights)
         rows.append((escape_name(one.device, 20), chart.quantity(own, scale.unit)))
     canvas.phases(phases)
     canvas.values_at(rows, means[0])
