@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from jobrules import text
 from jobrules.measures.quartiles import ALIKE_POINTS
 from jobrules.model import SECOND_US
 from jobrules.text import (
+    MINUS,
     NBSP,
     between,
     clock,
@@ -33,10 +35,8 @@ if TYPE_CHECKING:
     from jobrules.verdict.phases import JobPhases
     from jobrules.verdict.time_use import TimeUse
 
-#: Sign of a number below 0.
-MINUS = "\u2212"
-
 __all__ = [
+    "MINUS",
     "NBSP",
     "Scale",
     "TimeScale",
@@ -82,7 +82,7 @@ _BYTES = ((1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B"))
 
 def number(value: float, digits: int = 1) -> str:
     """``12,345.6``."""
-    return f"{value:,.{digits}f}"
+    return text.number(value, digits)
 
 
 def known(value: float | None, digits: int = 1) -> str:
@@ -95,7 +95,7 @@ def signed(value: float | None, digits: int = 1) -> str:
     if value is None:
         return "–"
     size = number(abs(value), digits)
-    return size if not size.strip("0.") else f"{'+' if value > 0 else '−'}{size}"
+    return size if not size.strip("0.") else f"{'+' if value > 0 else MINUS}{size}"
 
 
 def plain_number(value: float | str | None) -> str:

@@ -41,6 +41,8 @@ def digits_for(total: float, significant: int = 3) -> int:
 
 
 NBSP = "\u00a0"
+#: Sign of a number below 0.
+MINUS = "\u2212"
 
 #: Marks on one letter; more of them cover the lines around.
 _MAX_MARKS = 4
@@ -53,7 +55,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 def percent(value: float) -> str:
     """``41.0%`` from a number of percent."""
-    return f"{value:.1f}%"
+    return f"{number(value, 1)}%"
 
 
 def rounded_percent(value: float) -> str:
@@ -76,8 +78,8 @@ def count(n: int, one: str, many: str | None = None) -> str:
 
 
 def number(n: float, digits: int = 0) -> str:
-    """``12,345``, with so many digits after the point."""
-    return f"{n:,.{digits}f}"
+    """``12,345``, with so many digits after the point; below 0 with a true minus."""
+    return f"{n:,.{digits}f}".replace("-", MINUS)
 
 
 def capitalized(text: str) -> str:
@@ -92,7 +94,7 @@ def quantity(value: float, unit: str) -> str:
     if unit == "s":
         return duration(value * SECOND_US)
     digits = 0 if value == round(value) or unit in ("MHz", "°C") else 1
-    return f"{value:,.{digits}f}" + (NBSP + unit if unit else "")
+    return number(value, digits) + (NBSP + unit if unit else "")
 
 
 def without_check(n: int, one: str) -> str:

@@ -258,7 +258,7 @@ def test_without_samples_a_rule_of_ones_own_and_thresholds_are_said_to_have_no_e
     assert report["rules"][-1]["reason"]["kind"] == "not recorded"
     assert json.loads((out / "rules" / "more" / "FullMemory.json").read_bytes())["Status"] == "not evaluated"
     # With those of ours that the vendor does not have.
-    assert "samples \\(" in (out / "summary.md").read_text()
+    assert "samples (" in (out / "summary.md").read_text()
     (remark,) = report["quality"]["remarks"]
     assert remark["count"] == 1
     assert "--set" not in report["command"]

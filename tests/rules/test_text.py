@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobrules.text import between, count, duration, escape_name, join_names
+from jobrules.text import between, count, duration, escape_name, join_names, number, percent, quantity
 
 SECOND = 1_000_000
 
@@ -34,6 +34,14 @@ def test_counts_agree_in_number_and_group_thousands() -> None:
         "1\u00a0node",
         "12,345\u00a0nodes",
     ]
+
+
+def test_numbers_below_0_have_a_true_minus() -> None:
+    assert (number(-1234.5, 1), percent(-3.0), quantity(-2.5, "points")) == (
+        "−1,234.5",
+        "−3.0%",
+        "−2.5\u00a0points",
+    )
 
 
 def test_ranges_name_the_day_once_unless_it_changes() -> None:

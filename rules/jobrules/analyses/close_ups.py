@@ -13,6 +13,8 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from jobrules.measures.collective_kinds import SYNCHRONIZING
+from jobrules.measures.collective_kinds import kind_of as collective_of
 from jobrules.measures.data_loading import FETCH, PIPELINE, SET_UP
 from jobrules.measures.framework_time import Kind, event_type_of, kind_of, rows_of
 from jobrules.measures.intervals import union
@@ -105,7 +107,7 @@ class CloseUpLane(Struct, frozen=True, kw_only=True):
 
     rank: RankName
     event_type: EventName
-    #: ``steps``, ``waiting`` (for data) or ``work``.
+    #: ``steps``, ``waiting`` (for data), ``communication`` (with other ranks, which it waits for), or ``work``.
     kind: OwnText
     events: int
     #: Microseconds inside the stretch: of all events together, and in which any of them ran.
@@ -451,6 +453,12 @@ def _step_lanes(
     return lanes
 
 
+def _kind(event_type: str) -> str:
+    if event_type in _WAITING:
+        return "waiting"
+    return "communication" if collective_of(event_type) in SYNCHRONIZING else "work"
+
+
 def _event_lanes(events: Events, chosen: _Stretch, own: str) -> tuple[list[_Lane], int]:
     """A lane for each rank and event type, those of the rank ``own`` first, then by the time that they take.
 
@@ -462,7 +470,7 @@ def _event_lanes(events: Events, chosen: _Stretch, own: str) -> tuple[list[_Lane
         _Lane(
             rank=rank,
             event_type=event_type,
-            kind="waiting" if event_type in _WAITING else "work",
+            kind=_kind(event_type),
             start_us=start_us[rows],
             end_us=end_us[rows],
             name=near.name[rows].astype(np.int64),

@@ -14,10 +14,11 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.captures.collectives import SYNCHRONIZING, UNEVEN, Collective, Communication
+from jobrules.captures.collectives import UNEVEN, Collective, Communication
 from jobrules.captures.detail import MAX_STEPS, with_detail
 from jobrules.captures.own_times import own_times, steps_of_ranks
 from jobrules.captures.trace import NOT_GIVEN
+from jobrules.measures.collective_kinds import SYNCHRONIZING
 from jobrules.measures.intervals import Intervals, difference, intersection, union
 from jobrules.model.captures import (
     AcrossRanks,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from jobrules.captures.kinds import COMMUNICATION
 from jobrules.captures.operators import call_sums
 from jobrules.captures.trace import NOT_GIVEN, CollectiveArgs
+from jobrules.measures.collective_kinds import kind_of
 from jobrules.measures.intervals import Intervals, intersection
 
 if TYPE_CHECKING:
@@ -18,23 +19,6 @@ if TYPE_CHECKING:
     from jobrules.captures.trace import Trace
     from jobrules.model import CodeArray, IntArray
 
-#: By the first of these that its name holds, in lower case and without ``_``.
-_KINDS = {
-    "reducescatter": "reducescatter",
-    "allreduce": "allreduce",
-    "allgather": "allgather",
-    "alltoallv": "alltoallv",
-    "alltoall": "alltoall",
-    "broadcast": "broadcast",
-    "barrier": "barrier",
-    "gather": "gather",
-    "scatter": "scatter",
-    "reduce": "reduce",
-    "send": "p2p",
-    "recv": "p2p",
-}
-#: Those that no rank can end before all have begun.
-SYNCHRONIZING = frozenset({"allreduce", "reducescatter", "allgather", "alltoall", "alltoallv", "barrier"})
 #: Each rank sends other amounts.
 UNEVEN = "alltoallv"
 _SIZES = {
@@ -110,12 +94,6 @@ class Communication(Struct, frozen=True, kw_only=True, eq=False):
 
     def __len__(self) -> int:
         return len(self.start_ns)
-
-
-def kind_of(name: str) -> str:
-    """What a collective does, by its name or that of its kernel; empty if the name does not tell."""
-    text = name.lower().replace("_", "")
-    return next((kind for part, kind in _KINDS.items() if part in text), "")
 
 
 def communication_of(

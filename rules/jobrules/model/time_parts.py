@@ -104,7 +104,7 @@ TIME_PARTS = {
     "stall": NamedPart("stall", "lost", "l2"),
     "before-first-step": NamedPart("time to the first step", "outside", "f3"),
     "after-last-step": NamedPart("time after the last step", "outside", "n2"),
-    "between-steps": NamedPart("other", "outside", "n1"),
+    "between-steps": NamedPart("between steps", "lost", "l4"),
     # Profiled time, and why devices were idle in it.
     "computing": NamedPart("computing", "used", "u"),
     "communication": NamedPart("exposed communication", "lost", "l2"),

@@ -146,7 +146,8 @@ class PowerCap(GPURule[_Capped]):
     def _kept(self, judged: Sequence[_Capped], found: Sequence[_Capped], gpus: int) -> str:
         del found
         most = at_most(100 * max(gpu.at_limit.share for gpu in judged))
-        headline = f"GPUs were at their power limit for {most} of their time"
+        who, its = ("The GPU was", "its") if gpus == 1 else ("GPUs were", "their")
+        headline = f"{who} at {its} power limit for {most} of {its} time"
         if not any(gpu.at_limit.span_us for gpu in judged):
             headline = "No GPU was at its power limit"
         return f"{headline}{as_far_as_recorded(len(judged), gpus)}"

@@ -337,6 +337,23 @@ def test_horovods_tensors_share_a_lane_and_lives_of_loaders_are_only_counted() -
     assert (moment.lanes_left, moment.lifetimes) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("event_type", "kind"),
+    [
+        ("AllReduce", "communication"),
+        ("all_gather", "communication"),
+        ("Barrier", "communication"),
+        ("Reduce", "work"),
+    ],
+)
+def test_what_ranks_wait_for_one_another_in_is_communication(event_type: str, kind: str) -> None:
+    events = make_events([(event_type, "x", 1.0, 2.0)])
+
+    (moment,) = moments(make_job(events=events, steps=make_steps([(0.0, 9.0)])))
+
+    assert [(lane.event_type, lane.kind) for lane in moment.lanes[1:]] == [(event_type, kind)]
+
+
 def test_events_are_cut_at_the_stretch_and_those_of_other_nodes_left_out() -> None:
     inside = [("work", "x", -5.0, 1.0), ("work", "x", 4.0, 99.0), ("work", "x", 50.0, 60.0)]
     events = Events.joined([make_events(inside), make_events([("work", "x", 2.0, 3.0)], node="other")])

@@ -113,7 +113,7 @@ PASSED: Cases = {
         OverallFrameworkMetrics(),
         make_job(steps=MODES, events=OPERATORS),
     ),
-    "GPUs were at their power limit for less than 0.01% of their time": (
+    "The GPU was at its power limit for less than 0.01% of its time": (
         PowerCap(),
         sampled(gpu_power_cap=[0.0] * 500 + [100.0] + [0.0] * 39_499),
     ),

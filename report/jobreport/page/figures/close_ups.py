@@ -26,8 +26,18 @@ if TYPE_CHECKING:
 #: Metric → class of its line: dashes differ too.
 SERIES = {"gpu_utilization": "s1", "cpu_utilization": "s2", "io_wait": "s3"}
 #: Kind of lane → class of its bars.
-KINDS = {"steps": "f2", "waiting": named("data-loading").fill, "work": "u"}
-KIND_NAMES = {"steps": "step", "waiting": "waiting for data", "work": "other work"}
+KINDS = {
+    "steps": "f2",
+    "waiting": named("data-loading").fill,
+    "communication": named("communication").fill,
+    "work": "u",
+}
+KIND_NAMES = {
+    "steps": "step",
+    "waiting": "waiting for data",
+    "communication": "communication and waiting for ranks",
+    "work": "other work",
+}
 #: Numbers of steps stand at least so far apart, in percent of the stretch.
 _APART = 12.0
 #: And so far from both ends.

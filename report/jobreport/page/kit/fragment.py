@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: signs as a formula.
 _ROOT = "jr mathjax_ignore tex2jax_ignore"
 _CODE = re.compile(r"(`{1,2})([^`]+)\1")
+#: A date, or a short name with a number behind a hyphen: no line ends within it.
+_NUMBERED = re.compile(r"(?<![\w&;-])(?=[\w-]{3,24}(?![\w-]))\w+(?:-\w+)*-\d\w*")
 
 
 class Fragment(Struct, frozen=True, kw_only=True):
@@ -58,8 +60,9 @@ def compile_templates() -> None:
 
 
 def code(text: str) -> Markup:
-    """Escaped text; text between backticks becomes code."""
-    return Markup(_CODE.sub(r"<code>\2</code>", str(escape(text))))  # noqa: S704 - escaped just before
+    """Escaped text; text between backticks becomes code, and no line ends within a date or a name like ``algo-1``."""
+    found = _CODE.sub(r"<code>\2</code>", str(escape(text)))
+    return Markup(_NUMBERED.sub(r'<span class="nw">\g<0></span>', found))  # noqa: S704 - escaped just before
 
 
 def place(value: float) -> str:

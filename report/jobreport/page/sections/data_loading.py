@@ -97,7 +97,14 @@ def _ranks_differ(fetches: FetchTimes, names: Sequence[str]) -> str:
 
 
 def _noun(found: DataLoading) -> str:
+    if _no_loader(found):
+        return "training processes that load batches"
     return "loader threads" if all(node.pipeline for node in found.nodes) else "loader processes"
+
+
+def _no_loader(found: DataLoading) -> bool:
+    """True if the training processes load their batches themselves, each counted as a loader."""
+    return bool(found.setups) and all(one.num_workers == 0 for one in found.setups)
 
 
 def _time(seconds: float, unit: Unit | None = None) -> str:
@@ -136,7 +143,7 @@ def _out_of_range(found: DataLoading) -> list[str]:
             sentences.append(
                 f"{formats.join_names(nodes)}: {answer} loader processes for the cores. {advice}"
             )
-    if found.setups and all(one.num_workers == 0 for one in found.setups):
+    if _no_loader(found):
         sentences.append("No loader process: the training processes load their batches themselves.")
     return sentences
 
@@ -303,7 +310,7 @@ def _nodes(found: DataLoading) -> Table:
     rows = _joined(
         (
             node.name,
-            "threads" if node.pipeline else "processes",
+            "training processes" if _no_loader(found) else "threads" if node.pipeline else "processes",
             formats.known(node.loaders, 0),
             formats.known(node.mean),
             formats.known(node.lowest, 0),

@@ -33,8 +33,7 @@ READING = (
     "without samples, steps, or events of any node; a shorter one is time to the first step. Lost work: steps that ran "
     "again after a restart. Time to the first step: from the start of the job, an interruption, or a restart. Start-up "
     "and wind-down, the phases of the job, leave out GPU work before and after the steps. First step: what exceeds the "
-    "median step. Stall: what exceeds the median step by half, and by five standard deviations. Other: time between "
-    "steps."
+    "median step. Stall: what exceeds the median step by half, and by five standard deviations. Between steps: the rest."
 )
 
 
@@ -55,7 +54,7 @@ def goodput(report: Report) -> Content:
             reading=READING,
             tables=[_table(found)],
         ),
-        code(_not_measured(found)),
+        code(_not_measured(found, report)),
         _used(report),
     ]
 
@@ -76,14 +75,16 @@ def _table(found: Goodput) -> Table:
     )
 
 
-def _not_measured(found: Goodput) -> str:
+def _not_measured(found: Goodput, report: Report) -> str:
     """The parts that are not measured, and what to record."""
     parts = [part for part in found.parts if not part.measured]
     if not parts:
         return ""
     names = formats.join_names([part.label.lower() for part in parts])
-    to_record = capitalized("; ".join(TO_RECORD[part.key] for part in parts))
-    return f"Not measured, and in other parts: {names}. {to_record}."
+    hints = {part.key: TO_RECORD[part.key] for part in parts}
+    if "data-loading" in hints and report.data_loading and report.data_loading.fetches:
+        hints["data-loading"] = "record batch fetches in all steps: some steps have none"
+    return f"Not measured, and in other parts: {names}. {capitalized('; '.join(hints.values()))}."
 
 
 def _used(report: Report) -> str:
@@ -92,8 +93,9 @@ def _used(report: Report) -> str:
     if use is None or use.device != "GPU":
         return ""
     hours, percent = use.of("used")
+    gpus = "The GPU was" if sum(node.gpus for node in report.job.nodes) == 1 else "GPUs were"
     return (
-        f"GPUs were used for {use.amount(hours)} of {use.amount(use.hours)}{formats.NBSP}{use.units} "
+        f"{gpus} used for {use.amount(hours)} of {use.amount(use.hours)}{formats.NBSP}{use.units} "
         f"({formats.percent(percent)}). That is not goodput: a GPU is also used in steps whose result was lost, and idle "
         "within steps that were kept."
     )

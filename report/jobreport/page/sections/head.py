@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jobreport.page.kit.head import Entry
 
 #: Characters of the job's name; report.json has the whole of it.
-MAX_NAME = 120
+MAX_NAME, MAX_TAB_NAME = 120, 60
 
 
 def head(report: Report) -> Fragment:
@@ -31,9 +31,11 @@ def head(report: Report) -> Fragment:
 def page_title(report: Report) -> str:
     """The name of the browser's tab: the verdict, then the job."""
     use = report.verdict.use
-    name = formats.escape_name(report.job.name, MAX_NAME)
+    name = formats.escape_name(report.job.name, MAX_TAB_NAME)
     if report.of_debugger and use is None:
         return f"Training job report from SageMaker Debugger's results: {name}"
+    if use is None and report.verdict.profiled:
+        return f"{formats.percent(report.verdict.profiled.of('used'))} of profiled GPU time used: {name}"
     if use is None:
         return f"Training job report: {name}"
     return f"{formats.percent(use.of('used')[1])} of {use.time} used: {name}"

@@ -167,7 +167,6 @@ def _terms(report: Report) -> list[tuple[str, str]]:
                 "Copied from SageMaker Debugger's rule results, not computed from samples.",
             ),
             *_used_by_histograms(report),
-            ("Ids such as LGU-4", "Known errors of these numbers, listed in docs/differences.md."),
             _P95,
             _WHISKERS,
         ]

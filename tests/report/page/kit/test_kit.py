@@ -14,7 +14,8 @@ from markupsafe import Markup
 from jobreport.page.figures import chart
 from jobreport.page.figures.canvas import Canvas
 from jobreport.page.kit import Drawing, Empty, Figure, Fold, Note, Sentences, Subsection, Table
-from jobreport.page.kit.fragment import _Compiled
+from jobreport.page.kit.fragment import _Compiled, code
+from jobreport.page.kit.head import MAX_TAB, page_head
 from jobreport.page.kit.page import numbered
 from jobreport.page.kit.section import Failed, sections_of
 from tests.report.page.sections.html import Page, read
@@ -113,6 +114,30 @@ def test_blocks_without_content_are_not_shown() -> None:
 def test_a_section_without_content_is_one_line_unless_its_analysis_failed() -> None:
     assert page_of(Empty("why")).text == "Made here: why"
     assert "Error why it failed" in page_of(Empty("why"), "why it failed").text
+
+
+def test_a_tab_shows_the_beginning_of_a_long_verdict() -> None:
+    verdict = "B took 12% longer than A. " * 20
+    title = page_head("Job", "", [], tab=verdict).facts["title"]
+
+    assert len(title) <= MAX_TAB
+    assert verdict.startswith(title.removesuffix("…"))
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("algo-1 gpu0", '<span class="nw">algo-1</span> gpu0'),
+        (
+            "2025-03-07 to `x-1`",
+            '<span class="nw">2025-03-07</span> to <code><span class="nw">x-1</span></code>',
+        ),
+        ("GPU-hours, -1 <b-2>", "GPU-hours, -1 &lt;b-2&gt;"),
+        (f"{'a' * 30}-1", f"{'a' * 30}-1"),
+    ],
+)
+def test_no_line_ends_within_a_date_or_a_short_name_with_a_number(text: str, html: str) -> None:
+    assert code(text) == html
 
 
 def test_texts_are_escaped_and_markup_is_not() -> None:

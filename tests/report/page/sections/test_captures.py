@@ -18,7 +18,7 @@ from jobreport.page import sections
 from jobreport.page.figures import theme
 from jobreport.page.figures.captures import profiled_steps as drawings
 from jobreport.page.figures.models import GlyphRenderer, Plot, Quad
-from jobreport.page.sections.captures.kernel_names import short_name
+from jobreport.page.sections.captures.kernel_names import short_name, short_names
 from jobreport.page.sections.captures.kernels import kernel_sums, operator_sums
 from jobreport.page.sections.captures.parts import captures_of, devices_of, odd_first
 from jobreport.page.sections.captures.profiled_time import PARTS, parts_of
@@ -195,6 +195,20 @@ def test_kernels_are_summed_over_ranks() -> None:
 )
 def test_names_of_kernels_are_short_enough_to_be_read(name: str, short: str) -> None:
     assert short_name(name) == short
+
+
+def test_names_of_different_kernels_stay_different() -> None:
+    fill = "void at::native::vectorized_elementwise_kernel<{}, at::native::FillFunctor<{}>, Array<char*, 1>>(int)"
+    names = [fill.format(4, "float"), fill.format(8, "float"), fill.format(4, "c10::Half"), "gemm"]
+
+    short = short_names([*names, names[0]])
+
+    assert list(short) == names
+    assert len({*short.values()}) == len(names)
+    assert short["gemm"] == "gemm"
+    assert all(
+        one.startswith("vectorized_elementwise_kernel<FillFunctor> …") for one in list(short.values())[:3]
+    )
 
 
 def test_operators_are_summed_over_ranks_and_steps_are_none() -> None:

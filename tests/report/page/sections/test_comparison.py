@@ -259,3 +259,20 @@ def test_communication_with_and_without_waiting_has_two_names() -> None:
     (measure,) = (kind for kind in KINDS if kind.key == "profiled_exposed_communication_percent")
 
     assert measure.label == f"Profiled: {TIME_PARTS['communication'].name} and waiting"
+
+
+def test_time_that_was_not_recorded_is_not_0() -> None:
+    report = steady()
+    assert report.goodput
+    parts = [
+        replace(part, amount=0.0, measured=False) if part.key == "data-loading" else part
+        for part in report.goodput.parts
+    ]
+    known = [
+        replace(part, amount=5.0) if part.key == "data-loading" else part for part in report.goodput.parts
+    ]
+    reports = [replace(report, goodput=replace(report.goodput, parts=tuple(one))) for one in (parts, known)]
+
+    page = Page.of(comparison.time(of(*reports)).html)
+
+    assert "Waiting for data not measured – 5.0" in " ".join(page.text.split())

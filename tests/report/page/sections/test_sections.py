@@ -13,7 +13,9 @@ from jobreport.document import Report
 from jobreport.page import sections
 from jobreport.page.figures import chart, models
 from jobreport.page.sections.outline import LAST, OF_CAPTURES, SECTIONS
+from tests.captured_jobs import training
 from tests.once import slow_but
+from tests.report.comparison.runs import of_traces
 from tests.report.page.figures import embedded
 from tests.report.page.sections import examples
 from tests.report.page.sections.html import Page, read
@@ -212,6 +214,16 @@ def test_a_notebook_shows_a_fragment_as_html() -> None:
     assert html == fragment.html
     assert facts["title"].startswith("41.0")
     assert repr(fragment) == "<section 'head' of the report>"
+
+
+def test_the_tab_of_traces_shows_what_they_say() -> None:
+    report = of_traces(training("copy", 0.3))
+    profiled = report.verdict.profiled
+    assert profiled
+
+    title = sections.head(report).facts["title"]
+
+    assert title.startswith(f"{profiled.of('used'):.1f}%")
 
 
 def test_the_style_of_a_notebook_stays_with_the_report() -> None:

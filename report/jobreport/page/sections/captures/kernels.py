@@ -14,7 +14,7 @@ from jobreport.page.figures.framework import MAX_RANKED, Rank, other, ranked
 from jobreport.page.figures.names import rows_class
 from jobreport.page.kit import Drawing, Figure, Sentences, Subsection, Table
 from jobreport.page.kit.table import as_code
-from jobreport.page.sections.captures.kernel_names import short_name
+from jobreport.page.sections.captures.kernel_names import short_names
 from jobreport.page.sections.captures.parts import (
     MAX_ALL,
     NS,
@@ -124,9 +124,10 @@ def _figure(rows: Sequence[DeviceRow]) -> Figure:
     found = kernel_sums(rows)
     whole = sum(row.device.kernel_total_ns for row in rows)
     drawn = found[:MAX_RANKED]
+    shorts = _shorts(found)
     bars = [
         Rank(
-            name=short_name(one.first.name),
+            name=shorts[one.first.name],
             percent=percent_of(one.total_ns, whole),
             detail=f"{ns_text(one.total_ns)}, {formats.count(one.calls, 'call')}",
         )
@@ -141,7 +142,7 @@ def _figure(rows: Sequence[DeviceRow]) -> Figure:
     return Figure(
         name="kernels-kernels",
         title="Kernels with most time",
-        finding=f"{formats.escape_name(short_name(first.first.name), 60)} took {share} of the time of all kernels, "
+        finding=f"{formats.escape_name(shorts[first.first.name], 60)} took {share} of the time of all kernels, "
         f"{ns_text(first.total_ns)}.",
         aid="Percent of the sum over all kernels; kernels on several streams can overlap.",
         drawings=[Drawing(figure=ranked(bars), style=f"ranked {rows_class(len(bars))}")],
@@ -149,13 +150,18 @@ def _figure(rows: Sequence[DeviceRow]) -> Figure:
     )
 
 
+def _shorts(found: Sequence[KernelSum]) -> dict[str, str]:
+    return short_names([one.first.name for one in found[:MAX_ROWS]])
+
+
 def _kernels(rows: Sequence[DeviceRow], found: Sequence[KernelSum], whole: int) -> Table:
     shown = found[:MAX_ROWS]
     scale, each = ns_scale([one.total_ns for one in shown]), ns_scale([one.max_ns for one in shown])
     one_device = len(rows) == 1
+    shorts = _shorts(found)
     cells = [
         (
-            as_code(short_name(one.first.name)),
+            as_code(shorts[one.first.name]),
             _KINDS[one.first.kind],
             formats.number(one.calls, 0),
             scale(one.total_ns * NS),

@@ -53,6 +53,11 @@ class Bars(Struct, frozen=True, kw_only=True):
     #: The length of a bar is its amount; otherwise all bars are 100%.
     to_scale: bool = False
 
+    def unknown(self, key: str) -> list[bool]:
+        """Whether nothing was recorded in each variant that could show a part."""
+        found = (own.get(key) for own in self.parts.values())
+        return [part is not None and not part.measured and not part.amount for part in found]
+
     def values(self, key: str) -> list[tuple[float, float]]:
         """Amount and percent of a part in each variant; 0 where a variant does not have it."""
         found = (own.get(key) for own in self.parts.values())
@@ -258,9 +263,12 @@ def _table(bars: Bars) -> Table:
     for part in bars.shown:
         values = bars.values(part.key)
         cells: list[str] = [swatch(named(part.key).fill, part.label)]
-        for amount, percent in values:
-            cells += [formats.number(amount, bars.digits), *([formats.percent(percent)] if shares else [])]
-        rows.append([*cells, *([formats.signed(values[1][0] - values[0][0], bars.digits)] if two else [])])
+        unknown = bars.unknown(part.key)
+        for (amount, percent), is_unknown in zip(values, unknown, strict=True):
+            cells.append("not measured" if is_unknown else formats.number(amount, bars.digits))
+            cells += [("–" if is_unknown else formats.percent(percent))] if shares else []
+        change = None if any(unknown) else values[-1][0] - values[0][0]
+        rows.append([*cells, *([formats.signed(change, bars.digits)] if two else [])])
     heads = [":Part"]
     for head in headings_of(labels):
         heads += [f"{head} ({bars.unit})", *(["%"] if shares else [])]

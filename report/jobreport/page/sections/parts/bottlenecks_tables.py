@@ -131,7 +131,7 @@ def event_types(found: Bottlenecks, title: str) -> Table:
             (
                 formats.escape_name(_event_type(one.name), 60),
                 *map(formats.number, (one.during, one.otherwise)),
-                formats.number(one.points).replace("-", "−"),
+                formats.number(one.points),
                 bar(("l", one.during), ("u", one.otherwise)),
             )
             for one in found.ran

@@ -159,7 +159,8 @@ def _notes(one: Recording) -> Iterator[str]:
     if one.gpu_reason:
         yield f"no GPU was sampled: {formats.escape_name(one.gpu_reason, 200)}"
     if one.gpu_interval_s:
-        yield f"GPUs were sampled every {formats.seconds(one.gpu_interval_s)}, because their driver is slow"
+        gpus = "The GPU was" if sum(gpu.count for gpu in one.gpus) == 1 else "GPUs were"
+        yield f"{gpus} sampled every {formats.seconds(one.gpu_interval_s)}, because the driver is slow"
     elif one.gpus and one.interval_s < 1:
         yield (
             "the driver measures GPU utilization over up to a second, so neighboring samples at "
