@@ -12,13 +12,13 @@ from xml.etree import ElementTree
 import pytest
 
 from jobreport import assets
+from jobreport.page import sections
 from jobreport.page.kit import Fragment
 from jobreport.page.kit.fragment import render
 from jobreport.page.kit.section import Heading
 from jobreport.page.kit.table import Table
 from tests.browser.visit import Visit, barriers, needs_axe, needs_browser, page_of, place_of
 from tests.report.page.sections import examples
-from tests.report.page.sections.test_sections import CALLS
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
@@ -68,7 +68,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mixed = Fragment(name="mixed", html=render("section", heading=heading, blocks=[table]))
     report = examples.many_nodes()
     phases = [(one.label, one.start_us / 1000, one.end_us / 1000) for one in report.phases.phases]
-    fragments = [*(call(report) for call in CALLS), mixed]
+    fragments = [*sections.page(report).values(), mixed]
     about = {"summary": SUMMARY, "phases": phases}
     return page_of(fragments, tmp_path_factory.mktemp("dig") / "report.html", about=about)
 
@@ -246,7 +246,7 @@ def test_only_some_nodes_are_shown(reader: Reader) -> None:
     page.get_by_role("checkbox", name="node-09").focus()
     reader.press("Space", "Escape")
     after = rows.evaluate_all(SHOWN)
-    panels = page.locator("#nodes h3").evaluate_all(
+    panels = page.locator("#fig-nodes h3").evaluate_all(
         "(all) => all.filter((one) => one.checkVisibility()).map((one) => one.innerText)"
     )
     label = page.locator("nav > button").nth(1).inner_text()
@@ -319,14 +319,14 @@ def test_keys_zoom_and_move_all_figures_over_time_together(reader: Reader) -> No
 
 def test_a_line_is_at_the_time_of_the_pointer_in_all_figures(reader: Reader) -> None:
     page = reader.page
-    left, top, width, _ = place_of(reader, "section#nodes .live")
+    left, top, width, _ = place_of(reader, "#fig-nodes .live")
     page.mouse.move(left + width / 2, top + 40)
     page.mouse.move(left + width / 2 + 1, top + 40)
     page.wait_for_selector(".cross:not([hidden])")
-    shown = page.locator("#nodes .cross:not([hidden])").evaluate_all(
+    shown = page.locator("#fig-nodes .cross:not([hidden])").evaluate_all(
         "(all) => all.map((one) => one.getBoundingClientRect().left - one.parentElement.getBoundingClientRect().left)"
     )
-    elsewhere = page.locator("section:not(#nodes) .cross:not([hidden])").count()
+    elsewhere = page.locator("figure:not(#fig-nodes) .cross:not([hidden])").count()
     page.mouse.move(0, 0)
     page.wait_for_function("document.querySelector('.cross:not([hidden])') === null")
 
@@ -347,7 +347,7 @@ def test_time_axes_count_from_the_start(reader: Reader) -> None:
     reader.press("Enter")
 
     # The job starts at 08:00.
-    assert counted == [f"+0:{label[3:]}:00" for label in of_day]
+    assert counted == [f"+{int(label[:2]) - 8}:{label[3:]}:00" for label in of_day]
     assert len(counted) > 2
     assert reader.page.evaluate(labels) == of_day != counted
 

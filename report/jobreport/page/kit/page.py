@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from jobreport.page.kit.blocks import Figure, Fold, Side, Subsection
 from jobreport.page.kit.fragment import Fragment, render
-from jobreport.page.kit.section import Empty
+from jobreport.page.kit.section import Empty, Failed
+from jobreport.page.kit.table import Table
+from jobrules.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from jobreport.page.kit.blocks import Block
     from jobreport.page.kit.head import Entry
     from jobreport.page.kit.section import Content, Section
 
@@ -43,6 +47,49 @@ def page_of(fragments: Iterable[Fragment]) -> dict[str, Fragment]:
         one.name: replace(one, facts={**one.facts, "place": str(place)})
         for place, one in enumerate(fragments)
     }
+
+
+def folded(content: Content, *, quiet: bool = False) -> Content:
+    """A section up to its first figure or table, if ``quiet`` without that; what follows is behind a fold that names it."""
+    if isinstance(content, Empty | Failed | Fragment):
+        return content
+    first = next((i for i, block in enumerate(content) if _is_shown(block)), len(content))
+    head, rest = [*content[:first]], [*content[first:]]
+    if rest and not quiet:
+        head.append(_without_tables(rest.pop(0)))
+    elif rest and isinstance(rest[0], Figure) and not any(head):
+        head = [rest[0].finding]
+    if not any(map(_is_shown, rest)):
+        return [*head, *rest]
+    return [*head, Fold(summary=f"More: {_named(rest)}", blocks=rest)]
+
+
+def _without_tables(block: Block) -> Block:
+    """A figure with its tables in folds."""
+    if not isinstance(block, Figure) or block.of_tables:
+        return block
+    tables = [
+        replace(one, fold=_within_sentence(one.label), caption="", aid="")
+        if isinstance(one, Table) and not one.fold
+        else one
+        for one in block.tables
+    ]
+    return replace(block, tables=tables)
+
+
+def _is_shown(block: Block) -> bool:
+    """True for figures, tables, and what holds them."""
+    return isinstance(block, Figure | Side | Subsection | Table) and bool(block)
+
+
+def _named(blocks: Sequence[Block]) -> str:
+    """``event types, operators``; without titles ``2 figures, 1 table``."""
+    titles = [_within_sentence(one.title) for one in blocks if isinstance(one, Subsection) and one]
+    figures = sum(isinstance(one, Figure) for one in blocks)
+    tables = sum(isinstance(one, Table) and bool(one) for one in blocks)
+    beside = sum(isinstance(one, Side) for one in blocks)
+    counts = [(figures + beside, "figure"), (tables, "table")]
+    return ", ".join([*(count(n, noun) for n, noun in counts if n), *titles])
 
 
 def _within_sentence(title: str) -> str:

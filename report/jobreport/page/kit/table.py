@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+#: As many rows with equal numbers are folded.
+ALIKE = 3
+
+
 class Cell(Struct, frozen=True):
     """A cell with classes of its own."""
 
@@ -57,6 +61,15 @@ class Table(Struct, frozen=True, kw_only=True):
             ]
             for row in self.rows
         ]
+
+    @property
+    def alike(self) -> int:
+        """How many rows say the same, if all do: their numbers are equal; 0 if they are not."""
+        rows = [row for row in self.rows if not isinstance(row, str)]
+        numbers = [i for i, head in enumerate(self.heads) if i and not head.startswith(":")]
+        if len(rows) < ALIKE or not numbers or any(len(row) < len(self.heads) for row in rows):
+            return 0
+        return len(rows) if all(len({str(row[i]) for row in rows}) == 1 for i in numbers) else 0
 
     def __bool__(self) -> bool:
         """A table without rows is not shown."""

@@ -32,7 +32,7 @@ _FIGURES = {
 def with_evidence(report: Report, said: Mapping[str, Content]) -> tuple[dict[str, Content], list[Fragment]]:
     """What sections say without the figure, and the figure; all of it if there is none."""
     main = report.verdict.main_finding
-    for section, name in _places(main) if main else ():
+    for section, name in places(main) if main else ():
         blocks = said.get(section, ())
         if isinstance(blocks, Empty | Failed | Fragment):
             continue
@@ -40,11 +40,15 @@ def with_evidence(report: Report, said: Mapping[str, Content]) -> tuple[dict[str
         if figure is not None:
             heading = Heading(anchor="evidence", title="Evidence")
             html = render("section", heading=heading, blocks=[figure])
-            return {**said, section: _without(figure, blocks)}, [Fragment(name="evidence", html=html)]
+            link = Markup('See <a href="#fig-{}">Figure 1</a>.').format(figure.name)
+            return {**said, section: [link, *_without(figure, blocks)]}, [
+                Fragment(name="evidence", html=html)
+            ]
     return dict(said), []
 
 
-def _places(main: Finding) -> list[tuple[str, str]]:
+def places(main: Finding) -> list[tuple[str, str]]:
+    """Sections and names of figures that show the cause, the best first; without a name, the first of the section."""
     better = _FIGURES.get(main.key, _FIGURES.get(main.section, []))
     return [*better, (main.section, "")]
 
@@ -62,13 +66,8 @@ def _figures(blocks: Sequence[Block]) -> Iterator[Figure]:
 
 
 def _without(figure: Figure, blocks: Sequence[Block]) -> list[Block]:
-    """The blocks with a link in the place of the figure."""
-    link = Markup('See <a href="#fig-{}">Figure 1</a>.').format(figure.name)
     return [
-        link
-        if block is figure
-        else replace(block, blocks=_without(figure, inner))  # type: ignore[type-var]
-        if (inner := _inner(block))
-        else block
+        replace(block, blocks=_without(figure, inner)) if (inner := _inner(block)) else block  # type: ignore[type-var]
         for block in blocks
+        if block is not figure
     ]

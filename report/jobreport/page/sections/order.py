@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobreport.page.kit.page import numbered, page_of
+from jobreport.page.kit.page import folded, numbered, page_of
 from jobreport.page.sections.balance import balance
 from jobreport.page.sections.batch_size import batch_size
 from jobreport.page.sections.bottlenecks import cpu_bottlenecks, io_bottlenecks
@@ -35,6 +35,7 @@ from jobreport.page.sections.steps import steps
 from jobreport.page.sections.summary import summary
 from jobreport.page.sections.utilization import utilization
 from jobreport.page.sections.verdict import findings, verdict
+from jobrules.model import Status
 
 if TYPE_CHECKING:
     from jobreport.document import Report
@@ -74,14 +75,31 @@ BY_ANCHOR = {
     )
 }
 
+#: Sections that are not folded behind their first figure or table, even if no finding names them.
+_WHOLE = ("cost", *LAST)
+
 
 def page(report: Report) -> dict[str, Fragment]:
     """All pieces of the page by their names, in its order."""
     said = {anchor: BY_ANCHOR[anchor].content(report) for anchor in _order(report)}
-    said, evidence = with_evidence(report, said)
+    whole, evidence = with_evidence(report, said)
+    named = {finding.section for finding in report.verdict.findings}
+    said = {
+        anchor: content
+        if anchor in named or anchor in _WHOLE
+        else folded(content, quiet=_is_quiet(report, anchor) or content is not said[anchor])
+        for anchor, content in whole.items()
+    }
     fragments, entries = numbered([(BY_ANCHOR[anchor], content) for anchor, content in said.items()])
     first = [head(report), verdict(report), *evidence, findings(report), contents(report, entries)]
     return page_of([*first, *fragments])
+
+
+def _is_quiet(report: Report, anchor: str) -> bool:
+    """True for a section on rules of which none triggered."""
+    cards = [card for card in report.rules if card.section == anchor and card.can_trigger]
+    passed = any(card.status is Status.PASSED for card in cards)
+    return passed and not any(card.status is Status.TRIGGERED for card in cards) and anchor != "summary"
 
 
 def _order(report: Report) -> list[str]:

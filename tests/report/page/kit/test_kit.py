@@ -16,13 +16,14 @@ from jobreport.page.figures.canvas import Canvas
 from jobreport.page.kit import Drawing, Empty, Figure, Fold, Note, Sentences, Subsection, Table
 from jobreport.page.kit.fragment import _Compiled, code
 from jobreport.page.kit.head import MAX_TAB, page_head
-from jobreport.page.kit.page import numbered
+from jobreport.page.kit.page import folded, numbered
 from jobreport.page.kit.section import Failed, sections_of
 from tests.report.page.sections.html import Page, read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jobreport.page.kit.blocks import Block
     from jobreport.page.kit.section import Content, Section
 
 OUTLINE = (("first", "First"), ("made-here", "Made here"))
@@ -93,6 +94,51 @@ def test_figures_and_tables_are_numbered_in_the_order_of_the_page() -> None:
         *("Table\xa02.1", "Figure\xa02.1", "Table\xa02.2", "Figure\xa02.2", "Table\xa02.3", "Table\xa02.4")
     ]
     assert page.faults == []
+
+
+@pytest.mark.parametrize(
+    ("content", "quiet", "seen", "fold"),
+    [
+        (["a", figure("f"), "b", table("t", "T.")], False, ["a", "f"], "More: 1 table"),
+        (["a", figure("f"), "b", table("t", "T.")], True, ["a"], "More: 1 figure, 1 table"),
+        (
+            [figure("f"), Subsection(title="Some Parts", blocks=["b"])],
+            True,
+            ["Finding."],
+            "More: 1 figure, some Parts",
+        ),
+        (["a", figure("f"), "b"], False, ["a", "f", "b"], ""),
+        (["a", "b"], True, ["a", "b"], ""),
+    ],
+)
+def test_a_section_is_folded_behind_its_first_figure_or_before_it(
+    content: list[Block], *, quiet: bool, seen: list[str], fold: str
+) -> None:
+    blocks = folded(content, quiet=quiet)
+
+    assert isinstance(blocks, list)
+    shown = [getattr(one, "name", one) for one in blocks if not isinstance(one, Fold)]
+    assert shown == seen
+    assert [one.summary.replace("\u00a0", " ") for one in blocks if isinstance(one, Fold)] == [fold] * bool(
+        fold
+    )
+
+
+def test_tables_of_a_figure_of_a_folded_section_are_folded() -> None:
+    page = page_of(folded([figure("f", tables=[table("Values", caption="B.")])]))
+
+    assert len(page.all("details")) == 1
+    assert "Data: values" in page.text
+
+
+def test_rows_with_equal_numbers_are_one_line() -> None:
+    def shown(*values: str) -> Page:
+        rows = [(f"gpu{i}", value) for i, value in enumerate(values)]
+        return page_of([Table(label="L", heads=(":Name", "Value"), rows=rows, caption="C.")])
+
+    assert "3 rows with equal numbers: C." in shown("1", "1", "1").text
+    assert len(shown("1", "1", "1").all("details")) == 1
+    assert shown("1", "1", "2").all("details") == shown("1", "1").all("details") == []
 
 
 def test_each_drawing_has_a_place_and_a_live_plot() -> None:

@@ -12,6 +12,8 @@ from jobreport import document
 from jobreport.document import Report
 from jobreport.page import sections
 from jobreport.page.figures import chart, models
+from jobreport.page.sections.evidence import places
+from jobreport.page.sections.order import BY_ANCHOR
 from jobreport.page.sections.outline import LAST, OF_CAPTURES, SECTIONS
 from tests.captured_jobs import training
 from tests.once import slow_but
@@ -103,9 +105,24 @@ def test_sections_come_in_the_order_of_the_findings_behind_the_evidence(report: 
     assert pieces[pieces.index("contents") + 1 :][: len(named)] == named
     if "evidence" in pieces:
         assert pieces.index("verdict") < pieces.index("evidence") < pieces.index("findings")
-        html = html_of(report)["evidence"]
-        assert html.count("<figure ") == 1
-        assert "Figure\u00a01." in html
+
+
+def test_the_evidence_is_a_figure_of_a_section_that_shows_the_cause_and_stands_once(report: Report) -> None:
+    main, html = report.verdict.main_finding, html_of(report)
+    sections_of_it = [section for section, _ in places(main)] if main else []
+    figures = {
+        name
+        for section in sections_of_it
+        if section in BY_ANCHOR
+        for name in re.findall(r'<figure id="([\w-]+)"', BY_ANCHOR[section](report).html)
+    }
+
+    shown = re.findall(r'<figure id="([\w-]+)".*?Figure\u00a01\.', html.get("evidence", ""), re.DOTALL)
+    assert len(shown) == ("evidence" in html) == bool(figures)
+    assert {*shown} <= figures
+    assert "".join(html.values()).count("<figure ") == len(
+        {*re.findall(r'<figure id="([\w-]+)"', "".join(html.values()))}
+    )
 
 
 def test_headings_nest(report: Report) -> None:
