@@ -14,7 +14,7 @@ import pytest
 from jobreport.build import build_report
 from jobreport.document import Report
 from jobreport.headline import headline
-from jobreport.markdown import MAX_CHARACTERS
+from jobreport.markdown import MAX_CHARACTERS, prose
 from jobreport.output import summary
 from jobreport.page import sections
 from jobreport.remarks import Quality, SourceQuality
@@ -168,7 +168,7 @@ def test_names_from_data_stay_text() -> None:
 def test_code_in_our_texts_is_a_code_span_and_nothing_else_is() -> None:
     told = "Raise ``num_workers``, set `a=1`; ``x` `<img>` ```y``` `@all`"
 
-    assert summary.prose(told) == (
+    assert prose(told) == (
         "Raise `num_workers`, set `a=1`; \\`\\`x\\` \\`\\<img>\\` \\`\\`\\`y\\`\\`\\` \\`\\@all\\`"
     )
 
