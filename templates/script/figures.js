@@ -95,9 +95,11 @@
   /* The entries of a key become switches of what they name. */
   function switches(section, shown, roots) {
     for (const figure of section.querySelectorAll("figure")) {
-      const drawn = shown.roots().filter((root) => figure.querySelector(`#${CSS.escape(roots[root.id])}`));
-      if (drawn.length === 0) continue;
       for (const entry of figure.querySelectorAll(".key [data-series]")) {
+        /* The key in a panel is that of its plot alone. */
+        const scope = entry.closest(".panel") ?? figure;
+        const drawn = shown.roots().filter((root) => scope.querySelector(`#${CSS.escape(roots[root.id])}`));
+        if (drawn.length === 0) continue;
         const button = document.createElement("button");
         button.type = "button";
         button.setAttribute("aria-pressed", "true");

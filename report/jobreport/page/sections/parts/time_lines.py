@@ -91,12 +91,8 @@ class TimeLines(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> list[tuple[str, str, str]]:
-        """Names of the two lines of a plot, of each pair that is drawn."""
+        """The devices that differ, which stand in any of the plots."""
         entries: list[tuple[str, str, str]] = []
-        keys = {tuple(line.key for line in p) for name in self.names for p in self.plots(name) if len(p) > 1}
-        for pair, (_, solid, dashed) in PAIRS.items():
-            if pair in keys:
-                entries += [("s1", f"{solid} (solid)", pair[0]), ("s2", f"{dashed} (dashed)", pair[1])]
         several = len(self.names) > 1
         for i, style in enumerate(APART):
             odd = [(name, self.odd(name)[i]) for name in self.names if len(self.odd(name)) > i]
@@ -183,10 +179,20 @@ class TimeLines(Struct, frozen=True, kw_only=True):
                     figure=figure,
                     title=_title(lines, scale.unit),
                     label="; ".join(_label(line, scale) for line in lines),
+                    key=_key(lines),
                     style="time",
                 )
             )
         return drawings
+
+
+def _key(lines: Sequence[TimeLine]) -> list[tuple[str, str, str]]:
+    """Names of the two lines of a plot; empty if it has one."""
+    if len(lines) < 2:
+        return []
+    pair = _PAIR_OF[lines[0].key]
+    _, solid, dashed = PAIRS[pair]
+    return [("s1", f"{solid} (solid)", pair[0]), ("s2", f"{dashed} (dashed)", pair[1])]
 
 
 def _title(lines: Sequence[TimeLine], unit: str) -> str:
