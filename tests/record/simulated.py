@@ -111,9 +111,12 @@ def record(out: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts.claim(settings, {})
     machine = Machine(pid=PID, root=root, clock=time)
     recorder = sampler.Sampler(settings, machine, all_sensors(settings, machine, os.environ))
+    written = dict[str, str]()
     for second in range(SECONDS):
         time.now_s = float(second)
-        fill(root, tree(second))
+        files = tree(second)
+        fill(root, dict(files.items() - written.items()))
+        written = files
         recorder.tick(second)
     hooks = {
         "pid": PID,

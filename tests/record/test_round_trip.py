@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,8 @@ from tests.record import simulated
 from tests.record.recordings import rows
 from tests.record.simulated import CORE_PERCENT, CORES, GIB, LIMIT, NODE, OWNER, PRESSURE, THROTTLED
 from tests.report.page.sections.html import Page
+
+pytestmark = pytest.mark.usefixtures("without_live_plots")
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +52,11 @@ def report(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
 
 def text_of(report: Report, section: str) -> str:
     return " ".join(Page.of(getattr(sections, section)(report).html).text.replace("\xa0", " ").split())
+
+
+@pytest.fixture(scope="module")
+def text(report: Report, without_live_plots: None) -> Callable[[str], str]:
+    return cache(lambda section: text_of(report, section))
 
 
 def test_every_row_is_used_and_nothing_is_remarked(
@@ -165,8 +174,8 @@ def test_cpu_utilization_is_that_of_the_cores_that_the_container_allows(job: Job
         ("quality", "Steps of optimizers in other threads are not counted: 3."),
     ],
 )
-def test_page_shows_it(report: Report, section: str, words: str) -> None:
-    assert words in text_of(report, section)
+def test_page_shows_it(text: Callable[[str], str], section: str, words: str) -> None:
+    assert words in text(section)
 
 
 def test_cpu_limit_explains_why_the_gpu_waits(report: Report) -> None:

@@ -252,7 +252,8 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
     hours = _bundles(columns) * grid.width_us / (3600 * SECOND_US)
     level = _bundles(means[columns])
     early, late = np.triu_indices(len(level), 1)
-    change = level[late] - level[early]
+    # Equal means differ in their last digits by the order in which their samples were added: that is no change.
+    change = np.round(level[late] - level[early], 9)
     slope = median(change / (hours[late] - hours[early]))
     agreement = float(np.sign(change).mean())
     thirds = [float(part.mean()) for part in np.array_split(level, 3)]
@@ -261,7 +262,7 @@ def _trend(means: FloatArray, loop_us: tuple[int, int], grid: Columns) -> Trend 
     steady = agreement >= STEADY and lasting and grown >= MIN_POINTS
     return Trend(
         points_per_hour=round(slope, 2),
-        agreement=round(agreement, 2),
+        agreement=round(agreement, 2) + 0.0,  # of -0.0, too
         steady=bool(steady),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +28,39 @@ def use(node: int, gpu: int) -> np.ndarray:
     return np.where(np.searchsorted(ends, np.arange(900)) % 2, 95, 5)
 
 
+@cache
+def samples_of(node: int) -> str:
+    rows = [
+        {
+            "Type": "gpu",
+            "Name": f"gpu{gpu}",
+            "Dimension": "GPUUtilization",
+            "Value": float(value),
+            "NodeId": f"algo-{node}",
+            "Timestamp": START_S + second,
+        }
+        for gpu in (0, 1)
+        for second, value in enumerate(use(node, gpu).tolist())
+    ]
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
 def write_samples(folder: Path, *nodes: int) -> None:
     for node in nodes:
-        rows = [
-            {
-                "Type": "gpu",
-                "Name": f"gpu{gpu}",
-                "Dimension": "GPUUtilization",
-                "Value": float(value),
-                "NodeId": f"algo-{node}",
-                "Timestamp": START_S + second,
-            }
-            for gpu in (0, 1)
-            for second, value in enumerate(use(node, gpu).tolist())
-        ]
         path = folder / "system" / "incremental" / f"{START_S}.algo-{node}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_text(samples_of(node))
+
+
+@cache
+def log_of(node: int, later_s: float, gpus: tuple[int, ...]) -> str:
+    lines = ["timestamp, index, utilization.gpu [%], power.draw [W]"]
+    busy = {gpu: use(node, gpu) for gpu in gpus}
+    for second in range(0, 900, 2):
+        at = datetime.fromtimestamp(START_S + second + later_s, UTC)
+        when = f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03d}"
+        lines += [f"{when}, {gpu}, {busy[gpu][second]} %, 300.00 W" for gpu in gpus]
+    return "\n".join(lines) + "\n"
 
 
 def write_log(
@@ -55,12 +72,7 @@ def write_log(
     gpus: tuple[int, ...] = (0, 1),
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    lines = ["timestamp, index, utilization.gpu [%], power.draw [W]"]
-    for second in range(0, 900, 2):
-        at = datetime.fromtimestamp(START_S + second + later_s, UTC)
-        when = f"{at:%Y/%m/%d %H:%M:%S}.{at.microsecond // 1000:03d}"
-        lines += [f"{when}, {gpu}, {use(node, gpu)[second]} %, 300.00 W" for gpu in gpus]
-    (folder / name).write_text("\n".join(lines) + "\n")
+    (folder / name).write_text(log_of(node, later_s, gpus))
 
 
 def codes(folder: Path, timezone: str = "UTC") -> tuple[tuple[str, ...], list[str]]:

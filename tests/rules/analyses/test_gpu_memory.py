@@ -82,6 +82,13 @@ def test_the_trend_is_the_median_of_all_slopes(levels: list[int]) -> None:
     assert found.agreement == pytest.approx(sum(signs) / len(signs), abs=0.0051)
 
 
+def test_the_order_in_which_samples_are_added_is_no_change() -> None:
+    """Was: an agreement of some hundredths, another one by each way to add."""
+    values = np.random.default_rng(3).permuted(np.tile([0.1, 0.2, 0.3], (60, 1)), axis=1).ravel()
+
+    assert trend_of(values, interval_s=20.0) == Trend(points_per_hour=0.0, agreement=0.0, steady=False)
+
+
 def test_growth_throughout_is_steady() -> None:
     found = trend_of(np.linspace(40, 60, 7201))
 
