@@ -40,8 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-#: Files that share what takes long to make: a browser, pages of all examples, and what becomes of all forms of logs.
+#: Files that share what takes long to make: a browser, pages of all examples, what becomes of all forms of logs, and runs
+#: that are compared.
 TOGETHER = {
+    "tests/golden/test_variants.py": "comparison",
+    "tests/report/comparison/": "comparison",
+    "tests/report/cost/": "comparison",
+    "tests/report/page/sections/test_comparison.py": "comparison",
     "tests/docs/test_documents.py": "tests/report/readers/nvidia_smi/test_log_forms.py",
     "tests/browser/": "browser",
     "tests/report/page/sections/test_table.py": "tests/report/page/sections/test_sections.py",

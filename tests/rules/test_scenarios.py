@@ -36,7 +36,9 @@ PAGE = ROOT / "docs" / "scenarios.md"
 QUICK = ("cpu", "cpu-bottleneck", "fluctuating", "throttled", "idle-gaps", "lopsided")
 EACH = slow_but({(name, SEEDS[0]) for name in QUICK}, [(name, seed) for seed in SEEDS for name in SCENARIOS])
 LOGGED = ("healthy", "throttled", "idle-gpu", "leaking", "lopsided", "slow-clock")
-LOGS = slow_but({(name, SEEDS[0]) for name in LOGGED}, [(name, seed) for seed in SEEDS for name in LOGGED])
+LOGS = slow_but(
+    {(name, SEEDS[0]) for name in LOGGED[:3]}, [(name, seed) for seed in SEEDS for name in LOGGED]
+)
 
 
 @cache

@@ -58,6 +58,11 @@ def report_of(
     lasts_s: Sequence[float], *, gpu: Sequence[float] = (), cores: int = 4, start_s: float = 0.0
 ) -> Report:
     """A job of one rank whose steps follow one another, 10 s after its start and before its end."""
+    return _report_of(tuple(lasts_s), tuple(gpu), cores, start_s)
+
+
+@cache
+def _report_of(lasts_s: tuple[float, ...], gpu: tuple[float, ...], cores: int, start_s: float) -> Report:
     ends = 10 + np.cumsum(lasts_s)
     spans = list(zip([10.0, *ends.tolist()], ends.tolist(), strict=False))
     n = int(2 * (ends[-1] + 10))
@@ -72,7 +77,6 @@ def report_of(
     return build_report(job, Quality(), rules, run_rules(rules, job), "make-report", strict=True)
 
 
-@cache
 def steady(scale: float = 1.0, seed: int = 1, n: int = 400, start_s: float = 0.0) -> Report:
     """Steps of half a second times a scale, with noise of 5%."""
     noise = np.random.default_rng(seed).normal(1.0, 0.05, n)

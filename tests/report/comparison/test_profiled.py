@@ -30,6 +30,7 @@ SLOW, FAST = {"cause": "data loading", "share": 0.4}, {"length": 0.6 * STEP}
 
 
 @cache
+@cache
 def traced(cause: str = "", share: float = 0.0, **options: Any) -> Report:
     return of_traces(training(cause, share, **options))
 

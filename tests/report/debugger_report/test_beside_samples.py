@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from tests.once import slow_but
 from tests.report.debugger_report.made_results import CAUSES, Made
 from tests.report.page.sections.html import read
 from tests.verdicts import found
+
+pytestmark = pytest.mark.usefixtures("without_live_plots")
 
 
 def all_sections(report: Report) -> str:
@@ -184,8 +187,13 @@ def test_nodes_without_samples_are_those_of_the_results(tmp_path: Path) -> None:
     assert causes(report.verdict)["cpu-bottleneck"] > NAMED_PERCENT
 
 
-@pytest.mark.parametrize("cause", ["saturated-process", "io-bottleneck", "cpu-bottleneck"])
-@pytest.mark.parametrize("named", ["both", "one", "neither"])
+@pytest.mark.parametrize(
+    ("named", "cause"),
+    slow_but(
+        {("both", "io-bottleneck"), ("one", "cpu-bottleneck"), ("neither", "saturated-process")},
+        product(("both", "one", "neither"), ("saturated-process", "io-bottleneck", "cpu-bottleneck")),
+    ),
+)
 def test_listed_stalls_are_not_laid_on_nodes_that_they_may_not_be_of(
     tmp_path: Path, cause: str, named: str
 ) -> None:

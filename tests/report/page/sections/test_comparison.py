@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ def hostile() -> Comparison:
     return compare(runs, Settings(), HOSTILE)
 
 
+@cache
 def traced(cause: str = "", share: float = 0.0, *, operator: str = "", **options: Any) -> Report:
     trace = training(cause, share, **options)
     if operator:

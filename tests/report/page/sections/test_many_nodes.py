@@ -15,6 +15,7 @@ from jobreport.page.figures.over_columns import MAX_STRETCHES, Floats, merged
 from jobrules.measures.sample_weights import Gap
 from jobrules.model import JobInMemory, PartFacts
 from tests.copies import replace
+from tests.once import slow_but
 from tests.report.page.sections import example_devices, examples
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def test_facts_are_not_gone_through_for_every_node(monkeypatch: pytest.MonkeyPat
     assert facts.passes < NODES
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", slow_but({*range(6)}, range(20)))
 def test_of_many_stretches_as_much_is_hatched_and_near_there(seed: int) -> None:
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 10 ** rng.integers(1, 9), 2 * rng.integers(MAX_STRETCHES + 1, 5000))

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jobreport import document, pipeline
@@ -99,7 +100,8 @@ class Printed:
     """All ways in which the numbers of a section could be printed."""
 
     def __init__(self, values: Iterable[float]) -> None:
-        self.values = sorted({abs(v * f) for v in values for f in FACTORS if math.isfinite(v)})
+        finite = [v for v in values if math.isfinite(v)]
+        self.values = np.unique(np.abs(np.outer(finite, FACTORS))).tolist()
         self.texts = set[str]()
 
     @classmethod
@@ -107,7 +109,7 @@ class Printed:
         """What report.json holds for a section, without the lists that are longer."""
         values = list(numbers([found.get(name) for name in SOURCES[section]], most))
         printed = cls(values)
-        for value in values:
+        for value in {*values}:
             if 0 <= value < 4e15:
                 printed.texts.add(duration(value))
                 printed.texts.add(duration(value * 1e6))

@@ -10,6 +10,7 @@ import pytest
 
 from jobreport.readers.base import Found, SourceFile
 from jobreport.readers.profiler_config.reader import ProfilerConfig
+from tests.once import slow_but
 
 
 def read(directory: Path, files: Mapping[str, str | bytes]) -> Found:
@@ -209,7 +210,13 @@ def test_a_configuration_that_cannot_be_read_is_skipped(
     assert not found.recorded
 
 
-@pytest.mark.parametrize("part", ['\\"', "'\\", '"', ",", ", ", "{", '{"a":', "\\", '"a": "b", ', "- "])
+@pytest.mark.parametrize(
+    "part",
+    slow_but(
+        {"'\\", ",", "{", '"a": "b", '},
+        ['\\"', "'\\", '"', ",", ", ", "{", '{"a":', "\\", '"a": "b", ', "- "],
+    ),
+)
 def test_hostile_text_costs_no_time(tmp_path: Path, part: str) -> None:
     text = (part * 1_000_000)[:1_000_000]
     started = time.process_time()
