@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bokeh.document import Document
+if TYPE_CHECKING:
+    from bokeh.document import Document
 
 
 def whole(text: str, **options: Any) -> dict[str, Any]:
@@ -37,6 +38,8 @@ def _complete(value: Any, common: dict[str, Any]) -> Any:
 
 def loaded(text: str) -> Document:
     """The figures in Bokeh's own classes, which know every property and check every value."""
+    from bokeh.document import Document  # noqa: PLC0415 - it takes a second, and few tests need it
+
     # Browsers read no NaN and no Infinity in JSON, and int reads neither.
     return Document.from_json(_sized(whole(text, parse_constant=int)["doc"]))
 
