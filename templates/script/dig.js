@@ -310,7 +310,7 @@
   function entries() {
     const listed = new Map();
     const add = (kind, label, element) => {
-      const place = words(element.closest("main > section")?.querySelector("h2 > .n")) + " " + (element.closest("main > section")?.querySelector("h2")?.getAttribute("aria-label").replace(/^\d+ /, "") ?? "");
+      const place = kind === "section" ? "" : element.closest("main > section")?.querySelector("h2").getAttribute("aria-label") ?? "";
       const key = `${kind} ${label} ${place}`;
       if (label !== "" && !listed.has(key)) listed.set(key, { kind, label, element, place, sought: `${label} ${kind}`.toLowerCase() });
     };
@@ -397,13 +397,14 @@
     const listed = [];
     for (const table of all("table")) {
       const heads = all("thead th", table).map(words);
-      heads.forEach((head, i) => {
-        if (!["Node", "Rank", "Phase"].includes(head)) return;
-        for (const row of table.querySelectorAll("tbody tr")) {
+      for (const row of table.querySelectorAll("tbody tr")) {
+        if (row.cells.length === heads.length) heads.forEach((head, i) => {
           const name = words(row.cells[i]);
-          if (row.cells.length === heads.length && (head !== "Rank" || /^\d+$/.test(name))) listed.push([row, head, name]);
-        }
-      });
+          const rank = (head === "Rank" ? /^(?:rank )?(\d+)$/ : /^rank (\d+)$/).exec(name);
+          if (rank !== null) listed.push([row, "Rank", rank[1]]);
+          else if (head === "Node" || head === "Phase") listed.push([row, head, name]);
+        });
+      }
     }
     const nodes = new Set(listed.filter(([, kind]) => kind === "Node").map(([, , name]) => name));
     for (const title of all(`${LAYERS} h3, ${LAYERS} .panel-title, .group > th, [data-series]`)) {
