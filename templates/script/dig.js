@@ -6,8 +6,7 @@
   const wide = window.matchMedia("(min-width:68rem)");
   const about = JSON.parse(document.getElementById("jr-about")?.textContent ?? "{}");
   const all = (selector, inside = main) => [...inside.querySelectorAll(selector)];
-  const plain = (text) => text.replace(/\s+/g, " ").trim();
-  const words = (element) => plain(element?.textContent ?? "");
+  const words = (element) => (element?.textContent ?? "").replace(/\s+/g, " ").trim();
 
   function make(name, attributes, ...inside) {
     const made = document.createElement(name);
@@ -22,11 +21,11 @@
     return made;
   }
 
-  /* What was done, for eyes and ears. */
+  /* What was done, for eyes and ears; behind an open box, nothing is seen or heard. */
   const said = make("p", { class: "said", role: "status" });
   let silence = 0;
   function say(text) {
-    said.textContent = text;
+    (box.open ? count : said).textContent = text;
     clearTimeout(silence);
     silence = setTimeout(() => { said.textContent = ""; }, 4000);
   }
@@ -62,8 +61,8 @@
   }
 
   function goToAnchor() {
-    const element = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (element !== null && main.contains(element)) go(element);
+    const element = all("[id]").find(({ id }) => `#${encodeURIComponent(id)}` === location.hash || `#${id}` === location.hash);
+    if (element !== undefined) go(element);
   }
 
   /* ---- Links to headings, findings, and figures ---- */
@@ -399,6 +398,7 @@
       const heads = all("thead th", table).map(words);
       for (const row of table.querySelectorAll("tbody tr")) {
         if (row.cells.length === heads.length) heads.forEach((head, i) => {
+          if (i > 0 && !["Node", "Rank", "Phase"].includes(head)) return;
           const name = words(row.cells[i]);
           const rank = (head === "Rank" ? /^(?:rank )?(\d+)$/ : /^rank (\d+)$/).exec(name);
           if (rank !== null) listed.push([row, "Rank", rank[1]]);
@@ -412,7 +412,8 @@
       const whole = title.closest(`tbody, [data-series], ${LAYERS} > div`);
       const rank = /^rank (\d+)\b/i.exec(name);
       if (rank !== null) listed.push([whole, "Rank", rank[1]]);
-      for (const node of nodes) if (`${name} `.replace(",", " ").startsWith(`${node} `)) listed.push([whole, "Node", node]);
+      const node = [name, name.split(",")[0], name.split(/,? /)[0]].find((one) => nodes.has(one));
+      if (node !== undefined) listed.push([whole, "Node", node]);
     }
     return listed;
   }

@@ -127,7 +127,7 @@ class Watched(Visit):
 
     def faults(self) -> list[str]:
         """Whatever happened that should not have."""
-        others = [url for url in self.requests if url != self.page.url]
+        others = [url for url in self.requests if url != self.page.url.partition("#")[0]]
         return [
             *self.events,
             *self.complaints,
