@@ -88,7 +88,7 @@
   }
 
   function links() {
-    for (const heading of all("h2, h3, h4").filter((one) => !one.closest("nav, .verdict :not(h2)"))) {
+    for (const heading of all("h2, h3, h4").filter((one) => !one.closest("nav, .evidence > h2, .verdict :not(h2)"))) {
       const label = words(heading);
       const anchor = anchorOf(heading);
       heading.setAttribute("aria-label", label);

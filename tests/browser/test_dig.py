@@ -369,7 +369,7 @@ def test_folds_open_and_close_all_at_once(reader: Reader) -> None:
 def test_headings_findings_and_figures_have_links(reader: Reader) -> None:
     page = reader.page
     without = page.evaluate("""[...document.querySelectorAll("main :is(h2, h3, h4, figure[id])")]
-      .filter((one) => !one.closest("nav, .verdict :not(h2)") && !one.querySelector(":scope > .here, :scope > .signs > .here")).map((one) => one.outerHTML.slice(0, 100))""")
+      .filter((one) => !one.closest("nav, .evidence > h2, .verdict :not(h2)") && !one.querySelector(":scope > .here, :scope > .signs > .here")).map((one) => one.outerHTML.slice(0, 100))""")
     dead = page.evaluate(
         """[...document.querySelectorAll(".here")].filter((one) => !document.getElementById(decodeURIComponent(one.hash.slice(1)))).map((one) => one.hash)"""
     )
