@@ -470,6 +470,7 @@ def _loader(result: _Result) -> Answer:
         measure=Measure(
             value=round(part, 1),
             limits=(low, high),
+            bad="outside",
             scale=max(1.25 * high, part),
             unit="% of cores",
             limit_text=f"threshold {low:g} to {high:g}%",

@@ -39,8 +39,8 @@ MAX_NODE_ROWS = 64
 MAX_CORE_ROWS, MAX_CORE_ROWS_IN_ALL = 64, 128
 #: Rows that are not drawn and can be chosen as lines.
 MAX_OTHERS = 384
-#: Columns of the static drawing; it has no zoom.
-MAX_STILL = 300
+#: Columns of the static drawing, which has no zoom: of many rows and of few, and cells in all.
+STILL_COLUMNS, STILL_CELLS = (300, 900), 15_000
 #: Hatched stretches of a node; more are one.
 MAX_HOLES = 40
 #: Heights of the whole figure that ``drawing.css`` has, in rem.
@@ -143,7 +143,8 @@ class HeatMap(Struct, frozen=True, kw_only=True):
     @property
     def bundle(self) -> int:
         """Columns that are one in the static drawing."""
-        return -(-self.columns // MAX_STILL)
+        least, most = STILL_COLUMNS
+        return -(-self.columns // min(max(STILL_CELLS // max(len(self.rows), 1), least), most))
 
     @property
     def choices(self) -> tuple[Row, ...]:

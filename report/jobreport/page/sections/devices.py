@@ -57,9 +57,7 @@ def devices(report: Report) -> Content:
             name="devices-map",
             title="Devices over time",
             finding=_caption(report, report.devices),
-            aid="Color: each sample."
-            if heat.samples
-            else f"Color: mean per {formats.duration(report.devices.columns.width_us)}.",
+            aid=_aid(heat, report.devices),
             key=_key(heat),
             drawings=[
                 Drawing(figure=devices_map, style=f"names tall-{heat.height}", cells=_cells(heat)),
@@ -81,6 +79,13 @@ def devices(report: Report) -> Content:
         ),
         _table(report, heat),
     ]
+
+
+def _aid(heat: HeatMap, grid: DeviceGrid) -> str:
+    """What a color is of, in the live figure and in the static one."""
+    if not heat.samples:
+        return f"Color: mean per {formats.duration(grid.columns.width_us)}."
+    return f"Color: each sample{f', in print the mean of {heat.bundle}' if heat.bundle > 1 else ''}."
 
 
 def _key(heat: HeatMap) -> list[Markup]:
@@ -153,7 +158,6 @@ def _reading(report: Report, heat: HeatMap) -> str:
         "Tall rows: GPUs; thin rows: the cores of the node. Each color is a step of 10%; orange: a core that is at "
         f"{heat.limit:g}% or more in half of the samples. Dotted: start and end "
         f"of the {report.phases.middle}.",
-        *([f"Without scripts: mean of {heat.bundle} samples."] if heat.samples and heat.bundle > 1 else []),
         *profiled_mark(report),
     ]
     return " ".join(sentences)

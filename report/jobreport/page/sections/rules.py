@@ -139,7 +139,9 @@ def _card(report: Report, card: RuleCard) -> Card:
         card=card,
         style=style,
         word=f"Triggered, {sign}" if card.status is Status.TRIGGERED else word,
-        bullet=_bullet(card, card.measure) if card.measure and card.was_evaluated else None,
+        bullet=_bullet(card, card.measure)
+        if card.measure and card.measure.bad and card.was_evaluated
+        else None,
         link=section if card.was_evaluated else None,
         reason=card.reason.sentence if card.reason else "",
         explains=_explains(report, card),

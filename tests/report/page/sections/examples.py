@@ -348,7 +348,12 @@ def gpu_job() -> Report:
                 evaluated=60,
                 headline="GPU memory rose by 0.7 points at most",
                 measure=Measure(
-                    value=0.7, limits=(5.0,), scale=8.0, unit="points", limit_text="limit 5 points"
+                    value=0.7,
+                    limits=(5.0,),
+                    bad="above",
+                    scale=8.0,
+                    unit="points",
+                    limit_text="limit 5 points",
                 ),
             ),
             card(

@@ -88,26 +88,25 @@ def test_the_static_cells_and_the_live_image_have_the_colors_of_the_values() -> 
 
 
 def test_without_zoom_samples_are_drawn_as_means_and_lines_with_their_peaks() -> None:
-    values = np.tile([0, 100, 50, 10], 300)
+    values = np.tile([0, 100, 50, 10], 900)
     grid = replace(
-        example_devices.devices("n", count=1200),
+        example_devices.devices("n", count=3600),
         samples=True,
         rows=(example_devices.rows("n", example_devices.GPU, ["gpu0"], [values.tolist()]),),
     )
     heat = drawn(grid)
     _, sources = map_figure(heat, shared_range(heat))
 
-    assert painted(heat)["n/gpu0"] == [4] * 1200
+    assert painted(heat)["n/gpu0"] == [4] * 3600
     assert np.array_equal(sources[0].data["image"][0][0], values)
     lines = lines_figure(heat, shared_range(heat), heat.choices, sources)
     (drawn_line,) = (shape for shape in lines.drawing.shapes if shape.style == "s1")
     plot: Any = lines.live
     assert np.array_equal(plot.renderers[0].data_source.data["y1"], values)
     # From the lowest to the highest of four, and back.
-    assert drawn_line.path.count("-100") == 300
+    assert drawn_line.path.count("-100") == 900
     shown = text(read(sections.devices(report(grid))))
-    assert "Color: each sample." in shown
-    assert "Without scripts: mean of 4 samples." in shown
+    assert "Color: each sample, in print the mean of 4." in shown
 
 
 def test_rows_do_not_overlap_and_gpus_stand_above_cores_of_their_node() -> None:

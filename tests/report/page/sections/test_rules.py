@@ -50,7 +50,7 @@ def shown(*cards: RuleCard, end_us: int = START_US + 3600 * SECOND_US) -> sectio
 
 
 def measured(value: float, scale: float, unit: str) -> sections.Fragment:
-    measure = Measure(value=value, limits=(1.0,), scale=scale, unit=unit, limit_text="limit")
+    measure = Measure(value=value, limits=(1.0,), bad="above", scale=scale, unit=unit, limit_text="limit")
     return shown(examples.card("BatchSize", Status.PASSED, measure=measure))
 
 
@@ -98,7 +98,7 @@ def test_the_bad_side_of_a_bar_is_shaded_and_a_value_that_is_not_judged_has_no_b
     found = re.findall(r'<rect class="l4" x="([\d.]+)%" width="([\d.]+)%"', html)
     assert [(float(at), float(width)) for at, width in found] == shaded
     assert html.count('class="bullet"') == bool(shaded)
-    assert f"{value:.1f}%" in html
+    assert (f"{value:.1f}%" in html) == bool(bad)
 
 
 def test_a_date_does_not_break() -> None:
