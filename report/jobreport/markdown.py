@@ -46,8 +46,9 @@ def prose(text: str) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    if code := found.groupdict().get("code"):
-        return f"`{code}`"
+    # That of the text of code; nothing else has a group.
+    if found.lastgroup:
+        return f"`{found[found.lastgroup]}`"
     return rf"{found[0][:-1]}\{found[0][-1]}"
 
 
