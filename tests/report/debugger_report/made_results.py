@@ -146,8 +146,8 @@ def _rows(panel: Panel) -> list[str]:
 
 
 def _time(row: str) -> float:
-    found: float = json.loads(row)["Timestamp"]
-    return found
+    """The last value of the row."""
+    return float(row[row.rindex(" ") : -1])
 
 
 def _log(panel: Panel) -> str:
