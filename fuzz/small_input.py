@@ -1,8 +1,8 @@
 """What small input of odd shapes costs, against an honest one: ``python -m fuzz.small_input --help``.
 
 Prints processor time per megabyte of each shape, as a multiple of that of an honest input of its kind. What costs by the
-GPU, the machine, the node, or the row is compared with an honest input of as many GPUs or machines as are kept, of as
-many nodes, or of as short rows; these are in the table themselves, as multiples of the usual one.
+GPU, the machine, the node, the moment, or the row is compared with an honest input of as many GPUs or machines as are
+kept, of as many nodes or moments, or of as short rows; these are in the table themselves, as multiples of the usual one.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _box(i: int) -> str:
 _LETTERS = "".join(map(chr, range(32, 127)))
 _ROWS = _NAMES + "".join(map(_row, range(200)))
 _GPUS, _MACHINES, _FOUR = "honest, 512 GPUs", "honest, 1,024 machines", "honest, 4 machines of 8 GPUs"
-_ELAPSED, _SHORT = "honest, times since a start", "honest, short rows"
+_IN_TURN, _SHORT = "honest, GPUs in turn", "honest, short rows"
 _LOGS: dict[str, Shape] = {
     "honest": Shape(_NAMES, _row),
     _GPUS: Shape(_BY_UUID, lambda i: f"{_at(i // 512)}, GPU-{i % 512}, {i * 37 % 101} %, 5 MiB, 7.00 W\n"),
@@ -146,9 +146,10 @@ _LOGS: dict[str, Shape] = {
         lambda i: f"h{i % 1024}, {_at(i // 1024)}, 0, {i * 37 % 101} %, 5 MiB, 7.00 W\n",
     ),
     _FOUR: Shape(f"hostname, {_NAMES}", lambda i: f"h{i // 8 % 4}, {_row(i - i // 8 % 4 * 8)}"),
-    _ELAPSED: Shape(
+    # A moment each, so that a report has eight times as many minutes.
+    _IN_TURN: Shape(
         _NAMES.replace("timestamp", "elapsed_s"),
-        lambda i: f"{i // 8}, {i % 8}, {i * 37 % 101} %, 5 MiB, 7.00 W\n",
+        lambda i: f"{i}, {i % 8}, {i * 37 % 101} %, 5 MiB, 7.00 W\n",
     ),
     _SHORT: Shape("elapsed_s,index,utilization.gpu\n", lambda i: f"{i // 8},{i % 8},{i * 37 % 101}\n"),
     "one character": Shape(_ROWS, lambda _: "a\n"),
@@ -183,7 +184,7 @@ _LOGS: dict[str, Shape] = {
     ),
     "bad values": Shape(_NAMES, lambda i: f"{_at(i)}, {i % 8}, x{i} %, y{i} MiB, z{i} W\n"),
     "bad times": Shape(_NAMES, lambda i: f"2026/13/{i}, {i % 8}, 3 %, 5 MiB, 7.00 W\n"),
-    "a time per row": Shape(_NAMES, lambda i: f"20{i}, {i % 8}, 3 %, 5 MiB, 7.00 W\n", _ELAPSED),
+    "a time per row": Shape(_NAMES, lambda i: f"20{i}, {i % 8}, 3 %, 5 MiB, 7.00 W\n", _IN_TURN),
     "short rows": Shape("elapsed_s,index,utilization.gpu\n", lambda i: f"{i % 9999},{i % 8},3\n", _SHORT),
     "boxes": Shape("", _box),
     "lines of a box": Shape(
