@@ -96,10 +96,9 @@ def page(report: Report) -> dict[str, Fragment]:
 
 
 def _is_quiet(report: Report, anchor: str) -> bool:
-    """True for a section on rules of which none triggered."""
-    cards = [card for card in report.rules if card.section == anchor and card.can_trigger]
-    passed = any(card.status is Status.PASSED for card in cards)
-    return passed and not any(card.status is Status.TRIGGERED for card in cards) and anchor != "summary"
+    """True for a section on rules of which none triggered or failed."""
+    found = {card.status for card in report.rules if card.section == anchor and card.can_trigger}
+    return bool(found) and found <= {Status.PASSED, Status.NOT_EVALUATED} and anchor != "summary"
 
 
 def _order(report: Report) -> list[str]:

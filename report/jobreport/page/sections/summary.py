@@ -12,7 +12,7 @@ from jobreport import formats
 from jobreport.page.figures.over_columns import merged
 from jobreport.page.figures.scales import time_ticks
 from jobreport.page.figures.summary import Stretch, stretch
-from jobreport.page.kit import Figure, Html, Table
+from jobreport.page.kit import Empty, Figure, Html, Table
 from jobreport.page.kit.table import swatch
 from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import interruptions
@@ -68,7 +68,10 @@ class Lane(Struct, frozen=True, kw_only=True):
 @section
 def summary(report: Report) -> Content:
     """When the job ran, and in which phases."""
-    return [*(_phases(report) if covers_time(report) else [NO_PHASES]), *_kinds(report)]
+    kinds = _kinds(report)
+    if not covers_time(report) and not kinds:
+        return Empty(NO_PHASES)
+    return [*(_phases(report) if covers_time(report) else [NO_PHASES]), *kinds]
 
 
 def _phases(report: Report) -> list[Block]:
