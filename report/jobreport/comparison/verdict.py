@@ -224,20 +224,26 @@ def _costs(one: Against) -> str:
 
 def _gpu_hours(one: Against) -> str:
     """GPU-hours against those of the base; empty if the durations say as much."""
-    gpus = {variant.label: variant.facts.get("gpus") for variant in one.found.variants}
-    hours = one.measure("gpu_hours")
-    if hours is None or gpus[one.base] == gpus[one.label]:
+    hours, machines = one.measure("gpu_hours"), _gpus(one)
+    if hours is None or not machines:
         return ""
     shown = words.of_variants(hours)
     new, old = one.both(hours)
     amounts = f"{shown[one.label]} against {shown[one.base]}"
-    few = gpus[one.label]
-    number = count(few, "GPU") if isinstance(few, int) else f"{words.plain(few)} GPUs"
-    machines = f"{number} in place of {words.plain(gpus[one.base])}"
     if not old or round(abs(new / old - 1), 3) == 0:
         return f"took as many GPU-hours as {one.base}{aside(f' ({amounts}; {machines})')}"
     change = f"{abs(100 * (new / old - 1)):.1f}% {'more' if new > old else 'fewer'} GPU-hours"
     return f"took {change} than {one.base}{aside(f' ({amounts}; {machines})')}"
+
+
+def _gpus(one: Against) -> str:
+    """``1 GPU in place of 4``; empty if there are as many."""
+    gpus = {variant.label: variant.facts.get("gpus") for variant in one.found.variants}
+    few, many = gpus[one.label], gpus[one.base]
+    if few == many:
+        return ""
+    number = count(few, "GPU") if isinstance(few, int) else f"{words.plain(few)} GPUs"
+    return f"{number} in place of {words.plain(many)}"
 
 
 def _pace(one: Against, *, than: str) -> str:
@@ -272,8 +278,9 @@ def _if_the_same_step(one: Against, *, than: str) -> str:
         return ""
     faster = "faster" if change.low > 0 else "slower"
     than = f" than{than}" if than else ""
+    gpus = _gpus(one)
     return (
-        f"did {_more_or_fewer(change)} steps per second{than}{aside(f' ({words.tested(change)})')}, "
+        f"did {_more_or_fewer(change)} steps per second{than}{f' on {gpus}' if gpus else ''}{aside(f' ({words.tested(change)})')}, "
         f"{faster} if a step did the same work"
     )
 

@@ -23,6 +23,7 @@ from jobreport.options import Options
 from jobreport.page import sections
 from jobreport.page.sections.order import BY_ANCHOR
 from jobreport.page.sections.outline import OF_CAPTURES
+from jobreport.page.sections.verdict import SMALL_PERCENT
 from jobrules.text import duration, utc
 from tests.paths import ROOT, SAMPLES
 from tests.report.page.sections.example_cost import pricing
@@ -96,6 +97,14 @@ def numbers(value: Any, most: float = math.inf) -> Iterator[float]:
         yield from (float(found) for found in re.findall(r"\d+(?:\.\d+)?", value)[:20])
 
 
+def small_parts(found: dict[str, Any]) -> list[float]:
+    """What small parts of the verdict's bar amount to, which are one there."""
+    use = found["verdict"].get("use") if isinstance(found["verdict"], dict) else None
+    parts = use["parts"] if use else ()
+    small = [part for part in parts if part["role"] == "lost" and part["percent"] < SMALL_PERCENT]
+    return [sum(part[key] for part in small) for key in ("amount", "percent")]
+
+
 class Printed:
     """All ways in which the numbers of a section could be printed."""
 
@@ -108,6 +117,7 @@ class Printed:
     def of(cls, found: dict[str, Any], section: str, most: float = math.inf) -> Printed:
         """What report.json holds for a section, without the lists that are longer."""
         values = list(numbers([found.get(name) for name in SOURCES[section]], most))
+        values += small_parts(found) if section == "verdict" else []
         printed = cls(values)
         for value in {*values}:
             if 0 <= value < 4e15:
