@@ -113,6 +113,8 @@ class Watched(Visit):
             drag(self, f"#{zoomed}")
         page.mouse.move(0, 0)
         page.evaluate("document.querySelectorAll('.key button, .hint button').forEach((b) => b.click())")
+        for chosen in page.locator("select").all():
+            chosen.select_option(index=1)
         for query in ("script", "onerror", "rank"):
             page.keyboard.press("/")
             page.keyboard.type(query)
@@ -121,8 +123,6 @@ class Watched(Visit):
         for means in ("thead button", ".here", ".copies", ".means button", "dialog input[type=checkbox]"):
             page.evaluate("(s) => document.querySelectorAll(s).forEach((one) => one.click())", means)
         page.evaluate("document.querySelectorAll('dialog button').forEach((one) => one.click())")
-        for chosen in page.locator("select").all():
-            chosen.select_option(index=1)
         return sorted(boxes)
 
     def faults(self) -> list[str]:
