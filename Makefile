@@ -33,8 +33,9 @@ demo-compare: $(VENV)/installed
 		--set right-sized.instance_type=p3.2xlarge --set right-sized.batch_size=512 --out reports/comparison --force
 
 # The pictures of README.md and docs/comparison.md.
-pictures: $(VENV)/installed-dev demo-compare
+pictures: $(VENV)/installed-dev demo-compare demo
 	@$(MAKE) --no-print-directory demo JOB=sample_data/cpu-bottleneck-2gpu
+	@$(MAKE) --no-print-directory demo JOB=sample_data/late-rank-4gpu
 	$(BIN)/python docs/pictures.py
 
 # The many processes of the tests would compile the code anew, each of them.

@@ -1,4 +1,4 @@
-"""Take the pictures of README.md and docs/comparison.md; ``make pictures`` makes the pages first.
+"""Take the pictures of README.md and of the documents; ``make pictures`` makes the pages first.
 
 Needs Chromium. The comparison is drawn without scripts, so its pictures change only with the page.
 """
@@ -14,7 +14,12 @@ from playwright.sync_api import Page, sync_playwright
 
 DOCS = Path(__file__).parent
 REPORTS = DOCS.parent / "reports"
-REPORT = REPORTS / "cpu-bottleneck-2gpu" / "report.html"
+#: By the name of the picture, the report of which it shows the top.
+TOPS = {
+    "report": REPORTS / "cpu-bottleneck-2gpu" / "report.html",
+    "recording": REPORTS / "my-job-report" / "report.html",
+    "pytorch-traces": REPORTS / "late-rank-4gpu" / "report.html",
+}
 PAGE = REPORTS / "comparison" / "comparison.html"
 #: The report is shown from its top to the end of this part.
 LAST_PART = "#findings"
@@ -35,14 +40,16 @@ COLORS = 256
 def main() -> None:
     """Write the pictures next to this file."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None or not (PAGE.is_file() and REPORT.is_file()):
-        sys.exit(f"Chromium, {REPORT}, and {PAGE} are needed: make pictures makes the pages.")
+    missing = [str(page) for page in (PAGE, *TOPS.values()) if not page.is_file()]
+    if found is None or missing:
+        sys.exit(f"Needed: {', '.join(missing) or 'Chromium'}. make pictures makes the pages.")
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": REPORT_WIDTH, "height": 900})
-        page.goto(REPORT.as_uri())
-        _, _, bottom = _edges(page, LAST_PART)
-        _take(page, "report", left=0, top=0, width=REPORT_WIDTH, bottom=bottom)
+        for name, report in TOPS.items():
+            page.goto(report.as_uri())
+            _, _, bottom = _edges(page, LAST_PART)
+            _take(page, name, left=0, top=0, width=REPORT_WIDTH, bottom=bottom)
         page = browser.new_page(viewport={"width": WIDTH, "height": 900}, java_script_enabled=False)
         page.goto(PAGE.as_uri())
         for name, part in PARTS.items():
