@@ -24,7 +24,7 @@ FLOORS = (
     ("jobreport.tables", "jobreport.cost.document", "jobreport.redaction.names"),
     ("jobreport.document",),
     ("jobreport.sentences", "jobreport.cost"),
-    ("jobreport.comparison", "jobreport.options"),
+    ("jobreport.comparison", "jobreport.headline", "jobreport.options"),
     ("jobreport.readers", "jobreport.page.figures", "jobreport.redaction.identifiers"),
     ("jobreport.redaction", "jobreport.page.kit"),
     ("jobreport.page.sections",),

@@ -1,4 +1,4 @@
-"""Compare the nodes of a job: which differ, in which metric, and which are drawn. ``measures.odd`` has the rule."""
+"""Compare the nodes of a job: which differ, in which metric, and which are drawn. ``measures.quartiles`` has the rule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from jobrules.analyses.time_lines import Columns, Places
 from jobrules.measures.clock_offsets import offsets
-from jobrules.measures.odd import odd_limit
+from jobrules.measures.quartiles import odd_limit
 from jobrules.measures.sample_weights import PAUSE_US
 from jobrules.measures.stopped import STOPPED_SHARE, STOPPED_US
 from jobrules.measures.work_span import worked

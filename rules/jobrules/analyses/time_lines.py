@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from jobrules.measures.odd import oddness
+from jobrules.measures.quartiles import oddness
 from jobrules.measures.sample_weights import pauses
 from jobrules.model import SECOND_US, FloatArray, IntArray, Job, Metric, Panel
 from jobrules.model.names import DeviceName, NodeName, OwnText

@@ -1,15 +1,28 @@
-"""Box-plot figures of one series."""
+"""How values are spread: box-plot figures of one series, and which of several alike things differ from most.
+
+A node, GPU, or rank is odd if it is farther from the median than three robust standard deviations (1.4826 times the median
+absolute deviation, which for normal noise estimates one) and than a minimum, so that noise does not separate those that
+are nearly equal. Half of them may differ without moving the median.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jobrules.model import FloatArray
-from jobrules.model.order import quantiles
+from jobrules.model.order import median, quantiles
 from jobrules.text import apportion
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Devices and nodes whose means differ by less count as similar, in points.
 ALIKE_POINTS = 5.0
+#: Robust standard deviations from the median, and a median absolute deviation in standard deviations.
+DEVIATIONS = 3.0
+MAD_SIGMA = 1.4826
 
 
 def quartiles(values: FloatArray) -> dict[str, float]:
@@ -34,3 +47,15 @@ def shares(values: FloatArray) -> dict[str, float]:
     low, high = int(np.count_nonzero(values < 10)), int(np.count_nonzero(values > 90))
     parts = apportion((low, len(values) - low - high, high), 1.0, 3)
     return dict(zip(("below_10", "from_10_to_90", "above_90"), parts, strict=True))
+
+
+def odd_limit(values: Sequence[float] | FloatArray, least: float) -> float:
+    """Distance from the median beyond which one of the values is odd."""
+    mad = median(np.abs(np.asarray(values) - median(values)))
+    return max(least, DEVIATIONS * MAD_SIGMA * mad)
+
+
+def oddness(values: Sequence[float] | FloatArray, least: float) -> FloatArray:
+    """(n,) distance of each value from the median, in parts of this limit: above 1 it is odd."""
+    limit = odd_limit(values, least)
+    return np.abs(np.asarray(values) - median(values)) / (limit or 1.0)

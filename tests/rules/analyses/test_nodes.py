@@ -17,7 +17,7 @@ from jobrules.analyses.nodes import (
     node_comparison,
 )
 from jobrules.analyses.time_lines import columns
-from jobrules.measures.odd import DEVIATIONS, MAD_SIGMA
+from jobrules.measures.quartiles import DEVIATIONS, MAD_SIGMA
 from jobrules.measures.sample_weights import gaps
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric, Panel, Severity
 from jobrules.verdict.phases import job_phases
