@@ -69,8 +69,8 @@ def _nothing_found(report: Report) -> str:
     if verdict.not_explained:
         return f"No cause found for {verdict.not_explained}."
     if verdict.rules and verdict.missing == verdict.rules:
-        seen = "Nothing to fix seen, but n" if use and use.device == "CPU" else "N"
-        return f"{seen}o rule was evaluated."
+        seen = "; nothing else to fix was seen" if use and use.device == "CPU" else ""
+        return f"No rule was evaluated{seen}."
     used = use.of("used")[1] if use else profiled.of("used") if profiled else 0.0
     if used < BUSY_PERCENT:
         return "Nothing to fix seen."
@@ -90,8 +90,12 @@ def _second(report: Report) -> tuple[str, str]:
     if lost:
         return lost
     if lead and lead.share is not None and lead.share_of == OF_LOOP:
+        parts = report.goodput.parts if report.goodput else ()
+        of_job = next(
+            (f", {rounded_percent(part.percent)} of the job" for part in parts if part.key == lead.key), ""
+        )
         used = f" {_used(use)}." if use else ""
-        return rounded_percent(100 * lead.share), f"{OF_LOOP} was lost to it.{used}"
+        return rounded_percent(100 * lead.share), f"{OF_LOOP} was lost to it{of_job}.{used}"
     if use:
         return _use(report, use)
     if profiled:

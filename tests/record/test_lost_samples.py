@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from jobrecord.files import Row, SampleFiles
+from jobrules.text import NBSP
 from tests.record.recordings import PYTHON, facts, record
 from tests.record.reports import report
 
@@ -108,7 +109,7 @@ def test_lost_samples_come_before_what_follows_from_them(
     assert first["severity"] in {"critical", "warning"}
     assert first["advice"][0].startswith(advice)
     assert not {one["key"] for one in others} & {*KEYS}
-    assert line.startswith(f"**{title}. ")
+    assert line.startswith(f"**{title}.".replace(NBSP, " "))
 
 
 def lost(what: str, many: int, reason: str, since_us: int, until_us: int) -> dict[str, Any]:
@@ -162,7 +163,7 @@ def test_what_was_lost_is_told_once_and_doubted_as_far_as_it_matters(
     (own,) = (one for one in found if one["key"] == "lost-samples")
     assert own["title"] == f"{title} were lost: {dropped['reason']}"
     assert {one["key"] for one in found} & {"disjoint-times"} == others
-    assert line.startswith(f"**{title}") == (found[0] is own and own["severity"] != "info")
+    assert line.startswith(f"**{title}".replace(NBSP, " ")) == (found[0] is own and own["severity"] != "info")
     if severity == "first":
         assert found[0] is own
         assert not {one["key"] for one in found} & {*KEYS}
@@ -211,7 +212,7 @@ def test_a_real_recording_on_a_full_disk(small_disk: Path, tmp_path: Path) -> No
     assert first["key"] == "lost-samples"
     assert first["title"].endswith(" lost: No space left on device")
     assert f"{facts(tmp_path / 'job')['dropped']['samples']:,} of " in first["title"]
-    assert line.startswith(f"**{first['title']}. ")
+    assert line.startswith(f"**{first['title']}.".replace(NBSP, " "))
     assert not {one["key"] for one in others} & {*KEYS}
 
 
@@ -225,4 +226,4 @@ def test_a_real_recording_with_max_bytes(tmp_path: Path) -> None:
     (first, *_), line = judged(out)
     assert first["key"] == "lost-samples"
     assert first["title"].endswith(" lost: --max-bytes 8000 reached")
-    assert line.startswith(f"**{first['title']}. ")
+    assert line.startswith(f"**{first['title']}.".replace(NBSP, " "))

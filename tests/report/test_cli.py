@@ -44,7 +44,7 @@ def test_a_report_without_the_page_is_written_and_its_path_printed(tmp_path: Pat
 
     folder = tmp_path / f"{sample('fluctuating').name}-report"
     assert (done.returncode, done.stdout) == (0, f"{folder / 'summary.md'}\n")
-    assert "of GPU time was used" in done.stderr
+    assert "of GPU time was lost" in done.stderr
     assert sorted(p.name for p in folder.iterdir()) == ["report.json", "rules", "summary.md"]
     in_sight = {path.stem for path in (folder / "rules").glob("*.json")}
     assert {"CPUBottleneck", "OverallSystemUsage"} < in_sight < set(NAMES)

@@ -24,7 +24,7 @@ from tests.rules.diagnosis_jobs import CAUSES
 
 def plain(text: str) -> str:
     """Without what only Markdown or the page has."""
-    return " ".join(re.sub(r"[`\\*]", "", text).replace(NBSP, " ").split())
+    return " ".join(re.sub(r"[`\\*]", "", text).replace(NBSP, " ").replace("‑", "-").split())
 
 
 def said(report: Report) -> str:
@@ -111,5 +111,7 @@ def test_cores_alone_say_when_they_waited_for_io() -> None:
         wait[start : start + 8] = 30.0
     report = report_of(make_job(cpu=np.full((800, 4), 73.0), io_wait=wait, interval_s=1))
 
-    assert said(report) == "Nothing to fix seen, but no rule was evaluated."
-    assert "waited for I/O 3 times, for about 8 s, by 30.0% on average" in plain(headline(report).second)
+    assert said(report) == "No rule was evaluated; nothing else to fix was seen."
+    assert "waited for I/O 3 times, for about 8 s each (30.0% of their time then)" in plain(
+        headline(report).second
+    )

@@ -280,8 +280,8 @@ def _if_the_same_step(one: Against, *, than: str) -> str:
     than = f" than{than}" if than else ""
     gpus = _gpus(one)
     return (
-        f"did {_more_or_fewer(change)} steps per second{than}{f' on {gpus}' if gpus else ''}{aside(f' ({words.tested(change)})')}, "
-        f"{faster} if a step did the same work"
+        f"is {faster}{than}{f' on {gpus}' if gpus else ''}, if a step did the same work: "
+        f"{_more_or_fewer(change)} steps per second{aside(f' ({words.tested(change)})')}"
     )
 
 

@@ -341,7 +341,7 @@ def io_pauses(job: Job) -> list[Finding]:
         Finding(
             key="io-pauses",
             severity=Severity.INFO,
-            title=f"The cores waited for I/O {several}, for about {typical}, by {percent(found.percent)} on average",
+            title=f"The cores waited for I/O {several}, for about {typical} each ({percent(found.percent)} of their time then)",
             evidence=(Where((found.node,)), When(found.first_us, found.last_us)),
             advice=("If the job stops then, look at checkpoints and at how data is read: record steps.",),
             rules=(),

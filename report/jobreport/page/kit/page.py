@@ -37,7 +37,7 @@ def numbered(contents: Sequence[tuple[Section[_D], Content]]) -> tuple[list[Frag
     ]
     if empty:
         fragments.append(Fragment(name=NOTHING, html=render("nothing", sections=empty)))
-        entries.append((NOTHING, 0, "Nothing to show"))
+        entries.append((NOTHING, 0, "Sections without data"))
     return fragments, entries
 
 

@@ -264,8 +264,9 @@ class ShareRule(CaptureRule):
 
     def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
         """What happened, without the share that stands beside it."""
-        del part, gpus
-        return self.did
+        del part
+        one = len(gpus) == 1
+        return self.did.replace("GPUs", "The GPU", 1).replace("for them", "for it") if one else self.did
 
     def check_gpus(self, job: Job, gpus: Sequence[ProfiledGPU]) -> RuleResult:
         """Counts are of GPUs."""

@@ -59,12 +59,12 @@ def test_sections_are_numbered_as_they_stand_and_those_without_content_are_one_l
 
     assert entries == [
         *(("a", 1, "Title of a"), ("c", 2, "Title of c"), ("e", 3, "Title of e")),
-        ("nothing-to-show", 0, "Nothing to show"),
+        ("nothing-to-show", 0, "Sections without data"),
     ]
     page = Page.of("".join(one.html for one in fragments))
     assert [one for one in page.ids if one in "abcd"] == ["a", "c", "b"]
     assert "Figure 3.1." in page.text
-    assert page.text.endswith("Nothing to show: title of b. WhyTitle of b: why")
+    assert page.text.endswith("Sections without data: title of b. WhyTitle of b: why")
 
 
 def table(label: str, caption: str, fold: str = "") -> Table:

@@ -153,7 +153,7 @@ def test_sections_without_data_are_one_line(report: Report) -> None:
     )
     page = Page.of(html)
     assert not page.faults
-    assert page.text.count(f"Nothing to show: {titles}") == 1
+    assert page.text.count(f"Sections without data: {titles}") == 1
     for title in titles.split("; "):
         (anchor,) = (name for name, own in SECTIONS if own.lower() == title.lower())
         assert page.ids.count(anchor) == 1

@@ -163,7 +163,8 @@ def _number(comparison: Comparison, measure: Measure, label: str) -> Number:
         )
     )
     note = marks.outcome(measure, change)
-    detail = "; ".join(filter(None, (words.interval(change), change.reason)))
+    is_sharp = formats.signed(change.low) == formats.signed(change.high)
+    detail = "; ".join(filter(None, ("" if is_sharp else words.interval(change), change.reason)))
     return Number(
         label=measure.label,
         number=number,
