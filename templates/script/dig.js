@@ -313,7 +313,7 @@
       const key = `${kind} ${label} ${place}`;
       if (label !== "" && !listed.has(key)) listed.set(key, { kind, label, element, place, sought: `${label} ${kind}`.toLowerCase() });
     };
-    const titles = all("h2, h3, h4").filter((one) => !one.closest("nav, article, .fold"));
+    const titles = all("h2, h3, h4").filter((one) => !one.closest("nav, article, .fold, .evidence > h2"));
     for (const one of titles) {
       const kind = one.closest(".find") ? "finding" : one.localName === "h2" ? "section" : "part";
       add(kind, one.getAttribute("aria-label") ?? words(one), one.closest(".find > li") ?? one);

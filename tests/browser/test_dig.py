@@ -113,6 +113,16 @@ def test_a_slash_finds_and_enter_goes_there(reader: Reader) -> None:
         assert not page.locator("dialog").is_visible()
 
 
+def test_what_is_found_can_be_seen(reader: Reader) -> None:
+    """The heading of the evidence is for those who listen."""
+    found = reader.find("section")
+    reader.press("Escape")
+
+    assert reader.page.locator("#evidence-h").count() == 1
+    assert "Findings, worst first" in found
+    assert "Evidence" not in found
+
+
 def test_arrows_choose_and_escape_closes(reader: Reader) -> None:
     chosen = reader.page.locator("#jr-hits [aria-selected=true]")
     offered = reader.find("gpu")
@@ -410,6 +420,21 @@ def test_paper_has_no_means(reader: Reader) -> None:
     reader.page.emulate_media(media="screen")
 
     assert shown == 0
+
+
+def test_paper_names_what_is_unfolded(reader: Reader) -> None:
+    summary = "(folds) => folds.filter((one) => one.querySelector('summary').checkVisibility()).length"
+    folds = reader.page.locator("main > section > details")
+    reader.fold(away=True)
+    reader.page.emulate_media(media="print")
+    closed = folds.evaluate_all(summary)
+    folds.evaluate_all("(folds) => folds.forEach((one) => { one.open = true; })")
+    opened = folds.evaluate_all(summary)
+    reader.page.emulate_media(media="screen")
+    reader.fold(away=True)
+
+    assert (closed, opened) == (0, folds.count())
+    assert opened > 0
 
 
 def test_without_scripts_no_means_are_there(file: Path) -> None:
