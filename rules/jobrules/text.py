@@ -63,7 +63,7 @@ def rounded_percent(value: float) -> str:
     if 0 < value < 0.05:
         return "under 0.1%"
     if 99.5 <= value < 100:
-        return "over 99%"
+        return "99%"
     return f"{value:.1f}%" if 0 < value < 9.95 else f"{math.floor(value + 0.5)}%"
 
 
