@@ -138,7 +138,7 @@ def profiled_time(job: Job, rules: Iterable[Rule], findings: Sequence[Finding]) 
             role=named(key).role,
             amount=seconds[key],
             percent=percents[key],
-            finding=explained[by_part[key].name] if key in by_part else "",
+            finding=_of(key, by_part, explained),
             when=_when(by_part[key], by_part) if key in by_part else "",
         )
         for key in order
@@ -165,6 +165,16 @@ def profiled_time(job: Job, rules: Iterable[Rule], findings: Sequence[Finding]) 
         / 1e7
         / whole_s,
     )
+
+
+def _of(key: str, rules: Mapping[str, CaptureRule], explained: Mapping[str, str]) -> str:
+    """Key of the finding on a part; the rest of a part of which that finding explains another is no part of it."""
+    if key not in rules:
+        return ""
+    rule = rules[key]
+    held = rules.get(rule.holds)
+    found = explained[rule.name]
+    return "" if held and explained[held.name] == found else found
 
 
 def _judged(gpus: Iterable[ProfiledGPU]) -> list[ProfiledGPU]:
@@ -234,7 +244,7 @@ def _with_parts(
 ) -> Iterator[Finding]:
     """The findings, each with its own part of the profiled time, so that none counts what another explains.
 
-    One of which another finding explains a part is as severe as what is left.
+    One of which another finding explains a part is as severe as what is left; one into which others were put, as all of it.
     """
     parts = {part.key: part for part in profiled.parts if part.finding}
     own = {rule.key: rule for rule in rules if isinstance(rule, CaptureRule) and rule.part}
@@ -246,9 +256,11 @@ def _with_parts(
             continue
         own_percent = sum(one.percent for one in profiled.parts if one.finding == finding.key)
         finding = replace(finding, share=round(own_percent / 100, 3))  # noqa: PLW2901 - with its parts
+        severity = severity_by(own_percent, getattr(rule, "warning_threshold", 0.0))
         if rule.holds in parts:
-            severity = severity_by(part.percent, getattr(rule, "warning_threshold", 0.0))
             yield replace(finding, severity=severity, title=rule.did_rest)
+        elif own_percent > part.percent:
+            yield replace(finding, severity=min(severity, finding.severity, key=SEVERITIES.index))
         else:
             yield finding
 

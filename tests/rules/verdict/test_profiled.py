@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from jobrules.model import JobInMemory, Metric, Reason, ReasonKind, Severity, in_words
+from jobrules.rules.traces.data_loader_wait import DataLoaderWait
+from jobrules.rules.traces.straggler_rank import StragglerRank
 from jobrules.text import NBSP
 from jobrules.verdict.profiled import ProfiledTime, coverage, profiled_lost, profiled_used
-from tests.captured_jobs import job_of, training
+from tests.captured_jobs import LOADER, job_of, training
 from tests.jobs import START_US, make_job, make_panel
 from tests.kineto import Recording
 from tests.rules.diagnosis_jobs import SHAPES, made
@@ -143,8 +145,8 @@ def test_a_trace_of_another_time_is_named(tmp_path: Path) -> None:
             (32.5, 22.5, 10.0),
             [("straggler-rank", Severity.WARNING, 0.225), ("exposed-communication", Severity.INFO, 0.1)],
         ),
-        # Transferring alone would be no finding: the finding holds both.
-        (0.38, (30.5, 28.5, 2.0), [("straggler-rank", Severity.WARNING, 0.305)]),
+        # Transferring alone would be no finding; no rank is the reason for it.
+        (0.38, (30.5, 28.5, 2.0), [("straggler-rank", Severity.WARNING, 0.285)]),
     ],
 )
 def test_waiting_for_a_late_rank_is_no_other_communication(
@@ -165,6 +167,37 @@ def test_waiting_for_a_late_rank_is_no_other_communication(
     ]
     of_ranks = [one for one in verdict.findings if one.key in {"straggler-rank", "exposed-communication"}]
     assert [(one.key, one.severity, one.share) for one in of_ranks] == expected
+
+
+@pytest.mark.parametrize(
+    ("computing", "expected", "rules"),
+    [
+        # It is late because it loads: what it lost so is lost to it, and a warning of both is critical.
+        (0, [("straggler-rank", Severity.CRITICAL, 0.38)], ("StragglerRank", "DataLoaderWait")),
+        # It is late because it computes, and loads slowly, too.
+        (
+            11_000,
+            [("straggler-rank", Severity.WARNING, 0.285), ("data-loader-wait", Severity.INFO, 0.04)],
+            ("StragglerRank",),
+        ),
+    ],
+)
+def test_only_what_makes_a_rank_late_is_part_of_that_finding(
+    tmp_path: Path, computing: float, expected: list[tuple[str, Severity, float]], rules: tuple[str, ...]
+) -> None:
+    traces = late_rank("data loading", 0.38)
+    for start in range(1000, 1000 + 60 * 50_000, 50_000):
+        for trace in traces:
+            trace.operator("aten::step", start, start + 49_999)
+            trace.mark(LOADER, start + 5, start + 6)
+        if computing:
+            launch = (start + 16, start + 17)
+            traces[2].kernel("gemm", start + 10_000, start + 10_000 + computing, launch=launch)
+
+    verdict = verdict_of(job_of(tmp_path, *traces), StragglerRank(), DataLoaderWait(threshold=2.0))
+
+    assert [(one.key, one.severity, one.share) for one in verdict.findings] == expected
+    assert verdict.findings[0].rules == rules
 
 
 def test_traces_alone_are_the_verdict_and_say_so(tmp_path: Path) -> None:

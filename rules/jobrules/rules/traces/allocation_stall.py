@@ -40,6 +40,7 @@ class AllocationStall(ShareRule):
     when: ClassVar[str] = "while the driver allocated memory"
     of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
+    late_by: ClassVar[str] = "idle during memory allocation"
 
     threshold: float = percent(1.0, "idle time during allocation, from which it is a finding")
     warning_threshold: float = percent(5.0, "the same, from which it is a warning")

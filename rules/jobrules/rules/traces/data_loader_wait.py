@@ -50,6 +50,7 @@ class DataLoaderWait(ShareRule):
     when: ClassVar[str] = "while the training loop fetched the next batch"
     of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
+    late_by: ClassVar[str] = "idle during data loading"
 
     threshold: float = percent(5.0, "idle time during fetches, from which it is a finding")
     warning_threshold: float = percent(20.0, "the same, from which it is a warning")

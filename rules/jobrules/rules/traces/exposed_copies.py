@@ -40,6 +40,7 @@ class ExposedCopies(ShareRule):
     did: ClassVar[str] = "GPUs only copied"
     part: ClassVar[str] = "copies"
     when: ClassVar[str] = "while GPUs only copied"
+    late_by: ClassVar[str] = "copying"
 
     threshold: float = percent(5.0, "copies that nothing hides, from which it is a finding")
     warning_threshold: float = percent(15.0, "the same, from which it is a warning")
@@ -47,6 +48,11 @@ class ExposedCopies(ShareRule):
     def counted_ns(self, device: DeviceCapture) -> int:
         """Copies that nothing hides."""
         return device.exposed_copies_ns
+
+    def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
+        """What happened, so that it is not taken for all that GPUs did."""
+        del part, gpus
+        return "GPUs copied while they computed nothing"
 
     def facts(self, gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
         """How much of it was from or to pageable memory."""

@@ -48,6 +48,7 @@ class LaunchBound(ShareRule):
     when: ClassVar[str] = "while GPUs waited for the host to launch work"
     of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
+    late_by: ClassVar[str] = "idle for want of launches"
 
     threshold: float = percent(15.0, "idle time for want of launches, from which it is a finding")
     warning_threshold: float = percent(30.0, "the same, from which it is a warning")

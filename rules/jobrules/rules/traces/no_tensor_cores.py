@@ -55,6 +55,7 @@ class NoTensorCores(ShareRule):
     title: ClassVar[str] = "Matrix kernels run without tensor cores"
     section: ClassVar[str] = "kernels"
     whole: ClassVar[str] = "of computing"
+    late_by: ClassVar[str] = "computing"
 
     threshold: float = percent(20.0, "computing without tensor cores, from which it is a finding")
     warning_threshold: float = percent(50.0, "the same, from which it is a warning")

@@ -64,6 +64,7 @@ class ProfilerOverhead(ShareRule):
     when: ClassVar[str] = "while the profiler itself was busy"
     of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
+    late_by: ClassVar[str] = "idle while the profiler is busy"
 
     threshold: float = percent(1.0, "idle time while PyTorch's profiler is busy, from which it is a finding")
     warning_threshold: float = percent(5.0, "the same, from which it is a warning")

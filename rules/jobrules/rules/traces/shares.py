@@ -111,6 +111,44 @@ def launch_bound_ns(time: Partition) -> int:
     return idle_ns(time, *LAUNCH_BOUND)
 
 
+#: What a rank may have more of than the others, so that it is late; and that it explains nothing if it is less of a step, in
+#: percent.
+LATE_BY: dict[str, Callable[[Partition], int]] = {
+    "computing": lambda time: time.compute_ns,
+    "idle for want of launches": launch_bound_ns,
+    "idle during data loading": lambda time: idle_ns(time, "data_loading"),
+    "idle after blocking calls": lambda time: idle_ns(time, "synchronisation"),
+    "idle during memory allocation": lambda time: idle_ns(time, "memory_allocation"),
+    "idle while the profiler is busy": lambda time: idle_ns(time, "profiler"),
+    "copying": lambda time: time.exposed_copies_ns,
+}
+MIN_EXCESS = 1.0
+
+
+def excess(rank: int, gpus: Sequence[ProfiledGPU]) -> tuple[str, float] | None:
+    """What a rank has most more of than the median of the others, with the nanoseconds in a step; None for nothing."""
+    own = [gpu for gpu in gpus if gpu.rank == rank]
+    others = [gpu for gpu in gpus if gpu.rank not in (rank, None)]
+    if not own or not others:
+        return None
+    more = {
+        what: float(np.mean([_mean(gpu, of) for gpu in own]) - np.median([_mean(gpu, of) for gpu in others]))
+        for what, of in LATE_BY.items()
+    }
+    most = max(more, key=more.__getitem__)
+    is_relevant = 100 * more[most] >= MIN_EXCESS * step_ns(gpus)
+    return (most, more[most]) if is_relevant else None
+
+
+def step_ns(gpus: Sequence[ProfiledGPU]) -> float:
+    """The profiled time of a step of the median GPU."""
+    return float(np.median([gpu.window_ns / max(1, gpu.steps) for gpu in gpus]))
+
+
+def _mean(gpu: ProfiledGPU, of: Callable[[Partition], int]) -> float:
+    return gpu.sum(of) / max(1, gpu.steps)
+
+
 def profiled_gpus(captures: Iterable[Capture]) -> list[ProfiledGPU]:
     """Every GPU that was profiled, by rank or, without one, by file; copies of captures are left out."""
     found: dict[tuple[int | str, int], list[tuple[Capture, DeviceCapture]]] = {}
@@ -218,6 +256,8 @@ class ShareRule(CaptureRule):
     did: ClassVar[str]
     #: What shares are of, in a title and in short.
     whole: ClassVar[str] = PROFILED_TIME
+    #: Of ``LATE_BY``: what a rank has more of that is late for this; empty if it makes no rank late.
+    late_by: ClassVar[str] = ""
 
     def part_ns(self, gpu: ProfiledGPU) -> int:
         """The time that counts."""
@@ -302,7 +342,6 @@ class ShareRule(CaptureRule):
         sentence = self.sentence(part, judged) + known_for
         if not self.counts(part, judged):
             return self.passed(f"{sentence} (threshold {self.threshold:g}%)", **known)
-        own = {gpu.rank for gpu in judged if gpu.name in above}
         finding = self.finding(
             self.finding_title(part, judged) + known_for,
             *self._spread(parts, above),
@@ -313,12 +352,22 @@ class ShareRule(CaptureRule):
             share=part / 100,
             share_of=self.whole,
             seen_as=sentence[:1].lower() + sentence[1:],
-            # What the one rank has that all others wait for is why they wait.
-            because_of=(*self.because_of(judged), *(("straggler-rank",) if own == {late_rank(job)} else ())),
+            because_of=(
+                *self.because_of(judged),
+                *(("straggler-rank",) if self._makes_late(job, gpus, above) else ()),
+            ),
         )
         return self.triggered(
             finding, headline=sentence, triggered=len(above), violations=len(above), **known
         )
+
+    def _makes_late(self, job: Job, gpus: Sequence[ProfiledGPU], above: Collection[str]) -> bool:
+        """Whether it is why all others wait for one rank, which alone has it."""
+        late = late_rank(job)
+        if late is None or {gpu.rank for gpu in gpus if gpu.name in above} != {late}:
+            return False
+        more = excess(late, gpus)
+        return more is not None and more[0] == self.late_by
 
     def _reason(self, gpu: ProfiledGPU) -> Reason | None:
         return too_short(gpu.window_ns) or self.missing(gpu)

@@ -47,6 +47,7 @@ class SynchronizationStall(ShareRule):
     when: ClassVar[str] = "after the host had waited for GPUs"
     of_idle: ClassVar[bool] = True
     section: ClassVar[str] = "idle-time"
+    late_by: ClassVar[str] = "idle after blocking calls"
 
     threshold: float = percent(5.0, "idle time after blocking calls, from which it is a finding")
     warning_threshold: float = percent(15.0, "the same, from which it is a warning")
