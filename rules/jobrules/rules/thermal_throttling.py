@@ -152,7 +152,7 @@ class ThermalThrottling(GPURule[_Slowed]):
         clocks = ("Median clock while heat slowed the GPU", "Median clock otherwise")
         return finding_of(
             self,
-            f"Heat slowed {_slowed_for(hot, worst.heat.share, _which(hot, worst))}",
+            f"Heat slowed {_slowed_for(hot, worst.heat.share, worst)}",
             [gpu.heat for gpu in hot],
             *([HowMuch("Highest temperature", max(hottest), "°C")] if hottest else ()),
             *(
@@ -175,16 +175,12 @@ class ThermalThrottling(GPURule[_Slowed]):
         )
 
 
-def _slowed_for(slowed: Sequence[_Slowed], part: float, which: str = "") -> str:
-    """``1 GPU for 61.8% of its time``, ``3 GPUs, the worst for 61.8% of its time``."""
+def _slowed_for(slowed: Sequence[_Slowed], part: float, hottest: _Slowed | None = None) -> str:
+    """``node gpu2 to 870 MHz instead of 1,410 MHz for 61.8% of its time``, ``3 GPUs, the worst for 61.8% of its time``."""
+    who = hottest.heat.label if hottest and len(slowed) == 1 else count(len(slowed), "GPU")
     worst = "" if len(slowed) == 1 else ", the worst"
-    return f"{which or count(len(slowed), 'GPU')}{worst} for {share(part)} of its time"
-
-
-def _which(hot: Sequence[_Slowed], worst: _Slowed) -> str:
-    """``node gpu2 to 870 MHz, from 1,410 MHz``; ``3 GPUs`` of several."""
-    name = worst.heat.label if len(hot) == 1 else count(len(hot), "GPU")
-    if not worst.clocks:
-        return name
-    slow, usual = (f"{number(mhz)}{NBSP}MHz" for mhz in worst.clocks)
-    return f"{name} to {slow} instead of {usual}"
+    clocks = ""
+    if hottest and hottest.clocks:
+        slow, usual = (f"{number(mhz)}{NBSP}MHz" for mhz in hottest.clocks)
+        clocks = f" to {slow} instead of {usual}"
+    return f"{who}{worst}{clocks} for {share(part)} of its time"

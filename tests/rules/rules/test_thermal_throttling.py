@@ -89,6 +89,17 @@ def test_one_hot_gpu_is_reported_with_its_time_temperature_and_clock() -> None:
     assert (found.evaluated, found.violating) == (2, 1)
 
 
+def test_clocks_of_several_hot_gpus_are_those_of_the_worst() -> None:
+    table, clock = np.zeros((1000, 3)), np.full((1000, 3), 1980.0)
+    for gpu, (end, mhz) in enumerate([(300, 1700.0), (500, 1200.0)]):
+        table[:end, gpu], clock[:end, gpu] = 100.0, mhz
+
+    (finding,) = checked(logged(table, gpu_clock=clock)).findings
+
+    title = "Heat slowed 2 GPUs, the worst to 1,200 MHz instead of 1,980 MHz for 50.1% of its time"
+    assert finding.title.replace("\u00a0", " ") == title
+
+
 def test_a_gpu_with_one_sample_is_not_judged_by_it() -> None:
     table = np.zeros((3600, 2))
     table[1:, 1] = np.nan
