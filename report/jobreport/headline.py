@@ -75,7 +75,8 @@ def _nothing_found(report: Report) -> str:
     if used < BUSY_PERCENT:
         return "Nothing to fix seen."
     if use is None:
-        return "Nothing to fix seen: the GPUs computed nearly all of the profiled time."
+        which = "GPU" if profiled and profiled.gpus == 1 else "GPUs"
+        return f"Nothing to fix seen: the {which} computed most of the profiled time."
     who = "CPU was" if use.device == "CPU" else "GPU was" if use.count == 1 else "GPUs were"
     return f"Nothing to fix seen: the {who} busy."
 
@@ -133,7 +134,8 @@ def _lost_to(lead: Finding, use: TimeUse | ProfiledTime) -> tuple[str, str] | No
         seconds = number(sum(part.amount for part in own), use.digits)
         amount = f"{seconds} of {number(use.gpu_s, use.digits)}{NBSP}GPU-seconds"
     sentences = [f"of {time} was lost {to_it}: {amount}{source}."]
-    others = [p for p in use.parts if p.role == "lost" and p not in own]
+    # What a busy GPU lacks to all of it is no cause.
+    others = [p for p in use.parts if p.role == "lost" and p.key != "busy" and p not in own]
     largest = max(others, key=lambda part: part.percent, default=None)
     if largest and largest.percent >= 100 * WARNING_SHARE:
         what = largest.label.removeprefix("Lost: ")

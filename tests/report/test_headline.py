@@ -13,6 +13,7 @@ from jobreport.headline import headline
 from jobreport.output import summary
 from jobreport.page import sections
 from jobrules.text import NBSP, rounded_percent
+from tests.captured_jobs import job_of, training
 from tests.jobs import make_job
 from tests.paths import SAMPLES
 from tests.report.output.test_summary import report_of
@@ -103,6 +104,30 @@ def test_a_busy_job_has_nothing_to_fix() -> None:
 
     assert said(report) == "Nothing to fix seen: the GPU was busy."
     assert headline(report).second.startswith("97% of GPU time was used in ")
+
+
+@pytest.mark.parametrize(
+    ("cause", "share", "sentence"),
+    [
+        ("host", 0.12, "Nothing to fix seen: the GPU computed most of the profiled time."),
+        ("copy", 0.3, "The GPU copied while nothing was computed."),
+        ("communication", 0.3, "The GPU communicated while nothing was computed."),
+    ],
+)
+def test_the_first_line_of_traces_does_not_say_that_a_part_is_all(
+    tmp_path: Path, cause: str, share: float, sentence: str
+) -> None:
+    assert said(report_of(job_of(tmp_path, training(cause, share)))) == sentence
+
+
+def test_what_a_busy_gpu_lacks_is_not_named_beside_a_loss() -> None:
+    gpu = np.full(2000, 88.0)
+    gpu[:1600:4] = 0.0
+    report = report_of(make_job(gpu=gpu, interval_s=1))
+
+    assert report.verdict.use
+    assert {one.key: one.percent for one in report.verdict.use.parts}["busy"] > 5
+    assert "Another" not in headline(report).second
 
 
 def test_cores_alone_say_when_they_waited_for_io() -> None:

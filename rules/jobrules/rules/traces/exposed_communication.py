@@ -44,11 +44,12 @@ class ExposedCommunication(ShareRule):
 
     title: ClassVar[str] = "GPUs communicate while they compute nothing"
     did: ClassVar[str] = "GPUs only communicated"
+    titled: ClassVar[str] = "GPUs communicated while nothing was computed"
     part: ClassVar[str] = "communication"
     when: ClassVar[str] = "while GPUs only communicated"
     holds: ClassVar[str] = "waiting"
     when_rest: ClassVar[str] = "while GPUs only transferred"
-    did_rest: ClassVar[str] = "GPUs transferred between ranks while they computed nothing"
+    did_rest: ClassVar[str] = "GPUs transferred between ranks while nothing was computed"
     section: ClassVar[str] = "communication"
 
     threshold: float = a_percent(5.0, "communication that nothing hides, from which it is a finding")
@@ -84,11 +85,6 @@ class ExposedCommunication(ShareRule):
         is_whole = all(device.not_matched_ns == 0 for gpu in gpus for device in gpu.devices)
         transferring = f"{'' if is_whole else 'at most '}{percent(part - waiting)} transferring"
         return f"{sentence}: {percent(waiting)} waiting for other ranks, {transferring}"
-
-    def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
-        """What happened, so that it is not taken for all that GPUs did."""
-        del part, gpus
-        return "GPUs communicated while they computed nothing"
 
     def facts(self, gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
         """How much was hidden."""

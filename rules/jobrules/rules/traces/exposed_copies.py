@@ -38,6 +38,7 @@ class ExposedCopies(ShareRule):
 
     title: ClassVar[str] = "GPUs copy while they compute nothing"
     did: ClassVar[str] = "GPUs only copied"
+    titled: ClassVar[str] = "GPUs copied while nothing was computed"
     part: ClassVar[str] = "copies"
     when: ClassVar[str] = "while GPUs only copied"
     late_by: ClassVar[str] = "copying"
@@ -48,11 +49,6 @@ class ExposedCopies(ShareRule):
     def counted_ns(self, device: DeviceCapture) -> int:
         """Copies that nothing hides."""
         return device.exposed_copies_ns
-
-    def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
-        """What happened, so that it is not taken for all that GPUs did."""
-        del part, gpus
-        return "GPUs copied while they computed nothing"
 
     def facts(self, gpus: Sequence[ProfiledGPU]) -> tuple[Fact, ...]:
         """How much of it was from or to pageable memory."""

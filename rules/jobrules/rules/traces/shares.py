@@ -254,6 +254,8 @@ class ShareRule(CaptureRule):
     warning_threshold: float
     #: What the time was spent on, after a share of the profiled time: ``GPUs only copied``.
     did: ClassVar[str]
+    #: The same without a share, if that would say that GPUs did nothing else.
+    titled: ClassVar[str] = ""
     #: What shares are of, in a title and in short.
     whole: ClassVar[str] = PROFILED_TIME
     #: Of ``LATE_BY``: what a rank has more of that is late for this; empty if it makes no rank late.
@@ -305,8 +307,8 @@ class ShareRule(CaptureRule):
     def finding_title(self, part: float, gpus: Sequence[ProfiledGPU]) -> str:
         """What happened, without the share that stands beside it."""
         del part
-        one = len(gpus) == 1
-        return self.did.replace("GPUs", "The GPU", 1).replace("for them", "for it") if one else self.did
+        said = self.titled or self.did
+        return said.replace("GPUs", "The GPU", 1).replace("for them", "for it") if len(gpus) == 1 else said
 
     def check_gpus(self, job: Job, gpus: Sequence[ProfiledGPU]) -> RuleResult:
         """Counts are of GPUs."""
