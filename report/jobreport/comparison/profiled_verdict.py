@@ -30,16 +30,19 @@ def pace(measure: Measure, base: str, label: str) -> str:
     """How fast profiled steps of a variant are, or how much of the profiled time was computing."""
     change = measure.against[label]
     one, two = measure.values[label] or 0.0, measure.values[base] or 0.0
-    tested = words.tested(change) or "not tested"
+    tested, caveat = words.tested(change), ""
     if change.word is Word.NOT_RESOLVED:
-        tested = f"not resolved: {words.interval(change)}"
+        tested, caveat = words.interval(change), "not resolved"
+    elif not tested:
+        caveat = "not tested"
     shown = words.of_variants(measure)
     values = [shown[label], shown[base]]
-    amounts = words.aside(f" ({values[0]} against {values[1]}, {tested})")
+    amounts = words.with_details([f"{values[0]} against {values[1]}", tested], caveat)
+    tests = words.with_details([tested], caveat)
     if measure.key == "profiled_compute_percent":
-        return f"computed in {values[0]} of the profiled time against {values[1]} of {base}{words.aside(f' ({tested})')}"
+        return f"computed in {values[0]} of the profiled time against {values[1]} of {base}{tests}"
     if measure.key == "profiled_samples_per_s":
-        return f"had a throughput of {values[0]} in profiled steps against {values[1]} of {base}{words.aside(f' ({tested})')}"
+        return f"had a throughput of {values[0]} in profiled steps against {values[1]} of {base}{tests}"
     moved = one / two - 1 if two else 0.0
     if change.word is Word.SAME or abs(moved) <= ABOUT_SAME:
         return f"took about as long per profiled step as {base}{amounts}"

@@ -14,7 +14,7 @@ from jobreport.comparison.document import CHANGED, Comparison, Word
 from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.real_difference import not_by_chance
 from jobreport.comparison.runs import NOT_RECORDED
-from jobreport.comparison.words import aside, with_asides, without_asides
+from jobreport.comparison.words import aside, with_asides, with_details, without_asides
 from jobreport.cost.document import ABOUT_SAME, MIN_EXPLAINED
 from jobreport.cost.words import money
 from jobreport.formats import NBSP
@@ -101,12 +101,17 @@ def verdict(
     labels, sentences = found.others, []
     if len(labels) > MAX_SENTENCES:
         labels, sentences = [label], [lead]
+    by_traces = set()
     for label in labels:
         condition = "if both did the same work" if label in of_unknown_work else ""
         one = Against(found=found, label=label, is_sure=label in sure, condition=condition)
-        sentences.append(f"{escape_name(label, 40)} {_of_traces(one) or _of_runs(one)}.")
-    answer = sentences[0] if len(found.others) == 1 else lead
-    return without_asides(answer), with_asides(" ".join(sentences))
+        of_traces = _of_traces(one)
+        by_traces.add(bool(of_traces))
+        sentences.append(f"{escape_name(label, 40)} {of_traces or _of_runs(one)}.")
+    said = " ".join(sentences)
+    # Steps of whole runs and of traces have no common measure in which one variant is the best.
+    answer = said if len(found.others) == 1 or len(by_traces) > 1 else lead
+    return without_asides(answer), with_asides(said)
 
 
 def _of_runs(one: Against) -> str:
@@ -214,9 +219,10 @@ def _costs(one: Against) -> str:
         tested = f"({aside(f'{shown}, ') if shown else ''}{change.word})"
         return f"cost {amounts[0]}{per} against {amounts[1]} of {one.base} {tested}"
     if change.word is Word.NOT_TESTED:
-        shown = "" if one.is_sure else str(change.word)
+        shown = ""
+    untested = str(change.word) if change.word is Word.NOT_TESTED and not one.is_sure else ""
     condition = one.condition if measure.key == "cost" else ""
-    against = aside(f" ({', '.join(filter(None, (' against '.join(amounts), shown, condition)))})")
+    against = with_details([" against ".join(amounts), shown], ", ".join(filter(None, (untested, condition))))
     if more >= MANY_TIMES:
         return f"costs {_times(1 + more)} as much{per} as {one.base}{against}"
     return f"costs {abs(100 * more):.1f}% {'more' if more > 0 else 'less'}{per} than {one.base}{against}"
@@ -262,7 +268,8 @@ def _pace(one: Against, *, than: str) -> str:
     open_rate = f"{unit}: {words.interval(change) or words.change(change)}, {change.word}"
     reason = f" ({change.reason})" if change.reason else ""
     took = _duration(one, than=than)
-    chance = ", which may be chance" if took.startswith("ran ") and change.word is Word.NOT_RESOLVED else ""
+    is_open = {Word.NOT_RESOLVED: ", which may be chance", Word.NOT_TESTED: ", not tested"}
+    chance = is_open.get(change.word, "") if took.startswith("ran ") else ""
     return f"{took}{chance}{aside(f'; {open_rate}{reason}')}"
 
 
@@ -304,13 +311,11 @@ def _duration(one: Against, *, than: str) -> str:
     change, (new, old) = measure.against[one.label], one.both(measure)
     amounts = words.durations(new, old)
     if change.reason.endswith(NOT_RECORDED):
-        return f"was recorded for {amounts[0]} against {amounts[1]}{aside(f' ({change.reason})')}"
-    tail = ""
-    if change.word is Word.REFUSED:
-        tail = f"; {change.reason}"
-    elif change.low is not None:
-        tail = f", {words.interval(change)}"
-    times = aside(f" ({' against '.join(amounts)}{tail})") + ("" if one.rate or tail else ", not tested")
+        return f"was recorded for {amounts[0]} against {amounts[1]} ({change.reason})"
+    shown = words.interval(change) if change.word is not Word.REFUSED else ""
+    caveat = change.reason if change.word is Word.REFUSED else ""
+    times = with_details([" against ".join(amounts), shown], caveat, joint="; ")
+    times += "" if one.rate or shown or caveat else ", not tested"
     if old and abs(new / old - 1) <= ABOUT_SAME:
         return f"took about as long as{than}{times}" if than else f"in about the same time{times}"
     return f"ran {'longer' if new > old else 'shorter'}{f' than{than}' if than else ''}{times}"

@@ -208,6 +208,14 @@ def aside(text: str) -> str:
     return f"{_ASIDE[0]}{with_asides(text)}{_ASIDE[1]}" if text else ""
 
 
+def with_details(details: Sequence[str], caveat: str, *, joint: str = ", ") -> str:
+    """``(44 s against 40 s, not tested)``: the short form keeps the caveat alone."""
+    known = ", ".join(filter(None, details))
+    if known and caveat:
+        return f" ({aside(f'{known}{joint}')}{caveat})"
+    return f" ({caveat})" if caveat else aside(f" ({known})") if known else ""
+
+
 def with_asides(sentence: str) -> str:
     """All of a sentence."""
     return sentence.replace(_ASIDE[0], "").replace(_ASIDE[1], "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -214,6 +215,30 @@ VERDICTS: dict[str, Callable[[], Comparison]] = {
     **OF_PARTS,
     **OF_TRACES,
 }
+
+
+#: What keeps a reader from taking a number for more than it is.
+CAVEATS = re.compile(
+    r"not tested|not resolved|may be chance|if both did the same work|if a step did the same work|not known|not recorded"
+)
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_the_answer_says_no_more_than_the_verdict(name: str) -> None:
+    found = VERDICTS[name]()
+    # Details of a clause are behind a semicolon; of many, the best is named before.
+    first = found.verdict.split("; ")[0] if len(found.others) == 1 else ""
+
+    assert set(CAVEATS.findall(first)) <= set(CAVEATS.findall(found.answer))
+    assert set(re.findall(r"[\d.]+", found.answer)) <= set(re.findall(r"[\d.]+", found.verdict))
+    assert "(" not in found.answer or found.answer.count("(") == found.answer.count(")")
+    assert not re.search(r"\(\)|\( |  | [,.;]|[\x02\x03]", found.answer)
+
+
+def test_variants_of_runs_and_of_traces_have_no_best() -> None:
+    found = VERDICTS["samples with traces, and traces"]()
+
+    assert [sentence.split(" ", 1)[0] for sentence in found.answer.split(". ")] == ["B", "C"]
 
 
 def test_a_change_of_the_cost_that_may_be_chance_has_no_reason() -> None:
