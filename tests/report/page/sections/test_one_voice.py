@@ -105,9 +105,12 @@ TOPICS = {
         ),
     ),
     "a cause or none": Topic(
-        r"^No (?:problem|cause) found()|^No findings?()",
-        r"^Main cause()",
-        ("No problem found", "Main cause (critical): Heat slowed 1 GPU"),
+        r"^No cause found()|^Nothing to fix seen()|^No findings?()",
+        r"was lost to it()",
+        (
+            "Nothing to fix seen: the GPUs were busy",
+            "62% of GPU time was lost to it: 0.309 of 0.500 GPU-hours",
+        ),
     ),
     "known or not": Topic(
         r"Utilization is unknown()",
