@@ -14,8 +14,11 @@
     const root = document.documentElement;
     const atEnd = window.scrollY + window.innerHeight >= root.scrollHeight - 2;
     const line = atEnd ? window.innerHeight : window.innerHeight / 3;
-    const passed = entries.filter(({ section }) => section.getBoundingClientRect().top <= line);
-    const { link } = passed.at(-1) ?? entries[0];
+    const top = ({ section }) => section.getBoundingClientRect().top;
+    const passed = entries.filter((one) => top(one) <= line);
+    /* Of short sections below one another, the one that the reader went to. */
+    const target = passed.find((one) => one.section.matches(":target") && top(one) >= 0);
+    const { link } = target ?? passed.at(-1) ?? entries[0];
     if (link === marked) return;
     marked?.removeAttribute("aria-current");
     link.setAttribute("aria-current", "location");
@@ -36,6 +39,7 @@
   if (entries.length === 0) return;
   window.addEventListener("scroll", soon, { passive: true });
   window.addEventListener("resize", soon, { passive: true });
+  window.addEventListener("hashchange", soon);
   mark();
 })();
 
