@@ -68,17 +68,16 @@ def _nothing_found(report: Report) -> str:
         return f"Utilization is unknown: {verdict.without_samples}."
     if verdict.not_explained:
         return f"No cause found for {verdict.not_explained}."
-    if verdict.rules and verdict.missing == verdict.rules:
-        seen = "; nothing else to fix was seen" if use and use.device == "CPU" else ""
-        return f"No rule was evaluated{seen}."
+    none = "; no rule was evaluated" if verdict.rules and verdict.missing == verdict.rules else ""
     used = use.of("used")[1] if use else profiled.of("used") if profiled else 0.0
     if used < BUSY_PERCENT:
-        return "Nothing to fix seen."
+        nothing = "No rule was evaluated" if none and not (use and use.device == "CPU") else ""
+        return f"{nothing or f'Nothing to fix seen{none}'}."
     if use is None:
         which = "GPU" if profiled and profiled.gpus == 1 else "GPUs"
-        return f"Nothing to fix seen: the {which} computed most of the profiled time."
+        return f"Nothing to fix seen: the {which} computed most of the profiled time{none}."
     who = "CPU was" if use.device == "CPU" else "GPU was" if use.count == 1 else "GPUs were"
-    return f"Nothing to fix seen: the {who} busy."
+    return f"Nothing to fix seen: the {who} busy{none}."
 
 
 def _second(report: Report) -> tuple[str, str]:

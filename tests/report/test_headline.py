@@ -136,7 +136,7 @@ def test_cores_alone_say_when_they_waited_for_io() -> None:
         wait[start : start + 8] = 30.0
     report = report_of(make_job(cpu=np.full((800, 4), 73.0), io_wait=wait, interval_s=1))
 
-    assert said(report) == "No rule was evaluated; nothing else to fix was seen."
+    assert said(report) == "Nothing to fix seen: the CPU was busy; no rule was evaluated."
     assert "waited for I/O 3 times, for about 8 s each (30.0% of their time then)" in plain(
         headline(report).second
     )
