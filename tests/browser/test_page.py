@@ -290,6 +290,7 @@ def test_the_notebook_shows_the_figures_as_they_stand_on_the_page(visit: Visit, 
 # The map of tests/browser/test_devices.py does so in ``make test``.
 @pytest.mark.slow
 def test_the_scheme_of_the_reader_changes_the_colors_of_figures(visit: Visit) -> None:
+    visit.fold(away=False)
     light = token(visit, "used")
     by_day = drawn_colors(visit, lambda found: sum(light in colors for colors in found.values()) > 1)
     colored = [name for name, colors in by_day.items() if light in colors]

@@ -64,8 +64,10 @@ class Table(Struct, frozen=True, kw_only=True):
 
     @property
     def alike(self) -> int:
-        """How many rows say the same, if all do: their numbers are equal; 0 if they are not."""
+        """How many rows say the same, if all do: their numbers are equal; 0 if they are not, or stand under titles."""
         rows = [row for row in self.rows if not isinstance(row, str)]
+        if len(rows) < len(self.rows):
+            return 0
         numbers = [i for i, head in enumerate(self.heads) if i and not head.startswith(":")]
         if len(rows) < ALIKE or not numbers or any(len(row) < len(self.heads) for row in rows):
             return 0
