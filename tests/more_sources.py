@@ -77,7 +77,7 @@ def lost(fewer: Report, more: Report) -> Iterator[str]:
         now = max(kept.get(one, 0.0) for one in (cause, *FINER.get(cause, ())))
         if percent >= NAMED_PERCENT and now < (KEPT_PART * percent if same_whole else OF_ANOTHER_WHOLE):
             yield f"{cause}: {percent} to {now}"
-    first, now_first = fewer.verdict.main_finding, more.verdict.main_finding
+    first, now_first = fewer.verdict.lead, more.verdict.lead
     if first and not (now_first and _is_finer(first.key, now_first.key, fewer.verdict)):
         yield f"first finding: {first.key} to {now_first and now_first.key}"
     if fewer.verdict.has_cause and not more.verdict.has_cause:

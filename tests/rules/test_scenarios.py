@@ -119,7 +119,7 @@ def main(name: str) -> str:
     columns: dict[str, list[int]] = {}
     for seed in SEEDS:
         verdict = judged(name, seed)[1]
-        found = verdict.lead
+        found = verdict.main_finding
         text = " with ".join(found.rules) or found.key if found else "none"
         text = f"cause: {text}" if verdict.has_cause else f"finding: {text}" if found else text
         shares = columns.setdefault(text, [])

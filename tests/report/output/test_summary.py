@@ -215,7 +215,7 @@ def test_a_ticket_and_a_terminal_begin_with_what_matters(job: Path) -> None:
     top = summary.markdown(report).partition("\n## ")[0]
     lines = summary.terminal(report)
 
-    assert len(top.splitlines()) <= 12
+    assert len(top.splitlines()) <= 14
     assert len(lines) <= 5
     assert "were not evaluated" in top or _plain(verdict.how_many) in top
     said = headline(report)
