@@ -413,6 +413,8 @@ def run(command: click.Command, name: str) -> None:
             "Run with --strict and report the traceback."
         )
         status = 1
+    # Nor is there anything to find at the end.
+    gc.freeze()
     sys.exit(status)
 
 

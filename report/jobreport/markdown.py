@@ -29,20 +29,22 @@ _MARKUP = r"""
     | \$(?!\d) | (?<=[^\s(])\$                # a formula, but no $3
     | :(?=//) | (?<=www)\.                    # an address
 """
-_TEXT, _PROSE, _CELL = (
-    re.compile(one, re.IGNORECASE | re.VERBOSE)
-    for one in (_MARKUP, f"{CODE.pattern}|{_MARKUP}", rf"{_MARKUP}|\|")
-)
+_PROSE, _CELL = f"{CODE.pattern}|{_MARKUP}", rf"{_MARKUP}|\|"
 
 
 def escape(text: str) -> str:
     """Text as Markdown that shows it unchanged: no emphasis, formula, image, link, tag or mention."""
-    return _TEXT.sub(_escaped, text)
+    return _marked(_MARKUP, text)
 
 
 def prose(text: str) -> str:
     """A text of ours as Markdown: its code is a code span, all other text is shown unchanged."""
-    return _PROSE.sub(_escaped, text)
+    return _marked(_PROSE, text)
+
+
+def _marked(pattern: str, text: str) -> str:
+    # Compiled when it is first used, which few runs do with all of them.
+    return re.sub(pattern, _escaped, text, flags=re.IGNORECASE | re.VERBOSE)
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -61,7 +63,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return _CELL.sub(_escaped, text)
+    return _marked(_CELL, text)
 
 
 def document(blocks: Iterable[str]) -> str:

@@ -94,11 +94,13 @@ def make_report(
         report, files = report_of(reading, settings, shown, strict=options.strict)
         report = priced(report, options.pricing, strict=options.strict)
         files[FILES["json"]] = document.to_json(report)
-        text = summary.markdown(report)
-        if "md" in options.formats:
-            files[FILES["md"]] = text.encode()
-        phases = [(one.label, one.start_us / 1000, one.end_us / 1000) for one in report.phases.phases]
-        about = {"summary": text, "phases": phases}
+        about = None
+        if {"html", "md"} & set(options.formats):
+            text = summary.markdown(report)
+            if "md" in options.formats:
+                files[FILES["md"]] = text.encode()
+            phases = [(one.label, one.start_us / 1000, one.end_us / 1000) for one in report.phases.phases]
+            about = {"summary": text, "phases": phases}
         made, no_page = pages(files[FILES["json"]], options, kernel, about=about)
         publish.publish(real, files | made, force=options.force)
     return Outcome(

@@ -58,9 +58,11 @@ def reserved(
         with _locked(folder) as locked:
             _check(folder, names, force=force, product=product)
             if locked:
-                for name in own_files(folder, product).union(names):
-                    for part in folder.glob(f"{name}.{_RANDOM}{_PART}"):
-                        part.unlink(missing_ok=True)
+                known = own_files(folder, product).union(names)
+                for within in {os.path.dirname(name) for name in known}:  # noqa: PTH120 - empty for the folder itself
+                    for part in (folder / within).glob(f"*.{_RANDOM}{_PART}"):
+                        if part.relative_to(folder).as_posix().rsplit(".", 2)[0] in known:
+                            part.unlink(missing_ok=True)
             try:
                 yield
             finally:
@@ -117,9 +119,11 @@ def _check(folder: Path, names: Collection[str], *, force: bool, product: Produc
     place = escape_name(str(folder), 200)
     older = own_files(folder, product)
     real = folder.resolve()
-    for name in sorted(older.union(names)):
-        if (within := (real / name).parent) != within.resolve():
+    both = sorted(older.union(names))
+    for within in sorted({(real / name).parent for name in both}):
+        if within != within.resolve():
             raise UsageError(f"{place} contains {within.relative_to(real)}, a link. Choose another --out.")
+    for name in both:
         if os.path.lexists(folder / name) and (name not in older or (folder / name).is_dir()):
             raise UsageError(
                 f"{place} contains {name}, which {product.maker} did not write. Choose another --out."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 from jobrules.text import escape_name
@@ -19,6 +18,8 @@ def as_name(text: str) -> str:
     """
     if len(text) <= _MAX_NAME and text.isprintable():
         return text
+    import hashlib  # noqa: PLC0415 - few names need it
+
     mark = hashlib.blake2s(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     return f"{escape_name(text)} ({mark})"
 

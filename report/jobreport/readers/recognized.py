@@ -24,39 +24,36 @@ _MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 #: Codes of remarks, and how files of that kind begin; the first one that matches counts.
 _KINDS = {
-    code: re.compile(pattern, re.IGNORECASE)
-    for code, pattern in {
-        "recognized.lfs": r"\s*version https://git-lfs\.github\.com/spec/v1",
-        "recognized.excel": r"PK\x03\x04[\s\S]*?(?:\[Content_Types\]\.xml|xl/)",
-        "recognized.archive": r"PK\x03\x04|BZh\d|\ufffd7zXZ|[\s\S]{257}ustar",
-        "recognized.wandb": r":W&B|[\w.,/ ]*\b_(?:timestamp|runtime)\b.*system[./]gpu[./]\d+[./]gpu\b",
-        "recognized.stats": r"\s*\d+ *, *(?:\w+Util|\w+Clk|\w+Samples|pwrDraw|temp) *, *\d+ *, *\d+",
-        "recognized.gpu_list": r"\s*GPU \d+: .*\(UUID: ",
-        "recognized.gputil": r"\s*\| *ID *\|.*GPU.*\| *MEM",
-        "recognized.dcgmi": r"\s*# ?Entity ",
-        "recognized.prometheus": r"\s*# (?:HELP|TYPE) \w+|\s*\{\"status\":\"success\",\"data\":\{\"resultType\"",
-        "recognized.codecarbon": r"(?=[^\n]*\bemissions_rate\b)[^\n]*\benergy_consumed\b",
-        # A log that was cut begins anywhere.
-        "recognized.sysstat": r"\s*Linux \d\S* \([^\n]*CPU\)"
-        r"|(?:(?!.*gpu)[^,\n]*\n){0,9}?[ \t]*(?:avg-cpu:|Device:?[ \t]+(?:tps|r/s|rrqm/s))",
-        "recognized.vmstat": r"\s*procs -+memory",
-        "recognized.top": r"\s*top - \d+:\d\d:\d\d up ",
-        "recognized.dool": r'"?(?:dool|dstat|pcp-dstat) [\d.]+ CSV',
-        "recognized.tegrastats": r"\s*(?:[\d-]+ [\d:]+ )?RAM \d+/\d+MB",
-        "recognized.rocm": r"(?:.*\n){0,9}?(?:=+ ROCm System Management Interface|device,.*(?:Graphics Package|GPU use))",
-        "recognized.amd": r"(?:.*\n){0,9}?(?:GPU: \d+\n +\w+:\n|.*\bgfx_activity\b)",
-        "recognized.execution_trace": r'\s*\{\s*"schema"\s*:\s*"[^"]*"[\s\S]*?"nodes"\s*:\s*\[',
-        "recognized.memory": r"\s*\[\[(?:-?\d+(?:, *-?\d+){3}\]|\d{13,}, *\d{13,})"
-        r"|\ufffd[\x02-\x05][\s\S]{0,40}?(?:segments|device_traces)",
-        "recognized.chrome": r'\s*(?:\{[\s\S]*?"traceEvents"|\[\s*\{[^{}]*"ph")\s*:(?![\s\S]*start_time_since_epoch)',
-        "recognized.json_table": r'\s*\{"[^"]*(?:gpu|util|power|time)[^"]*":\s*\{"0":',
-        "recognized.json": r'\s*(?:\[\s*)?\{(?![\s\S]*"(?:query_time|Dimension|ph)")[\s\S]*?"[^"]*(?:gpu|util|power)[^"]*"[\s\S]*?\}\s*,?\s*\{',
-    }.items()
+    "recognized.lfs": r"\s*version https://git-lfs\.github\.com/spec/v1",
+    "recognized.excel": r"PK\x03\x04[\s\S]*?(?:\[Content_Types\]\.xml|xl/)",
+    "recognized.archive": r"PK\x03\x04|BZh\d|\ufffd7zXZ|[\s\S]{257}ustar",
+    "recognized.wandb": r":W&B|[\w.,/ ]*\b_(?:timestamp|runtime)\b.*system[./]gpu[./]\d+[./]gpu\b",
+    "recognized.stats": r"\s*\d+ *, *(?:\w+Util|\w+Clk|\w+Samples|pwrDraw|temp) *, *\d+ *, *\d+",
+    "recognized.gpu_list": r"\s*GPU \d+: .*\(UUID: ",
+    "recognized.gputil": r"\s*\| *ID *\|.*GPU.*\| *MEM",
+    "recognized.dcgmi": r"\s*# ?Entity ",
+    "recognized.prometheus": r"\s*# (?:HELP|TYPE) \w+|\s*\{\"status\":\"success\",\"data\":\{\"resultType\"",
+    "recognized.codecarbon": r"(?=[^\n]*\bemissions_rate\b)[^\n]*\benergy_consumed\b",
+    # A log that was cut begins anywhere.
+    "recognized.sysstat": r"\s*Linux \d\S* \([^\n]*CPU\)"
+    r"|(?:(?!.*gpu)[^,\n]*\n){0,9}?[ \t]*(?:avg-cpu:|Device:?[ \t]+(?:tps|r/s|rrqm/s))",
+    "recognized.vmstat": r"\s*procs -+memory",
+    "recognized.top": r"\s*top - \d+:\d\d:\d\d up ",
+    "recognized.dool": r'"?(?:dool|dstat|pcp-dstat) [\d.]+ CSV',
+    "recognized.tegrastats": r"\s*(?:[\d-]+ [\d:]+ )?RAM \d+/\d+MB",
+    "recognized.rocm": r"(?:.*\n){0,9}?(?:=+ ROCm System Management Interface|device,.*(?:Graphics Package|GPU use))",
+    "recognized.amd": r"(?:.*\n){0,9}?(?:GPU: \d+\n +\w+:\n|.*\bgfx_activity\b)",
+    "recognized.execution_trace": r'\s*\{\s*"schema"\s*:\s*"[^"]*"[\s\S]*?"nodes"\s*:\s*\[',
+    "recognized.memory": r"\s*\[\[(?:-?\d+(?:, *-?\d+){3}\]|\d{13,}, *\d{13,})"
+    r"|\ufffd[\x02-\x05][\s\S]{0,40}?(?:segments|device_traces)",
+    "recognized.chrome": r'\s*(?:\{[\s\S]*?"traceEvents"|\[\s*\{[^{}]*"ph")\s*:(?![\s\S]*start_time_since_epoch)',
+    "recognized.json_table": r'\s*\{"[^"]*(?:gpu|util|power|time)[^"]*":\s*\{"0":',
+    "recognized.json": r'\s*(?:\[\s*)?\{(?![\s\S]*"(?:query_time|Dimension|ph)")[\s\S]*?"[^"]*(?:gpu|util|power)[^"]*"[\s\S]*?\}\s*,?\s*\{',
 }
 #: Of files that no reader takes: their lines may stand between the rows of a log.
 _OTHER_KINDS = {
-    "recognized.megatron": re.compile(r"[\s\S]*?\biteration +\d+/ *\d+ *\|"),
-    "recognized.csv": re.compile(r"[^\n,]+,[^\n,]+,[^\n]*\n[^\n,]*,"),
+    "recognized.megatron": r"[\s\S]*?\biteration +\d+/ *\d+ *\|",
+    "recognized.csv": r"[^\n,]+,[^\n,]+,[^\n]*\n[^\n,]*,",
 }
 #: The page of SageMaker Debugger, which is made from results.
 _DEBUGGER_PAGE = "profiler-report.html"
@@ -108,9 +105,9 @@ def recognized_last(file: SourceFile) -> Recognized | None:
     return Recognized(code=code) if code and not is_other else None
 
 
-def _kind(beginning: bytes, kinds: Mapping[str, re.Pattern[str]] = _KINDS) -> str:
+def _kind(beginning: bytes, kinds: Mapping[str, str] = _KINDS) -> str:
     text = beginning.decode(_MARKS.get(beginning[:2], "utf-8"), "replace").replace("\r\n", "\n")
-    return next((code for code, pattern in kinds.items() if pattern.match(text)), "")
+    return next((code for code, pattern in kinds.items() if re.match(pattern, text, re.IGNORECASE)), "")
 
 
 def _lines(file: SourceFile) -> Iterator[str]:

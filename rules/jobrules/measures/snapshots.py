@@ -8,7 +8,6 @@ to that snapshot; any other starts the next.
 from __future__ import annotations
 
 from collections import defaultdict
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -206,10 +205,11 @@ def _panel(node: str, metric: Metric, columns: list[_Column], snapshot: IntArray
 def _shared(arrays: Iterable[IntArray]) -> list[IntArray]:
     """The same arrays, with one object for those that are equal."""
     result = []
-    known: dict[bytes, IntArray] = {}
+    known: dict[int, IntArray] = {}
     same: dict[int, IntArray] = {}
     for array in arrays:
         if id(array) not in same:
-            same[id(array)] = known.setdefault(blake2b(array.tobytes()).digest(), array)
+            like = known.setdefault(hash(array.tobytes()), array)
+            same[id(array)] = like if np.array_equal(like, array) else array
         result.append(same[id(array)])
     return result

@@ -19,12 +19,6 @@ from jobreport.readers import text_files
 from jobreport.readers.base import Found
 from jobreport.readers.bounds import EARLIEST_US, LATEST_US
 from jobreport.readers.names import as_name, node_and_rank
-from jobreport.readers.python_profiles.function_times import (
-    of_dump,
-    of_tree,
-    pyinstrument_session,
-    session_span,
-)
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.remarks import SourceQuality
 from jobrules.model import Function, Profile, natural_key
@@ -116,6 +110,13 @@ def _kind(file: SourceFile) -> str:
 
 
 def _profile(file: SourceFile, tally: Tally) -> Profile:
+    from jobreport.readers.python_profiles.function_times import (  # noqa: PLC0415 - few jobs have profiles
+        of_dump,
+        of_tree,
+        pyinstrument_session,
+        session_span,
+    )
+
     if _kind(file) == _RENDERED:
         raise UnusableError("profiles.page")
     recording = _recording(file.name)

@@ -116,13 +116,17 @@ def test_every_byte_of_a_line_counts(piece: bytes) -> None:
 @pytest.mark.parametrize("key", [b"gpu0", b"algo-1"])
 def test_many_sensors_in_a_small_table_are_not_mixed_up(monkeypatch: pytest.MonkeyPatch, key: bytes) -> None:
     monkeypatch.setattr(byte_texts, "_TABLE_BITS", 3)
-    taken = []
+    mixed: list[bool] = []
+    in_order: list[bool] = []
     for count, start in itertools.product(range(2, 9), range(10, 90, 10)):
         names = [b"%d" % number for number in range(start, start + count)]
-        text = b"".join(LINE.replace(key, b"cpu" + name).replace(b"94", name) for name in names * 3)
-        taken.append(is_taken_and_equal(text))
+        for order, taken in ((names + names[::-1], mixed), (names * 3, in_order)):
+            text = b"".join(LINE.replace(key, b"cpu" + name).replace(b"94", name) for name in order)
+            taken.append(is_taken_and_equal(text))
 
-    assert 0 < sum(taken) < len(taken)
+    assert 0 < sum(mixed) < len(mixed)
+    # Sensors in the order of the first ones need no table.
+    assert all(in_order)
 
 
 @pytest.mark.parametrize(
