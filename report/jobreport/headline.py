@@ -9,6 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.cost import words
 from jobreport.sentences import bad_end
+from jobrules.model.finding import OF_LOOP
 from jobrules.text import NBSP, capitalized, count, duration, number, rounded_percent
 from jobrules.verdict.story import UNEXPLAINED_LOSS, WARNING_SHARE
 from jobrules.verdict.time_use import TimeUse, lost_sentence
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 #: GPUs of which no less was used are called busy, in percent.
 BUSY_PERCENT = 70.0
-#: What the share of a cause is of, in a job without samples of GPUs.
-OF_LOOP = "of the training loop"
 
 
 class Headline(Struct, frozen=True, kw_only=True):
@@ -86,9 +85,6 @@ def _second(report: Report) -> tuple[str, str]:
     if use is None and report.of_debugger:
         return _of_results(report)
     lead = None if verdict.caveat else verdict.lead
-    lost = lead and ((use and _lost_to(lead, use)) or (profiled and _lost_to(lead, profiled)))
-    if lost:
-        return lost
     if lead and lead.share is not None and lead.share_of == OF_LOOP:
         parts = report.goodput.parts if report.goodput else ()
         of_job = next(
@@ -96,6 +92,9 @@ def _second(report: Report) -> tuple[str, str]:
         )
         used = f" {_used(use)}." if use else ""
         return rounded_percent(100 * lead.share), f"{OF_LOOP} was lost to it{of_job}.{used}"
+    lost = lead and ((use and _lost_to(lead, use)) or (profiled and _lost_to(lead, profiled)))
+    if lost:
+        return lost
     if use:
         return _use(report, use)
     if profiled:

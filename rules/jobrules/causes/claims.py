@@ -50,3 +50,11 @@ def _claimed_too(
         return [np.maximum(one, of_gpu(gpu)) for one, gpu in zip(known, gpus, strict=True)]
 
     return claim
+
+
+def idle_first(left_us: FloatArray, idle: BoolArray, amount_us: float) -> FloatArray:
+    """Spread an amount over lost time: over that of idle samples first."""
+    of_idle, others = np.where(idle, left_us, 0.0), np.where(idle, 0.0, left_us)
+    first = min(1.0, amount_us / max(1.0, float(of_idle.sum())))
+    rest_us = max(0.0, amount_us - float(of_idle.sum()))
+    return np.asarray(of_idle * first + others * min(1.0, rest_us / max(1.0, float(others.sum()))))

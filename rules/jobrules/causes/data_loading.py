@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jobrules.causes.claims import idle_first
 from jobrules.measures.core_use import SATURATED_PERCENT, SLOWED_GPU, CoreUse
 from jobrules.measures.data_waits import LOADING_PART, SAME_PART, Waits, loads_itself, waits
 from jobrules.measures.intervals import union
@@ -322,7 +323,7 @@ def _single_first(
 ) -> FloatArray:
     """Spread an amount over lost time: all of what is lost beside single cores, then that of idle samples."""
     single_us = np.minimum(left_us, single_us)
-    return single_us + _idle_first(left_us - single_us, idle, max(0.0, amount_us - float(single_us.sum())))
+    return single_us + idle_first(left_us - single_us, idle, max(0.0, amount_us - float(single_us.sum())))
 
 
 def _looks_same(gpu: Samples, here: BoolArray, there: BoolArray) -> bool:
@@ -377,11 +378,3 @@ def _whole_samples(left_us: FloatArray, idle: BoolArray, amount_us: float) -> Fl
         chosen = at[np.diff(np.floor(part * np.arange(len(at) + 1))) > 0]
         claimed[chosen] = left_us[chosen]
     return claimed
-
-
-def _idle_first(left_us: FloatArray, idle: BoolArray, amount_us: float) -> FloatArray:
-    """Spread an amount over lost time: over that of idle samples first."""
-    of_idle, others = np.where(idle, left_us, 0.0), np.where(idle, 0.0, left_us)
-    first = min(1.0, amount_us / max(1.0, float(of_idle.sum())))
-    rest_us = max(0.0, amount_us - float(of_idle.sum()))
-    return np.asarray(of_idle * first + others * min(1.0, rest_us / max(1.0, float(others.sum()))))

@@ -47,13 +47,14 @@ class Precedence(IntEnum):
     CPU_BOUND = 10
     DATA_LOADING = 11
     EVALUATION = 12
-    SLOW_STEPS = 13
-    ONE_PROCESS = 14
-    ONE_CORE_IN_USE = 15
+    SLOW_RANK = 13
+    SLOW_STEPS = 14
+    ONE_PROCESS = 15
+    ONE_CORE_IN_USE = 16
     #: Causes of a user's own rules, unless they name another place.
-    OTHER = 16
-    UNEVEN_LOAD = 17
-    SMALL_BATCH = 18
+    OTHER = 17
+    UNEVEN_LOAD = 18
+    SMALL_BATCH = 19
 
 
 class Samples(Struct, frozen=True, kw_only=True, eq=False):

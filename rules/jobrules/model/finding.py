@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+#: What the share of a finding is of, where its amount of GPU time is not known.
+OF_LOOP = "of the training loop"
+
+
 class Severity(StrEnum):
     """How much a finding matters, worst first."""
 

@@ -84,6 +84,7 @@ TIME_PARTS = {
     "cpu-bottleneck": NamedPart("CPU saturated", "lost", "l"),
     "data-loading": NamedPart("waiting for data", "lost", "l7"),
     "evaluation": NamedPart("evaluation", "lost", "l8"),
+    "slow-rank": NamedPart("waiting for a slow rank", "lost", "l10"),
     "step-outlier": NamedPart("outlier steps", "lost", "l5"),
     "saturated-process": NamedPart("CPU core saturated", "lost", "l6"),
     "one-process": NamedPart("one core per process may be the limit", "lost", "l8"),

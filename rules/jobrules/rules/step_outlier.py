@@ -19,6 +19,7 @@ from jobrules.measures.sample_weights import around_us
 from jobrules.measures.value_counts import Counted
 from jobrules.model import SECOND_US, ByNode, DeviceStatus, HowMuch, Measure, Note, RuleResult, When, Where
 from jobrules.model.claims import Cause, Precedence
+from jobrules.model.finding import OF_LOOP
 from jobrules.rule import NO_STEPS, Role, Rule, reason_few_samples, severity_of, text
 from jobrules.rule import number as parameter
 from jobrules.rules.overall_framework_metrics import STEP
@@ -239,7 +240,7 @@ class StepOutlier(Rule):
             *(Note(capitalized(limit)) for limit in (condition, *limits)),
             severity=severity_of(part),
             share=part,
-            share_of="of the training loop",
+            share_of=OF_LOOP,
             **when,
         )
 

@@ -16,6 +16,7 @@ from jobrules.rule import Role, Rule
 from jobrules.text import share
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
 from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
+from jobrules.verdict.late_ranks import SLOW_RANK, slow_rank
 from jobrules.verdict.observations import CROWDED, LOST_SAMPLES, NOT_MEASURED
 from jobrules.verdict.recorded import PHASES, recorded_causes
 from jobrules.verdict.story import UNEXPLAINED_LOSS, Account, Checks
@@ -27,6 +28,7 @@ RESERVED = frozenset(
         START_UP,
         WIND_DOWN,
         *PHASES,
+        SLOW_RANK,
         *UNEXPLAINED,
         UNEXPLAINED_LOSS,
         NOT_MEASURED,
@@ -50,6 +52,7 @@ def account_of(job: Job, checks: Checks, *, strict: bool = False) -> Account:
     of_rules = [(cause, name) for cause, name in of_rules if cause.claim]
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
     causes += recorded_causes(job, work) if work else ()
+    causes += filter(None, [slow_rank(job)])
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
     raised = [error for node in nodes for error in node.failed.values()]

@@ -11,11 +11,13 @@ from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.work import Work
 from jobrules.model import Finding, Inferred, Job, Note, RuleResult, Severity, Status
 from jobrules.model.claims import Cause, Claimed
+from jobrules.model.finding import OF_LOOP
 from jobrules.model.names import OwnText
 from jobrules.rule import Role, Rule
 from jobrules.rules.traces.shares import NO_GPU_ACTIVITY, PROFILED_TIME
 from jobrules.text import capitalized, join_names, percent
 from jobrules.verdict.account import account_of, causes_of_rules
+from jobrules.verdict.late_ranks import late_start, slow_rank
 from jobrules.verdict.loop_parts import loop_findings
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many, how_to_record
 from jobrules.verdict.observations import (
@@ -196,8 +198,26 @@ def judge(
     account = account_of(job, checks, strict=strict)
     story = story_of(joined_accounts(account, others) if others else account, strict=strict)
     unmeasured_us = sum(device.unmeasured for node in story.account.nodes for device in node.devices)
-    samples = _about_samples(job, phases, story.use, unmeasured_us)
-    return _ranked(job, story.account.checks, [*story.findings, *samples], story.use, story)
+    found = [
+        *_with_waits_of_ranks(job, story.findings),
+        *late_start(job),
+        *_about_samples(job, phases, story.use, unmeasured_us),
+    ]
+    return _ranked(job, story.account.checks, found, story.use, story)
+
+
+def _with_waits_of_ranks(job: Job, findings: Sequence[Finding]) -> Sequence[Finding]:
+    """With the finding on a slow rank as a share of the training loop, if little of it is known as lost GPU time: a GPU that
+    waits in an exchange counts as used.
+    """
+    slow = slow_rank(job)
+    if slow is None:
+        return findings
+    found = in_loop(slow, job.steps_us or job.span_us, job.nodes)
+    told = [one.share or 0.0 for one in findings if one.key in (found.key, *found.because_of)]
+    if 2 * max(told, default=0.0) >= slow.of_loop:
+        return findings
+    return [replace(found, because_of=()), *(one for one in findings if one.key != found.key)]
 
 
 def _of_others(
@@ -216,7 +236,9 @@ def _of_others(
     taken = {*story.claims} if story else {one.key for one in known}
     span_us = job.steps_us or job.span_us
     waits = [in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop >= WARNING_SHARE]
-    loops = loop_findings(job)
+    slow = slow_rank(job)
+    waits += [in_loop(slow, span_us, job.nodes)] if slow else []
+    loops = [*loop_findings(job), *late_start(job)]
     has_gpus = story or job.captures or any(part.gpus for part in job.facts)
     work = None if waits or loops or has_gpus else Work.of(job)
     found = [
@@ -358,7 +380,7 @@ def in_loop(cause: Cause, span_us: tuple[int, int], nodes: tuple[str, ...]) -> F
         cause.finding(nothing),
         severity=Severity.CRITICAL if cause.of_loop >= CRITICAL_SHARE else Severity.WARNING,
         share=round(cause.of_loop, 3),
-        share_of="of the training loop",
+        share_of=OF_LOOP,
     )
 
 

@@ -1,8 +1,7 @@
-"""What took the training loop of a job without GPU samples: time between whole steps, and waits for another rank."""
+"""What took the training loop of a job without GPU samples: time between whole steps."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -13,13 +12,10 @@ from jobrules.measures.framework_time import Kind, event_type_of, kind_of
 from jobrules.measures.intervals import Intervals, difference, joined, time_of, union
 from jobrules.measures.rows import rows_by_lane, series_of
 from jobrules.model import Fact, Finding, Job, Note, Severity, Where
-from jobrules.text import capitalized, duration, escape_name, share
+from jobrules.model.finding import OF_LOOP
+from jobrules.text import escape_name, share
 from jobrules.verdict.story import CRITICAL_SHARE, NAMED_SHARE, WARNING_SHARE
 
-#: Event types in which ranks wait for one another.
-_COLLECTIVE = re.compile(
-    r"all.?(reduce|gather|to.?all)|reduce.?scatter|broadcast|barrier|sync|nccl|gloo", re.IGNORECASE
-)
 #: The mode of training steps, and what steps of any other mode are called.
 _TRAIN, _EVALUATION = "TRAIN", "Evaluation"
 #: An event type that takes this part of the time between steps is named in the title; so many are named in the evidence.
@@ -31,10 +27,6 @@ BETWEEN_ADVICE = ("Do it less often, or in the background while training goes on
 UNNAMED_ADVICE = (
     "Record what runs there: `jobrecord.phase(name)` around it, `jobrecord.data(loader)` in `jobrecord.eval()`.",
 )
-SLOW_RANK_ADVICE = (
-    "Compare a step of that rank with one of the others: more data, a slower machine, or work that only it does.",
-)
-LATE_RANK_ADVICE = ("Find out what that rank does before its first step; start all ranks at once.",)
 
 
 class RankLoop(Struct, frozen=True, kw_only=True):
@@ -47,26 +39,16 @@ class RankLoop(Struct, frozen=True, kw_only=True):
     #: Outside of training steps, and of it by event type.
     between_us: int
     between: dict[str, int]
-    #: In steps: waits for batches, and for other ranks with the event type that took most.
-    fetched_us: int
-    collective_us: int
-    collective: str
 
     @property
     def name(self) -> str:
         """``rank 1``, as in a sentence."""
         return f"rank {escape_name(self.rank, _MAX_NAME)}"
 
-    @property
-    def waited(self) -> float:
-        """Share of the loop in which the rank waited for others."""
-        return self.collective_us / self.length_us
-
 
 def loop_findings(job: Job) -> list[Finding]:
     """Findings on the training loop, if steps hold all that a rank does in them."""
-    loops = job.gathered(rank_loops)
-    return [*_between(loops), *_slow_rank(loops)]
+    return _between(job.gathered(rank_loops))
 
 
 def rank_loops(part: Job) -> Iterator[RankLoop]:
@@ -98,7 +80,6 @@ def rank_loops(part: Job) -> Iterator[RankLoop]:
         others = [times for mode, times in modes.items() if mode != main]
         between = {_EVALUATION: joined(others).shared(gaps)} if others else {}
         between |= {kind: times.shared(gaps) for kind, times in own.items() if kind != FETCH}
-        waits = {kind: times.shared(steps_us) for kind, times in own.items() if _COLLECTIVE.search(kind)}
         yield RankLoop(
             node=node,
             rank=rank,
@@ -106,9 +87,6 @@ def rank_loops(part: Job) -> Iterator[RankLoop]:
             length_us=end_us - start_us - restarted.total,
             between_us=gaps.total,
             between={kind: us for kind, us in between.items() if us},
-            fetched_us=own[FETCH].shared(steps_us) if FETCH in own else 0,
-            collective_us=sum(waits.values()),
-            collective=max(waits, key=waits.__getitem__, default=""),
         )
 
 
@@ -134,36 +112,6 @@ def _between(loops: Sequence[RankLoop]) -> list[Finding]:
     return [_finding("between-steps", title, part, evidence, advice, worst)]
 
 
-def _slow_rank(loops: Sequence[RankLoop]) -> list[Finding]:
-    """The rank for which others wait, unless they wait because it waits for data."""
-    together = [one for one in loops if one.collective]
-    if len(together) < 2:
-        return []
-    slow = min(together, key=lambda one: one.waited)
-    waiting = max(together, key=lambda one: one.waited)
-    part = waiting.waited - slow.waited
-    fetched = slow.fetched_us / slow.length_us - waiting.fetched_us / waiting.length_us
-    if part < WARNING_SHARE or 2 * fetched >= part:
-        return []
-    late_us = slow.start_us - waiting.start_us
-    late = 2 * late_us >= part * waiting.length_us
-    what = escape_name(waiting.collective, _MAX_NAME)
-    evidence: tuple[Fact, ...] = (Where((slow.node,)),)
-    how = f"{what} took {share(waiting.waited)} of its training loop, {share(slow.waited)} on {slow.name}"
-    if late:
-        evidence += (Note(f"First step of {slow.name} {duration(late_us)} after that of {waiting.name}"),)
-    return [
-        _finding(
-            "slow-rank",
-            f"{capitalized(waiting.name)} waits for {slow.name}: {how}",
-            part,
-            evidence,
-            LATE_RANK_ADVICE if late else SLOW_RANK_ADVICE,
-            slow,
-        )
-    ]
-
-
 def _finding(
     key: str, title: str, part: float, evidence: tuple[Fact, ...], advice: tuple[str, ...], loop: RankLoop
 ) -> Finding:
@@ -176,7 +124,7 @@ def _finding(
         rules=(),
         section="steps",
         share=part,
-        share_of="of the training loop",
+        share_of=OF_LOOP,
         start_us=loop.start_us,
         end_us=loop.start_us + loop.length_us,
     )
