@@ -52,7 +52,7 @@ def account_of(job: Job, checks: Checks, *, strict: bool = False) -> Account:
     of_rules = [(cause, name) for cause, name in of_rules if cause.claim]
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
     causes += recorded_causes(job, work) if work else ()
-    causes += filter(None, [slow_rank(job)])
+    causes += [slow] if (slow := slow_rank(job)) and slow.claim else []
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
     raised = [error for node in nodes for error in node.failed.values()]

@@ -8,9 +8,9 @@ import numpy as np
 
 from jobrules.causes.claims import idle_first
 from jobrules.causes.data_loading import MAX_RANK
+from jobrules.causes.rank_waits import REST, LateRank, RankWaits, late_rank
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import FETCH
-from jobrules.measures.rank_waits import REST, LateRank, RankWaits, late_rank
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import Fact, Finding, FloatArray, Inferred, Job, Note, Panel, Severity, Where
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
@@ -46,7 +46,8 @@ def slow_rank(job: Job) -> Cause | None:
         key=SLOW_RANK,
         precedence=Precedence.SLOW_RANK,
         when=f"while other ranks waited for {rank_name(late.rank)}",
-        claim=partial(_waiting, late.part),
+        # The time of slow fetches is that of the cause of waiting for data.
+        claim=None if late.reason == FETCH else partial(_waiting, late.part),
         finding=partial(_slow, job, late),
         of_loop=late.part,
     )

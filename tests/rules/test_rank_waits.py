@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules.measures.rank_waits import REST, RankWaits, late_rank
+from jobrules.causes.rank_waits import REST, RankWaits, late_rank
 from jobrules.model import SECOND_US, Steps
 from tests.copies import replace
 from tests.rules.rank_jobs import BACKWARD, FETCH, FORWARD, OPTIMIZER, Time, in_step, slow

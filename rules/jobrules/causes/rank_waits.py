@@ -6,7 +6,7 @@ phase that holds their exchange: it has the least time there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +16,9 @@ from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, Kind, event
 from jobrules.measures.intervals import joined, time_of
 from jobrules.measures.rows import TRAIN, rows_by_lane, series_of
 from jobrules.model import FloatArray, IntArray, Job, natural_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Phases in which no rank waits for another, and the others in the order in which a wait is looked for: the first whose
 #: difference is this part of the largest counts, since what a rank does more elsewhere it has less of there.
