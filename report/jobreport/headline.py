@@ -45,7 +45,8 @@ def headline(report: Report) -> Headline:
     number, rest = _second(report)
     # Without a finding that is said first, the second line holds what else was seen.
     seen = next((f"{one.title}." for one in verdict.findings), "") if not verdict.lead else ""
-    said = [rest, seen, (report.cost and words.lost_money(report.cost)) or ""]
+    little = verdict.little and f"Judged from {verdict.little}."
+    said = [rest, little, seen, (report.cost and words.lost_money(report.cost)) or ""]
     if verdict.use and verdict.use.unknown:
         said.append(f"Utilization of {count(verdict.use.unknown, 'more GPU')} is unknown.")
     return Headline(sentence=_first(report), number=number, rest=" ".join(filter(None, said)))

@@ -100,9 +100,16 @@ def _saturated(
 ) -> Claim | None:
     """Claim the moments in which a GPU is idle while the CPU is saturated, or that of another node that it waits for.
 
-    A GPU that is active but slowed down counts too if nearly all of the CPU is in use.
+    A GPU that is active but slowed down counts too if nearly all of the CPU is in use. Where other processes fill the cores,
+    recorded waits for data are a cause and their load a coincidence.
     """
     del weight_us
+    if (
+        any(one.of_others for one in core_shares(part))
+        and work
+        and any(w.relevant for w in waits(part, work))
+    ):
+        return None
     use = CoreUse.of(part, panel, Metric.CPU_UTILIZATION, rule.cpu_threshold)
     if use is None:
         return None

@@ -9,6 +9,7 @@ import numpy as np
 
 from jobrules.causes.claims import idle_first
 from jobrules.measures.core_use import SATURATED_PERCENT, SLOWED_GPU, CoreUse
+from jobrules.measures.crowding import CROWDED_ADVICE
 from jobrules.measures.data_waits import LOADING_PART, SAME_PART, Waits, loads_itself, waits
 from jobrules.measures.intervals import union
 from jobrules.measures.rows import rows_by_rank
@@ -136,6 +137,8 @@ def _waited(
     if most.in_steps:
         evidence.append(Note("Steps hold their batch fetches"))
     evidence += _workers(most.num_workers)
+    if most.others:
+        evidence.append(Note(most.others))
     if recorded_us < MOSTLY * work.length_us:
         evidence.append(Note(_of_part(recorded_us, work, most.part, claimed)))
     return rule.finding(
@@ -150,7 +153,8 @@ def _waited(
             cpu_percent=most.cpu_percent,
             of_io=most.of_io,
             has_gpus=most.has_gpus,
-        ),
+        )
+        + (CROWDED_ADVICE[:1] if most.others else ()),
         devices=claimed.devices,
     )
 

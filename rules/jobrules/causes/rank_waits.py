@@ -15,6 +15,7 @@ from jobrules.measures.data_loading import FETCH
 from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, Kind, event_type_of, kind_of
 from jobrules.measures.intervals import joined, time_of
 from jobrules.measures.rows import TRAIN, rows_by_lane, series_of
+from jobrules.measures.work import numbered
 from jobrules.model import FloatArray, IntArray, Job, natural_key
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _place(phase: str) -> int:
 
 
 def _rank_waits(job: Job) -> RankWaits | None:
-    counts = job.gathered(_numbered)
+    counts = job.gathered(numbered)
     if len(counts) < 2:
         return None
     found = job.gathered(rank_phases, -(-max(counts) // MAX_STEPS))
@@ -208,13 +209,6 @@ def _ends_together(end_us: FloatArray, step_us: float) -> bool:
     left = apart - (start[:, None] + slope[:, None] * at)
     spread, step_by_step = left.std(axis=1), np.diff(left, axis=1).std(axis=1)
     return bool((spread <= np.maximum(_APART * step_us, _WANDER * step_by_step)).all())
-
-
-def _numbered(part: Job) -> Iterator[int]:
-    """How many training steps each rank of a node has."""
-    for (_, _, mode), rows in series_of(part.steps).items():
-        if mode == TRAIN:
-            yield len(rows)
 
 
 def rank_phases(part: Job, every: int) -> Iterator[RankPhases]:

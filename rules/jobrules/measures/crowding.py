@@ -40,16 +40,30 @@ class CoreShare(Struct, frozen=True, kw_only=True):
         return f"Other processes use the CPU: the job's processes used {by_job} of {cores}, all together {by_all}"
 
     @property
+    def own_percent(self) -> float:
+        """What the job uses of the cores, in percent."""
+        return 100 * self.by_job / self.cores
+
+    @property
     def others_matter(self) -> bool:
         """True if other processes use a relevant part of the cores."""
         return self.by_all - self.by_job >= OTHERS_PART * self.cores
 
     @property
+    def of_others(self) -> bool:
+        """True if most of what is in use is that of other processes."""
+        return self.others_matter and 2 * self.by_job < self.by_all
+
+    @property
+    def fills(self) -> bool:
+        """True if other processes leave few cores free."""
+        return self.others_matter and 100 * self.by_all >= CROWDED_PERCENT * self.cores
+
+    @property
     def crowded(self) -> bool:
         """True if other processes take CPU time from the job."""
         return (
-            self.others_matter
-            and 100 * self.by_all >= CROWDED_PERCENT * self.cores
+            self.fills
             and self.by_job >= MIN_JOB_CORES
             and (self.pressure is None or self.pressure >= WAITING_PERCENT)
         )

@@ -56,6 +56,8 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
     cores: int
     cpu_percent: float | None
     has_gpus: bool
+    #: What other processes use of the cores, in words; empty unless they leave few of them free.
+    others: str
     #: True if a core waits for I/O during most fetches.
     of_io: bool
 
@@ -97,6 +99,7 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
             for rank, own in fetches.by_rank.items()
         }
         slowest = max(waited_by_rank_us, key=waited_by_rank_us.__getitem__)
+        shares = [*core_shares(part)]
         cpu, io_wait = part.panel(node, Metric.CPU_UTILIZATION), part.panel(node, Metric.IO_WAIT)
         return cls(
             recorded=fetches.recorded,
@@ -108,7 +111,9 @@ class Waits(Struct, frozen=True, kw_only=True, eq=False):
             num_workers=_num_workers(loading, fetches.events),
             processes=len(fetches.by_rank),
             cores=len(cpu.devices) if cpu else 0,
-            cpu_percent=_own_percent(part) or (_mean_percent(cpu, work) if cpu else None),
+            cpu_percent=next((one.own_percent for one in shares if one.others_matter), None)
+            or (_mean_percent(cpu, work) if cpu else None),
+            others=next((str(one) for one in shares if one.fills), ""),
             has_gpus=part.panel(node, Metric.GPU_UTILIZATION) is not None,
             of_io=io_wait is not None and _waits_for_io(io_wait, fetches.fetched),
         )
@@ -174,11 +179,6 @@ def _mean_percent(cpu: Panel, work: Work) -> float | None:
     """Mean utilization of the cores in the work; None without samples in it."""
     inside = work.holds(cpu.time_us, cpu.node)
     return float(cpu.mean[inside].mean()) if inside.any() else None
-
-
-def _own_percent(part: Job) -> float | None:
-    """What the job's processes use of the cores, if others use a relevant part of them."""
-    return next((100 * one.by_job / one.cores for one in core_shares(part) if one.others_matter), None)
 
 
 def _median_step_us(steps: Steps, rank: str) -> float | None:

@@ -14,9 +14,11 @@ from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import WAITING_PERCENT, CoreUse
+from jobrules.measures.rows import TRAIN, series_of
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.measures.work_span import IDLE_PERCENT, worked
 from jobrules.model import SECOND_US, BoolArray, FloatArray, IntArray, Job, Metric, OfGPU, Panel, span_of
+from jobrules.text import count, duration
 
 #: Work begins with the first active sample after which a GPU is, for this long and over so many samples,
 AHEAD_US, AHEAD_SAMPLES = 60 * SECOND_US, 5
@@ -26,6 +28,8 @@ USED_PART = 0.25
 #: Without steps, waiting for I/O is start-up if so much of it lies in this part of the job, and within this time, and no
 #: minute of it uses the GPUs this part as much as the time after it: a container's image, or data, is loaded.
 MOSTLY_EARLY, EARLY_PART, EARLY_US, LASTING_PART = 0.95, 0.1, 15 * 60 * SECOND_US, 1 / 3
+#: A job is judged by so much work, or so many steps of a process.
+MIN_WORK_US, MIN_STEPS = 60 * SECOND_US, 50
 #: Active samples of which the first that work begins with is sought at a time.
 _BLOCK = 1 << 12
 
@@ -39,6 +43,8 @@ class Work(Struct, frozen=True, kw_only=True):
     #: Of the GPUs alone, and of the recorded steps alone; None without.
     gpu_us: tuple[int, int] | None
     steps_us: tuple[int, int] | None
+    #: Training steps of the process with most of them.
+    steps: int = 0
 
     @classmethod
     def of(cls, job: Job) -> Work | None:
@@ -76,6 +82,18 @@ class Work(Struct, frozen=True, kw_only=True):
         """From begin to end."""
         return self.end_us - self.begin_us
 
+    @property
+    def enough(self) -> bool:
+        """True if there is enough to judge a job by."""
+        return self.length_us >= MIN_WORK_US or self.steps >= MIN_STEPS
+
+    @property
+    def little(self) -> str:
+        """From how little a job is judged: ``36 s of work and 300 steps``; empty if it is not little."""
+        if not self.enough or self.length_us >= MIN_WORK_US:
+            return ""
+        return f"{duration(self.length_us)} of work and {count(self.steps, 'step')}"
+
 
 def _work(job: Job) -> Work | None:
     clocks = Clocks.of(job)
@@ -107,7 +125,21 @@ def _work(job: Job) -> Work | None:
     span = span_of((gpu_us, steps_us))
     if span is None:
         return None
-    return Work(clocks=clocks, begin_us=span[0], end_us=span[1], gpu_us=gpu_us, steps_us=steps_us)
+    return Work(
+        clocks=clocks,
+        begin_us=span[0],
+        end_us=span[1],
+        gpu_us=gpu_us,
+        steps_us=steps_us,
+        steps=max(job.gathered(numbered), default=0) if job.step_count else 0,
+    )
+
+
+def numbered(part: Job) -> Iterator[int]:
+    """How many training steps each process of a node has."""
+    for (_, _, mode), rows in series_of(part.steps).items():
+        if mode == TRAIN:
+            yield len(rows)
 
 
 def _loaded_us(part: Job, panel: Panel) -> int:

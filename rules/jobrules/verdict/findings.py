@@ -45,7 +45,7 @@ from jobrules.verdict.profiled import (
 )
 from jobrules.verdict.story import (
     CRITICAL_SHARE,
-    MIN_WORK_US,
+    DATA_LOADING,
     SEVERITIES,
     UNEXPLAINED_LOSS,
     WARNING_SHARE,
@@ -90,6 +90,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     explains: dict[OwnText, float] = {}
     #: What there is too little of, if the job cannot be judged: ``41 s of GPU work``.
     too_little: OwnText = ""
+    #: From how little the job is judged: ``36 s of work and 300 steps``; empty if it is not little.
+    little: OwnText = ""
     #: How the time in traces of PyTorch's profiler was spent; left out if too little was profiled.
     profiled: ProfiledTime | UnsetType = UNSET
 
@@ -100,9 +102,11 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
     @property
     def lead(self) -> Finding | None:
-        """The finding that is said first: the main one, unless it is a remark without an amount of time."""
+        """The finding that is said first: the main one, unless it is a remark on little time or none."""
         first = self.main_finding
-        return first if first and (first.severity is not Severity.INFO or first.share is not None) else None
+        if first is None or (first.severity is Severity.INFO and (first.share or 0.0) < WARNING_SHARE):
+            return None
+        return first
 
     def is_cause(self, finding: Finding) -> bool:
         """True if a finding is a cause of lost time: it explains a part of the bar, which is that of traces if nothing else
@@ -247,9 +251,7 @@ def _of_others(
         *(() if story else _without_gpus(job, checks)),
         *waits,
         *loops,
-        *free_cores(
-            job.gathered(trainings, work, job.loop_facts) if work and work.length_us >= MIN_WORK_US else ()
-        ),
+        *free_cores(job.gathered(trainings, work, job.loop_facts) if work and work.enough else ()),
         *_about_samples(job, phases, use, 0.0),
     ]
     # What is known may join the results of several rules.
@@ -276,7 +278,8 @@ def _ranked(
     if not (profiled or use):
         too_little = too_little_profiled(job)
     known = sum(one.share or 0 for one in findings if one.gpu_s is not None and one.key != UNEXPLAINED_LOSS)
-    findings.sort(key=lambda finding: _rank(finding, known, of_traces))
+    waits = any(finding.key == DATA_LOADING for finding in findings)
+    findings.sort(key=lambda finding: _rank(finding, known, of_traces, waits=waits))
     not_evaluated = tuple(
         NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
         for rule, result in checks
@@ -289,6 +292,7 @@ def _ranked(
         rules=len(checks) - sum(not one.applies for one in not_evaluated),
         explains=story.explains if story else {},
         too_little=too_little,
+        little=work.little if (work := Work.of(job)) and not too_little else "",
         profiled=in_order(profiled, findings) if profiled else UNSET,
     )
 
@@ -335,11 +339,14 @@ def _about_samples(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_
     ]
 
 
-def _rank(finding: Finding, known: float, of_traces: Collection[str]) -> tuple[int, int, bool, float]:
+def _rank(
+    finding: Finding, known: float, of_traces: Collection[str], *, waits: bool
+) -> tuple[int, int, bool, float]:
     """Worst first; then causes of lost time, lost time without a cause, the rest, and time that was not measured.
 
     Lost time without a cause follows every cause, unless it is more than all of them explain (``known``).
-    Other processes on the job's cores come before all: what they take makes the times of the job longer. Findings on a part
+    Other processes on the job's cores come before all, for what they take makes the times of the job longer; after all others
+    if training ``waits`` for data, which was measured. Findings on a part
     of the profiled time (``of_traces``, by key) come before others of their severity that are no causes of the whole job,
     and may be those of a loss that nothing else explains.
     """
@@ -348,7 +355,8 @@ def _rank(finding: Finding, known: float, of_traces: Collection[str]) -> tuple[i
         severity = Severity.WARNING
     if finding.key in (UNEXPLAINED_LOSS, NOT_MEASURED):
         kind = _UNEXPLAINED if finding.key == UNEXPLAINED_LOSS else 3
-    kind = -1 if finding.key == CROWDED else kind
+    if finding.key == CROWDED:
+        kind = 3 if waits else -1
     is_of_traces = finding.key in of_traces
     kind = min(kind, _UNEXPLAINED) if is_of_traces else kind
     return SEVERITIES.index(severity), kind, not is_of_traces, -(finding.share or 0)

@@ -30,8 +30,8 @@ WARNING_SHARE, CRITICAL_SHARE = 0.05, 0.2
 WARNING_EDGE_US, CRITICAL_EDGE_US = 5 * 60 * SECOND_US, 15 * 60 * SECOND_US
 WARNING_EDGE_SHARE, CRITICAL_EDGE_SHARE = 0.2, 0.4
 
-#: A job is too short to judge with less work, unless it was measured for ``LONG_US``, or with fewer snapshots of more work.
-MIN_WORK_US, MIN_SNAPSHOTS = 60 * SECOND_US, 30
+#: A job is too short to judge with fewer snapshots of its work.
+MIN_SNAPSHOTS = 30
 
 #: A GPU alone is called never used if it was sampled for as long as this without any work.
 LONG_US = 10 * 60 * SECOND_US
@@ -165,7 +165,7 @@ def _too_short(account: Account) -> str:
     After a long look without work, or with little, what came before the work and after it is known.
     """
     work = account.work
-    if work and work.length_us >= MIN_WORK_US:
+    if work and work.enough:
         snapshots = max((node.snapshots for node in account.nodes), default=0)
         return count(snapshots, "snapshot") if snapshots < MIN_SNAPSHOTS else ""
     devices = [device for node in account.nodes for device in node.devices]
@@ -184,6 +184,9 @@ def _name_causes(story: Story, *, strict: bool) -> Story:
     for cause in story.account.causes:
         amount = story.claims[cause.key]
         share, edge_us = amount.share, _edge_us(story, cause.key)
+        if edge_us is not None and story.account.work and story.account.work.little:
+            # Any job begins: of a short try, that says nothing.
+            continue
         found, critical = share >= WARNING_SHARE, share >= CRITICAL_SHARE
         if edge_us is not None:
             found &= edge_us >= WARNING_EDGE_US or share >= WARNING_EDGE_SHARE

@@ -720,3 +720,30 @@ def test_outlier_steps_claim_what_their_node_lost_in_them() -> None:
     assert parts(verdict)["step-outlier"] == pytest.approx(100 * amount, abs=0.1)
     assert "step-outlier" not in keys(verdict)
     assert verdict.explains["StepOutlier"] == pytest.approx(amount, abs=0.001)
+
+
+def beside_others(by_job: float, gpu: list[float] | None) -> Job:
+    """A loop that waits 0.7 s of each second for its batch, on eight cores that other processes fill."""
+    job = loading(0.7, gpu or [2.0, 90.0], cores=np.full((N, CORES), 97.0))
+    panels = job.panels if gpu else tuple(p for p in job.panels if not p.metric.of_gpus)
+    of_job = make_panel(Metric.JOB_CPU, np.full(N // 5, by_job), interval_s=5, prefix="cpu")
+    return replace(job, panels=(*panels, of_job))
+
+
+@pytest.mark.parametrize("by_job", [0.08, 0.3, 2.9])
+@pytest.mark.parametrize("gpu", [[2.0, 90.0], None])
+def test_measured_waits_come_before_the_load_of_others(by_job: float, gpu: list[float] | None) -> None:
+    main = verdict_of(beside_others(by_job, gpu)).findings[0]
+
+    assert main.key == "data-loading"
+    assert f"the job's processes used {by_job:.1f} of 8\u00a0cores, all together 7.8" in in_words(
+        main.evidence
+    )
+    assert main.advice[0].startswith("Set ``num_workers`` above 0")
+    assert "other processes" in main.advice[-1]
+
+
+def test_a_cpu_that_the_job_itself_saturates_is_the_cause() -> None:
+    main = verdict_of(beside_others(7.2, [2.0, 90.0])).findings[0]
+
+    assert main.key == "cpu-bottleneck"
