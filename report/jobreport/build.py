@@ -34,6 +34,7 @@ from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.analyses.host import host
 from jobrules.analyses.nodes import node_comparison
 from jobrules.analyses.power import power
+from jobrules.analyses.rank_waits import rank_waits
 from jobrules.analyses.steps import steps
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.analyses.utilization import utilization
@@ -243,6 +244,7 @@ class _Evaluated(Struct, frozen=True, kw_only=True):
 _ANALYSES: dict[str, Callable[[_Evaluated], Any]] = {
     "framework": _Evaluated.framework,
     "steps": lambda of: steps(of.job, of.rule(StepOutlier)),
+    "rank_waits": lambda of: rank_waits(of.job) or UNSET,
     "balance": lambda of: balance(of.job, of.rule(LoadBalancing)),
     "data_loading": lambda of: data_loading(of.job, of.rule(Dataloader), of.result(Dataloader)),
     "bottlenecks": _Evaluated.bottlenecks,

@@ -33,6 +33,7 @@ from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.host import HostUse
 from jobrules.analyses.nodes import NodeComparison
 from jobrules.analyses.power import GPUState
+from jobrules.analyses.rank_waits import WaitsOfRanks
 from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.utilization import UsageRow
@@ -175,6 +176,7 @@ class Report(Struct, frozen=True, kw_only=True):
     framework: FrameworkTime | None = None
     #: The analyses; None or empty if what they need was not recorded.
     steps: StepTimes | None = None
+    rank_waits: WaitsOfRanks | UnsetType = UNSET
     balance: Balance | None = None
     data_loading: DataLoading | None = None
     bottlenecks: tuple[Bottlenecks, ...] = ()

@@ -91,7 +91,7 @@ def _second(report: Report) -> tuple[str, str]:
         of_job = next(
             (f", {rounded_percent(part.percent)} of the job" for part in parts if part.key == lead.key), ""
         )
-        used = f" {_used(use)}." if use else ""
+        used = f" {_used(use, of_time=True)}." if use else ""
         return rounded_percent(100 * lead.share), f"{OF_LOOP} was lost to it{of_job}.{used}"
     lost = lead and ((use and _lost_to(lead, use)) or (profiled and _lost_to(lead, profiled)))
     if lost:
@@ -143,13 +143,13 @@ def _lost_to(lead: Finding, use: TimeUse | ProfiledTime) -> tuple[str, str] | No
     return rounded_percent(percent), " ".join(sentences)
 
 
-def _used(use: TimeUse | ProfiledTime) -> str:
-    """``27% was used``, ``49% was computing``, ``15% was used, 15% not measured``."""
+def _used(use: TimeUse | ProfiledTime, *, of_time: bool = False) -> str:
+    """``27% was used``, ``49% was computing``, ``15% was used, 15% not measured``, ``92% of GPU time was used``."""
     if not isinstance(use, TimeUse):
         unknown = use.of("unknown")
         known = f"{rounded_percent(use.of('used'))} was computing"
         return f"{known}; {rounded_percent(unknown)} is not known" if unknown >= 1 else known
-    of = f" of {use.time}" if use.device == "CPU" else ""
+    of = f" of {use.time}" if of_time or use.device == "CPU" else ""
     unmeasured = use.of("unknown")[1]
     known = f"{rounded_percent(use.of('used')[1])}{of} was used{use.of_job}"
     return f"{known}, {rounded_percent(unmeasured)} not measured" if unmeasured >= 1 else known

@@ -90,8 +90,8 @@ class LateRank(Struct, frozen=True, kw_only=True):
 
     node: str
     rank: str
-    #: How many ranks are as late as it, and how many wait.
-    late: int
+    #: Nodes and ranks that are about as late, this one first, and how many wait.
+    ranks: tuple[tuple[str, str], ...]
     waiting: int
     #: The phase in which the others wait, and how long in a step, in microseconds; median.
     phase: str
@@ -135,7 +135,7 @@ def late_rank(waits: RankWaits) -> LateRank | None:
     return LateRank(
         node=waits.ranks[slow][0],
         rank=waits.ranks[slow][1],
-        late=int(late.sum()),
+        ranks=tuple(waits.ranks[i] for i in sorted(np.flatnonzero(late), key=lambda i: typical[i])),
         waiting=int((~late).sum()),
         phase=phase,
         late_us=late_us,

@@ -11,11 +11,12 @@ from jobrules.causes.data_loading import MAX_RANK
 from jobrules.causes.rank_waits import REST, LateRank, RankWaits, late_rank
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import FETCH
+from jobrules.measures.work import Work
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import Fact, Finding, FloatArray, Inferred, Job, Note, Panel, Severity, Where
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.model.finding import OF_LOOP
-from jobrules.text import capitalized, count, duration, escape_name, share, took
+from jobrules.text import capitalized, count, duration, escape_name, join_names, share, took
 from jobrules.verdict.story import CRITICAL_SHARE, DATA_LOADING, WARNING_SHARE
 
 SLOW_RANK, LATE_START = "slow-rank", "late-start"
@@ -38,8 +39,8 @@ LATE_START_ADVICE = ("Find out what that rank does before its first step; start 
 
 def slow_rank(job: Job) -> Cause | None:
     """The rank for which the others wait in each step; None if there is none, or if they wait little."""
-    waits = RankWaits.of(job)
-    late = waits and late_rank(waits)
+    waits, work = RankWaits.of(job), Work.of(job)
+    late = late_rank(waits) if waits and work and work.enough else None
     if not late or late.part < WARNING_SHARE:
         return None
     return Cause(
@@ -76,8 +77,9 @@ def _slow(job: Job, late: LateRank, claimed: Claimed) -> Finding:
         Where((late.node,)),
         Note(f"{waiting} {verb} for {share(late.part)} of the time of steps, in the {_words(late.phase)}"),
     ]
-    if late.late > 1:
-        evidence.append(Note(f"{count(late.late, 'rank')} are about as late"))
+    if len(late.ranks) > 1:
+        also = [escape_name(rank, MAX_RANK) for _, rank in late.ranks[1:]]
+        evidence.append(Note(f"About as late: {join_names([f'rank {one}' for one in also])}"))
     if job.gpu_count:
         evidence.append(Note("A GPU that waits for another rank may count as used"))
     if late.reason is None:

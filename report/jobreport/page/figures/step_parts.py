@@ -1,4 +1,4 @@
-"""Steps in parts: outliers against normal steps, and the last steps one by one."""
+"""Steps in parts: outliers against normal steps, the last steps one by one, and a typical step of each rank."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.page.figures.steps import Unit
+    from jobrules.analyses.rank_waits import RankOfSteps, StepPhase
     from jobrules.analyses.step_parts import LastSteps, StepContrast, StepPart
 
 #: Fills of event types that have no part of time of their own, in turn.
 _EVENT_TYPES = (named(EVENT_TYPE).fill, "f3")
+#: Ranks that are drawn.
+MAX_RANKS = 12
 #: Classes of both kinds of steps.
 NORMAL, OUTLIER = "u", "l"
 
@@ -82,4 +85,44 @@ def last_steps(last: LastSteps, unit: Unit) -> Figure:
     canvas = Canvas(slots, upward(float(times.sum(axis=0).max()), unit))
     parts = [(fill(part, last.parts), part.label) for part in last.parts]
     columns(canvas, names, parts, times, chart.quantity("time", unit.name, unit.digits))
+    return canvas.figure
+
+
+def phase_fills(phases: Sequence[StepPhase]) -> list[str]:
+    """Class of each phase."""
+    others = [phase for phase in phases if phase.key == "event-type"]
+    return [
+        _EVENT_TYPES[others.index(phase) % len(_EVENT_TYPES)] if phase in others else named(phase.key).fill
+        for phase in phases
+    ]
+
+
+def rank_phases(
+    ranks: Sequence[RankOfSteps], phases: Sequence[str], styles: Sequence[str], unit: Unit
+) -> Figure:
+    """Bars of medians that stand on one another, from the left."""
+    names = [f"rank {escape_name(one.rank, 10)}" for one in ranks]
+    times = np.array([one.median_us for one in ranks]).T / unit.us
+    ends = np.vstack([np.zeros(len(ranks)), np.cumsum(times, axis=0)])
+    canvas = Canvas(
+        chart.along(0, ceiling(float(ends[-1].max())), unit=unit.name),
+        chart.downward(names),
+        left=theme.NAMES_PX,
+    )
+    slot = -np.arange(len(ranks), dtype=np.float64)
+    drawn = [
+        canvas.bars(
+            style,
+            (ends[i], ends[i + 1], slot - 0.85, slot - 0.15),
+            {"rank": names, "phase": [phase] * len(ranks), "time": times[i]},
+            series=f"kind-{i}",
+        )
+        for i, (phase, style) in enumerate(zip(phases, styles, strict=True))
+    ]
+    rows = [
+        ("Rank", "@rank"),
+        ("Phase", "@phase"),
+        ("Median", chart.quantity("time", unit.name, unit.digits)),
+    ]
+    canvas.tooltip(rows, drawn)
     return canvas.figure

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Section and names of figures that show a cause better than the first figure of the section that its finding names, by the
 #: key of the finding or by this section; the first figure that the page has.
 _FIGURES = {
+    "slow-rank": [("steps", "steps-ranks")],
     "straggler-rank": [("profiled-steps", "profiled-steps-ranks")],
     "cpu-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("cpu-bottlenecks", "cpu-bottlenecks-time")],
     "io-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("io-bottlenecks", "io-bottlenecks-time")],

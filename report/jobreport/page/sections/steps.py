@@ -11,6 +11,7 @@ from jobreport.page.figures import steps as figures
 from jobreport.page.kit import Drawing, Figure, Note, Side, Table
 from jobreport.page.kit.table import node_cells, node_heads
 from jobreport.page.sections.outline import not_recorded, section, zone
+from jobreport.page.sections.parts.rank_phases import phases_of_ranks
 from jobreport.page.sections.parts.step_parts import (
     contrast,
     last_steps,
@@ -45,6 +46,7 @@ def steps(report: Report) -> Content:
         " ".join(filter(None, sentences)),
         Side(blocks=[_histogram(times, unit), last_steps(times, unit, with_day=with_day)]),
         _time(times, report, unit, with_day=with_day),
+        *([phases_of_ranks(report.rank_waits, unit)] if report.rank_waits else []),
         contrast(times) or Note(why_no_contrast(times)),
         *_durations(times, unit),
     ]
