@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jobreport.page.figures.steps import Unit
+from jobreport.page.kit import Figure, Note, Table
 from jobreport.page.sections.parts.rank_phases import phases_of_ranks
 from jobrules.analyses.rank_waits import rank_waits
 from tests.rules.rank_jobs import FORWARD, in_step, slow
@@ -14,7 +15,9 @@ def test_late_ranks_come_first_and_all_ranks_have_a_row() -> None:
     waits = rank_waits(in_step(64, {FORWARD: slow(30, 17, 40)}))
     assert waits
     figure = phases_of_ranks(waits, MS)
+    assert isinstance(figure, Figure)
     (table,) = figure.tables
+    assert isinstance(table, Table)
 
     assert figure.finding.replace("\u00a0", " ").startswith("The others wait 30.")
     assert "for rank 17 and rank 40, 61." in figure.finding
@@ -29,9 +32,11 @@ def test_late_ranks_come_first_and_all_ranks_have_a_row() -> None:
     assert float(table.rows[0][4]) > 36 > 8 > float(table.rows[2][4])
 
 
-def test_without_a_late_rank_the_figure_says_so() -> None:
+def test_without_a_late_rank_a_sentence_says_so() -> None:
     waits = rank_waits(in_step(2))
 
     assert waits
     assert waits.late == 0
-    assert phases_of_ranks(waits, MS).finding.startswith("No rank is late")
+    note = phases_of_ranks(waits, MS)
+    assert isinstance(note, Note)
+    assert note.text.startswith("No rank is late")

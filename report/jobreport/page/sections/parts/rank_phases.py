@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.page.figures import step_parts as figures
-from jobreport.page.kit import Drawing, Figure, Table
+from jobreport.page.kit import Drawing, Figure, Note, Table
 from jobreport.page.kit.table import node_cells, node_heads
 from jobrules.model.time_parts import named
 from jobrules.text import took
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 MAX_NAME = 24
 
 
-def phases_of_ranks(waits: WaitsOfRanks, unit: Unit) -> Figure:
-    """A bar for each rank, and a table with the spread."""
+def phases_of_ranks(waits: WaitsOfRanks, unit: Unit) -> Figure | Note:
+    """A bar for each rank, and a table with the spread; a sentence if no rank is late."""
+    if not waits.late:
+        return Note("No rank is late: ranks end their steps together, and phases take about as long on each.")
     names = [_phase_name(phase) for phase in waits.phases]
     fills = figures.phase_fills(waits.phases)
     drawn = waits.ranks[: figures.MAX_RANKS]
@@ -49,8 +51,6 @@ def _phase_name(phase: StepPhase) -> str:
 
 
 def _finding(waits: WaitsOfRanks) -> str:
-    if not waits.late:
-        return "No rank is late: the phases of a step take about as long on each."
     late = [f"rank {formats.escape_name(one.rank, MAX_NAME)}" for one in waits.ranks[: waits.late]]
     return (
         f"The others wait {took(waits.late_us)} a step for {formats.join_names(late)}, "
@@ -59,7 +59,7 @@ def _finding(waits: WaitsOfRanks) -> str:
 
 
 def _reading(waits: WaitsOfRanks, drawn: int) -> str:
-    held = f"The others wait in: {_phase_name(waits.phases[waits.waiting_phase])}. " if waits.late else ""
+    held = f"The others wait in: {_phase_name(waits.phases[waits.waiting_phase])}. "
     more = formats.not_shown(len(waits.ranks) + waits.left - drawn, "rank").strip()
     return (
         f"{held}{more and more + ' '}Ranks that train in step end their steps together: one that takes longer in one phase makes the others wait in "
