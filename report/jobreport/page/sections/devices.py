@@ -8,18 +8,9 @@ from markupsafe import Markup
 
 from jobreport import formats
 from jobreport.page.figures.box_plot import WHOLE
-from jobreport.page.figures.devices import (
-    HeatMap,
-    cells,
-    defaults,
-    full_name,
-    has_holes,
-    heat_map,
-    lines_figure,
-    map_figure,
-    not_drawn,
-    shared_range,
-)
+from jobreport.page.figures.devices.heat_map import cells, has_holes, map_figure
+from jobreport.page.figures.devices.lines import defaults, lines_figure
+from jobreport.page.figures.devices.rows import HeatMap, full_name, heat_map, not_drawn
 from jobreport.page.figures.theme import SERIES
 from jobreport.page.kit import Drawing, Figure, Html, Table
 from jobreport.page.kit.fragment import place
@@ -33,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.document import Report
-    from jobreport.page.figures.devices import Row
+    from jobreport.page.figures.devices.rows import Row
     from jobreport.page.kit.section import Content
     from jobrules.analyses.devices import CoreUse, DeviceGrid
     from jobrules.analyses.gpu_utilization import Box
@@ -49,7 +40,7 @@ def devices(report: Report) -> Content:
         return not_recorded("sample of GPU or CPU utilization over time", in_results=report.of_debugger)
     heat = heat_map(report.devices, report.phases, _means(report, report.devices))
     chosen = defaults(heat)
-    shared = shared_range(heat)
+    shared = heat.shared_range()
     devices_map, sources = map_figure(heat, shared)
     return [
         not_drawn(heat),

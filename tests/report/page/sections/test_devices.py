@@ -11,9 +11,10 @@ import pytest
 
 from jobreport.document import Origin, Report
 from jobreport.page import sections
-from jobreport.page.figures import devices as figure
 from jobreport.page.figures import theme
-from jobreport.page.figures.devices import HeatMap, cells, heat_map, lines_figure, map_figure, shared_range
+from jobreport.page.figures.devices.heat_map import cells, map_figure
+from jobreport.page.figures.devices.lines import defaults, lines_figure
+from jobreport.page.figures.devices.rows import CORE, GPU, HeatMap, heat_map
 from jobreport.page.figures.models import Image, Line, LinearColorMapper
 from jobrules.analyses.devices import FULL, DeviceGrid
 from jobrules.model import Metric
@@ -65,7 +66,7 @@ def test_the_static_cells_and_the_live_image_have_the_colors_of_the_values() -> 
     light = theme.light()
 
     static = painted(heat)
-    found, sources = map_figure(heat, shared_range(heat))
+    found, sources = map_figure(heat, heat.shared_range())
     plot: Any = found.live
 
     def expected(value: int, core: bool) -> int:
@@ -95,11 +96,11 @@ def test_without_zoom_samples_are_drawn_as_means_and_lines_with_their_peaks() ->
         rows=(example_devices.rows("n", example_devices.GPU, ["gpu0"], [values.tolist()]),),
     )
     heat = drawn(grid)
-    _, sources = map_figure(heat, shared_range(heat))
+    _, sources = map_figure(heat, heat.shared_range())
 
     assert painted(heat)["n/gpu0"] == [4] * 3600
     assert np.array_equal(sources[0].data["image"][0][0], values)
-    lines = lines_figure(heat, shared_range(heat), heat.choices, sources)
+    lines = lines_figure(heat, heat.shared_range(), heat.choices, sources)
     (drawn_line,) = (shape for shape in lines.drawing.shapes if shape.style == "s1")
     plot: Any = lines.live
     assert np.array_equal(plot.renderers[0].data_source.data["y1"], values)
@@ -170,7 +171,7 @@ def test_of_many_nodes_four_are_drawn_and_every_one_has_a_row() -> None:
     assert not heat.of("core")
     assert "Rows: the mean of 16 nodes, and every device of the 4 nodes" in told
     # Every GPU of every node can still be chosen.
-    assert sum(row.what == figure.GPU for row in heat.choices) == 128
+    assert sum(row.what == GPU for row in heat.choices) == 128
 
 
 def test_many_cores_share_rows_that_show_the_busiest_and_can_be_chosen_one_by_one() -> None:
@@ -183,14 +184,14 @@ def test_many_cores_share_rows_that_show_the_busiest_and_can_be_chosen_one_by_on
     assert cores[0].name == "cpu0–cpu1"
     assert cores[0].values[:31].tolist() == [35] * 30 + [95]
     assert "Up to 2 cores share a row, which shows the busiest." in told
-    assert sum(row.what == figure.CORE for row in heat.choices) == 96
+    assert sum(row.what == CORE for row in heat.choices) == 96
 
 
 def test_lines_are_those_of_the_devices_whose_means_differ_most() -> None:
     grid = example_devices.devices("n", gpus=3)
     heat = drawn(grid)
-    chosen = figure.defaults(heat)
-    shared = shared_range(heat)
+    chosen = defaults(heat)
+    shared = heat.shared_range()
     sources: Any = map_figure(heat, shared)[1]
     plot: Any = lines_figure(heat, shared, chosen, sources).live
 
@@ -219,7 +220,7 @@ def test_lines_are_those_of_the_devices_whose_means_differ_most() -> None:
 def test_a_single_gpu_stands_beside_the_busiest_core(gpus: int, cores: int, expected: list[str]) -> None:
     grid = example_devices.devices("n", gpus=gpus, cores=cores)
 
-    assert [row.name for row in figure.defaults(drawn(grid))] == expected
+    assert [row.name for row in defaults(drawn(grid))] == expected
     page = read(sections.devices(report(grid)))
     assert page.faults == []
 

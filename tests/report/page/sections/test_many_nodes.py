@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jobreport.page import sections
-from jobreport.page.figures import devices as figure
+from jobreport.page.figures.devices import rows as figure
 from jobreport.page.figures.over_columns import MAX_STRETCHES, Floats, merged
 from jobrules.measures.sample_weights import Gap
 from jobrules.model import JobInMemory, PartFacts
