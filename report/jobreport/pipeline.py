@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -99,8 +99,7 @@ def make_report(
             text = summary.markdown(report)
             if "md" in options.formats:
                 files[FILES["md"]] = text.encode()
-            phases = [(one.label, one.start_us / 1000, one.end_us / 1000) for one in report.phases.phases]
-            about = {"summary": text, "phases": phases}
+            about = {"summary": text, **_times(report)}
         made, no_page = pages(files[FILES["json"]], options, kernel, about=about)
         publish.publish(real, files | made, force=options.force)
     return Outcome(
@@ -109,6 +108,15 @@ def make_report(
         files=frozenset(files | made),
         failure=no_page or _failed_parts(report),
     )
+
+
+def _times(report: Report) -> dict[str, Any]:
+    """What the script of the page knows of times, which are milliseconds: phases, and steps if there are any."""
+    starts = report.steps and report.steps.starts
+    phases = [(one.label, one.start_us / 1000, one.end_us / 1000) for one in report.phases.phases]
+    steps = zip(starts.number, starts.start_us, strict=True) if starts else ()
+    points = [(number, us / 1000) for number, us in steps]
+    return {"phases": phases} | ({"steps": points} if points else {})
 
 
 def _read(

@@ -480,12 +480,15 @@
     const list = make("div", { class: "means", role: "group", "aria-label": "Means to dig" });
     list.append(button("Open all", () => folds(true)), button("Close all", () => folds(false)));
     if (about.summary !== undefined) list.append(button("Copy for a ticket", () => copy(about.summary, "The summary is copied as Markdown.")));
-    const since = button("Times since the start", () => {
-      const counted = since.getAttribute("aria-pressed") === "false";
-      since.setAttribute("aria-pressed", counted);
-      window.jr.since(counted);
-    }, { "data-times": "", "aria-pressed": "false", hidden: "" });
-    if (window.jr.start !== undefined) list.append(since);
+    const axes = [["Times since the start", "start"], ["Steps on time axes", "steps"]].filter(([, kind]) => window.jr[kind] !== undefined).map(([name, kind]) => {
+      const axis = button(name, () => {
+        const on = axis.getAttribute("aria-pressed") === "false";
+        for (const one of axes) one.setAttribute("aria-pressed", one === axis && on);
+        window.jr.count(on ? kind : "");
+      }, { "data-times": "", "aria-pressed": "false", hidden: "" });
+      return axis;
+    });
+    list.append(...axes);
     box.append(field, button("Close", () => box.close()), hits, count, ...groups);
     if (choices.length > 0) box.append(button("Show all", showAll));
     document.body.append(box, said);
@@ -502,7 +505,7 @@
     place();
   }
 
-  window.jr = { say, start: about.phases?.[0][1] };
+  window.jr = { say, start: about.phases?.[0][1], steps: about.steps };
   links();
   tables();
   means();

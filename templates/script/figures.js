@@ -248,25 +248,58 @@
     return `${ms < 0 ? "−" : "+"}${hours}:${String(minutes).padStart(2, "0")}:${rest}`;
   }
 
-  /* From where the axes count; null for times of day. */
-  let zero = null;
-  const told = (ms) => zero === null && ms > 1e11 ? `${new Date(ms).toISOString().slice(11, 19)} UTC` : clock(ms - (zero ?? 0));
+  /* Time axes tell the time of day, count from the start of the job, or from its first step. */
+  let axis = "";
 
-  /* Time axes count from the start of the job, or tell the time of day. */
-  function since(counted) {
-    zero = counted ? window.jr.start : null;
+  /* Stretches in which steps lie evenly: first step and its start, last step and its start. */
+  const stretches = () => window.jr.steps.slice(1).map((last, i) => [...window.jr.steps[i], ...last]);
+
+  function stepAt(ms) {
+    const [low, from, high, to] = stretches().findLast((one, i) => i === 0 || one[1] <= ms);
+    /* A lower number: the job began again. */
+    const step = low + Math.max(0, high - low) * Math.min(1, Math.max(0, (ms - from) / (to - from)));
+    return `${ms < from ? "before " : ms > to + 1 ? "after " : ""}step ${Math.floor(step + 0.01).toLocaleString("en")}`;
+  }
+
+  /* When about six steps of round numbers began; where none did, the middle. */
+  function stepTicks(start, end) {
+    const shown = stretches().map(([low, from, high, to]) => {
+      const [rise, time] = [high - low, to - from];
+      return [low + rise * Math.max(0, (start - from) / time), low + rise * Math.min(1, (end - from) / time),
+        (step) => from + time * (step - low) / rise];
+    }).filter(([first, last]) => last > first);
+    const wanted = shown.reduce((sum, [first, last]) => sum + last - first, 0) / 6;
+    const power = 10 ** Math.floor(Math.log10(wanted));
+    const every = Math.max(1, power * [1, 2, 5, 10].find((one) => one * power >= wanted));
+    const ticks = [];
+    for (const [first, last, when] of shown) {
+      for (let step = Math.ceil(first / every) * every; step <= last; step += every) ticks.push(when(step));
+    }
+    return ticks.length > 0 ? ticks : [(start + end) / 2];
+  }
+
+  function told(ms) {
+    if (axis === "steps") return stepAt(ms);
+    if (axis === "start") return clock(ms - window.jr.start);
+    return ms > 1e11 ? `${new Date(ms).toISOString().slice(11, 19)} UTC` : clock(ms);
+  }
+
+  function count(kind) {
+    axis = kind;
     for (const { model } of times()) {
       const { ticker, formatter } = model.below[0];
       if (formatter.type !== "DatetimeTickFormatter") continue;
       delete ticker.get_ticks;
       delete formatter.doFormat;
-      if (counted) {
-        const whole = ticker.get_ticks;
+      const whole = ticker.get_ticks, { start } = window.jr;
+      if (kind !== "") formatter.doFormat = (ticks) => ticks.map(told);
+      if (kind === "start") {
         ticker.get_ticks = (low, high, ...rest) => {
-          const { major } = whole.call(ticker, low - zero, high - zero, ...rest);
-          return { major: major.map((tick) => tick + zero), minor: [] };
+          const { major } = whole.call(ticker, low - start, high - start, ...rest);
+          return { major: major.map((tick) => tick + start), minor: [] };
         };
-        formatter.doFormat = (ticks) => ticks.map((tick) => clock(tick - zero));
+      } else if (kind === "steps") {
+        ticker.get_ticks = (low, high) => ({ major: stepTicks(low, high), minor: [] });
       }
       model.below[0].change.emit();
     }
@@ -376,7 +409,7 @@
     together();
     crosshair();
     keys();
-    window.jr = Object.assign(window.jr ?? {}, { canvases, show, since });
+    window.jr = Object.assign(window.jr ?? {}, { canvases, show, count });
     if (times().length > 0) for (const one of document.querySelectorAll("[data-times]")) one.hidden = false;
     for (const hint of document.querySelectorAll("[data-live]")) hint.hidden = false;
     document.documentElement.dataset.figures = "live";

@@ -29,6 +29,13 @@ NAMES = ("gpu10", "gpu9", "gpu2", "=1+1", "rank 0", "gpu1", "+x", "gpu3", "gpu0"
 
 #: Kept instead of given to the clipboard.
 CLIPBOARD = "window.copied = []; navigator.clipboard.writeText = async (text) => { copied.push(text); };"
+#: Steps, and in which minute of the job they started: it came to step 1,000, and began again with step 500.
+STEPS = ((0, 5), (1000, 25), (500, 26), (1500, 46))
+#: Labels of a time axis, and where they stand.
+LABELS = """() => { const root = Bokeh.documents.flatMap((one) => one.roots()).find(({ x_range, below }) => x_range.name === "time" && below[0].formatter.type === "DatetimeTickFormatter");
+  const { ticker, formatter } = root.below[0], { start, end } = root.x_range;
+  const { major } = ticker.get_ticks(start, end, root.x_range, 0);
+  return formatter.doFormat(major, { loc: 0 }).map((label, i) => [label, major[i]]); }"""
 #: The ranges of all figures over time.
 RANGES = """() => [...new Set(Bokeh.documents.flatMap((one) => one.roots()).map((root) => root.x_range)
   .filter((range) => range.name === "time"))].map(({ start, end }) => [start, end])"""
@@ -59,6 +66,11 @@ class Reader(Visit):
         return list(self.page.locator(f"#mixed tbody tr > :nth-child({number})").all_inner_texts())
 
 
+def minute(number: int) -> float:
+    """A minute of the job, in milliseconds."""
+    return examples.START_US / 1000 + 60_000 * number
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     order = (8, 4, 2, 0, 6, 1, 3, 7, 5)
@@ -69,7 +81,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     report = examples.many_nodes()
     phases = [(one.label, one.start_us / 1000, one.end_us / 1000) for one in report.phases.phases]
     fragments = [*sections.page(report).values(), mixed]
-    about = {"summary": SUMMARY, "phases": phases}
+    steps = [(step, minute(at)) for step, at in STEPS]
+    about = {"summary": SUMMARY, "phases": phases, "steps": steps}
     return page_of(fragments, tmp_path_factory.mktemp("dig") / "report.html", about=about)
 
 
@@ -346,20 +359,39 @@ def test_a_line_is_at_the_time_of_the_pointer_in_all_figures(reader: Reader) -> 
     assert elsewhere > 0
 
 
-def test_time_axes_count_from_the_start(reader: Reader) -> None:
-    labels = """() => { const root = Bokeh.documents.flatMap((one) => one.roots()).find(({ x_range, below }) => x_range.name === "time" && below[0].formatter.type === "DatetimeTickFormatter");
-      const { ticker, formatter } = root.below[0], { start, end } = root.x_range;
-      return formatter.doFormat(ticker.get_ticks(start, end, root.x_range, 0).major, { loc: 0 }); }"""
-    of_day = reader.page.evaluate(labels)
+def test_time_axes_count_from_the_start_or_in_steps(reader: Reader) -> None:
+    of_day = reader.page.evaluate(LABELS)
     reader.button("Times since the start").focus()
     reader.press("Enter")
-    counted = reader.page.evaluate(labels)
+    counted = reader.page.evaluate(LABELS)
+    reader.button("Steps on time axes").focus()
+    reader.press("Enter")
+    in_steps = reader.page.evaluate(LABELS)
+    pressed = reader.page.locator("[data-times][aria-pressed=true]").all_inner_texts()
     reader.press("Enter")
 
     # The job starts at 08:00.
-    assert counted == [f"+{int(label[:2]) - 8}:{label[3:]}:00" for label in of_day]
+    assert [label for label, _ in counted] == [f"+{int(label[:2]) - 8}:{label[3:]}:00" for label, _ in of_day]
     assert len(counted) > 2
-    assert reader.page.evaluate(labels) == of_day != counted
+    assert pressed == ["Steps on time axes"]
+    shown = ((0, 5), (500, 15), (1000, 25), (500, 26), (1000, 36), (1500, 46))
+    assert in_steps == [[f"step {step:,}", pytest.approx(minute(at), abs=1)] for step, at in shown]
+    assert reader.page.evaluate(LABELS) == of_day != counted
+
+
+def test_steps_are_said_as_a_figure_is_moved(reader: Reader) -> None:
+    page = reader.page
+    reader.button("Steps on time axes").focus()
+    reader.press("Enter")
+    page.locator("figure [aria-keyshortcuts]").first.focus()
+    reader.press("+")
+    page.wait_for_function("() => /step/.test(document.querySelector('.said').innerText)")
+    said = page.locator(".said").inner_text()
+    reader.press("0")
+    reader.button("Steps on time axes").focus()
+    reader.press("Enter")
+
+    assert re.fullmatch(r"(before |after )?step [\d,]+ to (before |after )?step [\d,]+", said)
 
 
 def test_folds_open_and_close_all_at_once(reader: Reader) -> None:
@@ -449,4 +481,4 @@ def test_scripts_and_styles_are_small() -> None:
     names = ("script/page.js", "script/dig.js", "script/figures.js")
     styles = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
-    assert sum(len(assets.compact(name).encode()) for name in (*names, *styles)) <= 60_000
+    assert sum(len(assets.compact(name).encode()) for name in (*names, *styles)) <= 61_000

@@ -35,7 +35,8 @@ def render_html(
 ) -> str:
     """The page, from the outputs of an executed notebook; ``static`` leaves all scripts out.
 
-    ``about`` is for the script of the page: ``summary`` as Markdown, and ``phases`` with their ends in milliseconds.
+    ``about`` is for the script of the page: ``summary`` as Markdown, ``phases`` with their ends in milliseconds, and
+    the starts of some ``steps``, likewise.
     """
     exporter = TemplateExporter(  # type: ignore[no-untyped-call]
         template_name="page",

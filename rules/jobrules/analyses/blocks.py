@@ -95,7 +95,7 @@ def block_edges(n: int, blocks: int = BLOCKS) -> list[int]:
 def step_blocks(job: Job) -> StepBlocks | None:
     """None if no two neighboring training steps were recorded."""
     clocks = Clocks.of(job)
-    steps = JobSteps.of(job, clocks)
+    steps = JobSteps.of(job)
     rows = steps.follows
     rows = rows[rows >= WARM_UP_STEPS]
     if not len(rows):

@@ -71,7 +71,7 @@ class Goodput(Struct, frozen=True, kw_only=True):
 def goodput(job: Job) -> Goodput | None:
     """None without training steps, or if the job takes no time."""
     clocks = Clocks.of(job)
-    steps = JobSteps.of(job, clocks)
+    steps = JobSteps.of(job)
     if not len(steps) or not clocks.length_us:
         return None
     span = clocks.start_us, clocks.end_us

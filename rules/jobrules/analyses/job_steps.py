@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct, field
 
+from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.intervals import Intervals, joined, union
 from jobrules.measures.rows import TRAIN, series_of
 from jobrules.measures.step_use import BRIDGED_US
@@ -18,7 +19,6 @@ from jobrules.model import StepMark
 from jobrules.model.types import _no_ints
 
 if TYPE_CHECKING:
-    from jobrules.measures.clock_offsets import Clocks
     from jobrules.model import IntArray, Job
 
 
@@ -38,22 +38,9 @@ class JobSteps(Struct, frozen=True, kw_only=True, eq=False):
         return len(self.number)
 
     @classmethod
-    def of(cls, job: Job, clocks: Clocks) -> JobSteps:
+    def of(cls, job: Job) -> JobSteps:
         """The steps of the whole job; empty if none were recorded."""
-        nodes = job.each(_of_node, clocks)
-        if not nodes:
-            nothing = union(_no_ints(), _no_ints())
-            return cls(others=nothing, every=nothing)
-        columns = [
-            np.concatenate([getattr(one, name) for one in nodes]) for name in ("number", "start_us", "end_us")
-        ]
-        series = np.repeat(np.arange(len(nodes)), [len(one) for one in nodes])
-        return _executions(
-            series,
-            *columns,
-            others=joined([one.others for one in nodes]),
-            every=joined([one.every for one in nodes]),
-        )
+        return job.once(_of_job)
 
     @property
     def previous_end_us(self) -> IntArray:
@@ -66,6 +53,23 @@ class JobSteps(Struct, frozen=True, kw_only=True, eq=False):
         next_one = np.flatnonzero(np.diff(self.number) == 1) + 1
         other_us = self.others.overlap(self.previous_end_us[next_one], self.end_us[next_one])
         return np.asarray(next_one[other_us == 0])
+
+
+def _of_job(job: Job) -> JobSteps:
+    nodes = job.each(_of_node, Clocks.of(job))
+    if not nodes:
+        nothing = union(_no_ints(), _no_ints())
+        return JobSteps(others=nothing, every=nothing)
+    columns = [
+        np.concatenate([getattr(one, name) for one in nodes]) for name in ("number", "start_us", "end_us")
+    ]
+    series = np.repeat(np.arange(len(nodes)), [len(one) for one in nodes])
+    return _executions(
+        series,
+        *columns,
+        others=joined([one.others for one in nodes]),
+        every=joined([one.every for one in nodes]),
+    )
 
 
 def _of_node(part: Job, clocks: Clocks) -> JobSteps:

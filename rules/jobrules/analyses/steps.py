@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
+from jobrules.analyses.rank_steps import RankSteps, rank_steps
 from jobrules.analyses.step_parts import (
     LastSteps,
     Series,
@@ -21,6 +22,7 @@ from jobrules.analyses.step_parts import (
     last_steps,
     seconds,
 )
+from jobrules.analyses.step_starts import StepStarts, step_starts
 from jobrules.analyses.time_lines import Columns
 from jobrules.measures.framework_time import Kind, rows_of
 from jobrules.measures.rows import rows_by_mode, rows_by_rank
@@ -210,6 +212,10 @@ class StepTimes(Struct, frozen=True, kw_only=True):
     #: Whether there are events other than steps.
     has_events: bool
     last: LastSteps
+    #: None if no rank makes the others wait.
+    of_ranks: RankSteps | None = None
+    #: None if a time axis cannot count in steps.
+    starts: StepStarts | None = None
 
 
 def steps(job: Job, rule: StepOutlier) -> StepTimes | None:
@@ -254,6 +260,8 @@ def steps(job: Job, rule: StepOutlier) -> StepTimes | None:
         contrast=contrast([one.amounts for one in framed]),
         has_events=any(node.has_events for node in nodes),
         last=next(one.last for one in framed if one.last),
+        of_ranks=rank_steps(job),
+        starts=step_starts(job),
     )
 
 

@@ -70,6 +70,8 @@ class RankWaits(Struct, frozen=True, kw_only=True, eq=False):
     ranks: tuple[tuple[str, str], ...]
     #: (ranks,) begin of the first step, on the clock of its node.
     first_us: IntArray
+    #: (steps,) numbers of the steps that are compared.
+    number: IntArray
     #: (ranks, steps) lengths of steps.
     step_us: FloatArray
     #: By name: (ranks, steps) time in it, in microseconds; ``REST`` is what lies outside of all.
@@ -194,6 +196,7 @@ def _rank_waits(job: Job) -> RankWaits | None:
     return RankWaits(
         ranks=tuple(one.key for one in found),
         first_us=np.array([one.first_us for one in found]),
+        number=common,
         step_us=step_us,
         phases={name: us for name, us in phases.items() if us.sum() >= _MIN_PART * step_us.sum()},
     )

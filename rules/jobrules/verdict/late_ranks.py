@@ -75,7 +75,9 @@ def _slow(job: Job, late: LateRank, claimed: Claimed) -> Finding:
     verb = "waits" if late.waiting == 1 else "wait"
     evidence: list[Fact] = [
         Where((late.node,)),
-        Note(f"{waiting} {verb} for {share(late.part)} of the time of steps, in the {_words(late.phase)}"),
+        Note(
+            f"{waiting} {verb} for {share(late.part)} of the time of steps, in the {phase_words(late.phase)}"
+        ),
     ]
     if len(late.ranks) > 1:
         also = [escape_name(rank, MAX_RANK) for _, rank in late.ranks[1:]]
@@ -107,10 +109,11 @@ def _reason(late: LateRank) -> str:
     if late.reason is None:
         return ""
     others = "that of the other" if late.waiting == 1 else "those of the others"
-    return f": its {_words(late.reason)} takes {took(late.own_us)}, {others} {took(late.others_us)}"
+    return f": its {phase_words(late.reason)} takes {took(late.own_us)}, {others} {took(late.others_us)}"
 
 
-def _words(phase: str) -> str:
+def phase_words(phase: str) -> str:
+    """``batch fetch``, as in a sentence."""
     return _WORDS.get(phase) or escape_name(phase, MAX_RANK)
 
 

@@ -20,6 +20,7 @@ from jobreport.page.sections.parts.step_parts import (
     rank_name,
     why_no_contrast,
 )
+from jobreport.page.sections.parts.steps_of_ranks import steps_of_ranks
 from jobrules.analyses.steps import NATURAL_ROWS
 from jobrules.rules.step_outlier import PATIENCE
 
@@ -45,6 +46,7 @@ def steps(report: Report) -> Content:
     return [
         " ".join(filter(None, sentences)),
         Side(blocks=[_histogram(times, unit), last_steps(times, unit, with_day=with_day)]),
+        steps_of_ranks(times, unit),
         _time(times, report, unit, with_day=with_day),
         *([phases_of_ranks(report.rank_waits, unit)] if report.rank_waits else []),
         contrast(times) or Note(why_no_contrast(times)),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import median
+
+from jobrules.analyses.rank_steps import RankRow, RankSteps
 from jobrules.analyses.step_parts import ClassShare, LastSteps, StepContrast, StepPart
 from jobrules.analyses.steps import (
     StepBins,
@@ -141,5 +145,26 @@ def step_times(name: str) -> StepTimes:
             ),
             total_us=(360_000, 1_060_000, 410_000, 160_000),
             by_event=True,
+        ),
+    )
+
+
+def of_ranks(medians_us: Sequence[int], *, phase: str, left_out: int = 0) -> RankSteps:
+    """Ranks whose steps all took equally long, in columns of ten steps; ``left_out`` more have no row."""
+    columns = 12
+    ends = min(medians_us), round(median(medians_us)), max(medians_us)
+    shortest, middle, longest = ((us,) * columns for us in ends)
+    return RankSteps(
+        ranks=len(medians_us) + left_out,
+        phase=phase,
+        first=tuple(range(0, 10 * columns, 10)),
+        last=tuple(range(9, 10 * columns, 10)),
+        typical_us=round(median(medians_us)),
+        shortest_us=shortest,
+        median_us=middle,
+        longest_us=longest,
+        rows=tuple(
+            RankRow(node="n", rank=str(i), median_us=us, columns_us=(us,) * columns)
+            for i, us in enumerate(medians_us)
         ),
     )

@@ -18,6 +18,7 @@ from jobreport.page import sections
 from jobreport.page.figures import theme
 from jobreport.page.figures.captures import profiled_steps as drawings
 from jobreport.page.figures.models import GlyphRenderer, Plot, Quad
+from jobreport.page.figures.rank_times import RankTimes, Shades, heat_map
 from jobreport.page.sections.captures.kernel_names import short_name, short_names
 from jobreport.page.sections.captures.kernels import kernel_sums, operator_sums
 from jobreport.page.sections.captures.parts import captures_of, devices_of, odd_first
@@ -225,9 +226,19 @@ def test_operators_are_summed_over_ranks_and_steps_are_none() -> None:
 
 def test_every_rank_and_step_is_a_cell_of_its_shade() -> None:
     times = np.array([[1.0, 2.0, np.nan], [3.0, 11.0, 0.0]])
-    shades = drawings.Shades(low=0.0, high=1.0)
-
-    figure = drawings.heat_map(["rank 0", "rank 1"], [5, 6, 7], times, (times + 0.5) / 10, shades)
+    ends = np.full(3, 1.0)
+    found = RankTimes(
+        names=["rank 0", "rank 1"],
+        steps=["5", "6", "7"],
+        what="Time",
+        unit="ms",
+        digits=2,
+        times=times,
+        shortest=ends,
+        median=ends,
+        longest=ends,
+    )
+    figure = heat_map(found, Shades(low=-1.0, high=9.0))
 
     cells = {
         (rank, step): renderer.glyph.fill_color

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,15 @@ RANKS = tuple(
     for i in range(6)
 )
 LATER = replace(RANKS[1], first_s=2.0)
+#: Median of the steps of each rank.
+RANKS_US = (470_000, 468_000, 590_000, 471_000)
+
+
+def of_ranks(medians_us: Sequence[int], **facts: Any) -> sections.Fragment:
+    rows = tuple(example_steps.row(NAME, rank=str(i)) for i in range(len(medians_us)))
+    return changed(rows=rows, of_ranks=example_steps.of_ranks(medians_us, **facts))
+
+
 VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "usual": lambda: shown(times()),
     "left out": lambda: changed(
@@ -132,6 +141,8 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "many rows": lambda: changed(
         rows=tuple(example_steps.row(f"node-{i}", mean_s=0.48 + i / 100) for i in range(20)), rows_left=7
     ),
+    "the later one of two ranks": lambda: of_ranks(RANKS_US[1:3], phase=""),
+    "a late rank of many": lambda: of_ranks(RANKS_US, phase="Backward(post-forward)", left_out=1020),
     "some steps last much longer": lambda: shown(far()),
     "nothing recorded": lambda: shown(None),
     "results": lambda: shown(

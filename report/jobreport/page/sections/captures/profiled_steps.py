@@ -9,6 +9,7 @@ import numpy as np
 from jobreport import formats
 from jobreport.page.figures.captures import profiled_steps as drawings
 from jobreport.page.figures.names import rows_class
+from jobreport.page.figures.rank_times import RankTimes
 from jobreport.page.kit import Drawing, Figure, Sentences, Subsection, Table
 from jobreport.page.sections.captures.parts import (
     MAX_ALL,
@@ -26,6 +27,7 @@ from jobreport.page.sections.captures.parts import (
     percent_of,
 )
 from jobreport.page.sections.outline import section
+from jobreport.page.sections.parts.rank_times import rank_times
 from jobrules.captures.own_times import own_times
 from jobrules.model.captures import BAR_KINDS
 from jobrules.model.time_parts import named
@@ -47,6 +49,7 @@ MAX_LINES = 2
 #: Fields of a step over all ranks.
 _ENDS = ("shortest", "median", "longest")
 _STEP_PARTS = ("computing", "communication", "waiting", "copies", "device-idle")
+NS_PER_MS = 1e6
 _TIMES = {
     "own time": "Own time: step time without waiting for other ranks.",
     "time": "Step time, waiting included.",
@@ -122,43 +125,25 @@ def _heat_map(rows: Sequence[CaptureRow], own: OwnTimes, over_ranks: Sequence[St
     chosen = odd_first(medians[:, np.newaxis].tolist(), most)
     if len(chosen) < len(rows):
         chosen.sort(key=lambda i: -medians[i])
-    times = own.ns[chosen, : len(steps)]
-    names = [rows[i].name for i in chosen]
-    slowest = int(medians.argmax())
-    what = _time_of(own)
-    caption = (
-        f"{capitalized(rows[slowest].name)} has the longest {what} per step: median {ns_text(medians[slowest])}; "
-        f"median rank {ns_text(float(np.median([step.median_ns for step in over_ranks])))}."
-    )
+    slowest, what = int(medians.argmax()), _time_of(own)
     drawn = over_ranks[: len(steps)]
-    usual = np.maximum([step.median_ns for step in drawn], 1)
-    shades = drawings.Shades.of(own.ns[:, : len(steps)] / usual - 1)
-    return Figure(
-        name="profiled-steps-ranks",
-        title=f"{capitalized(what)} of each rank in each step",
-        finding=caption,
+    found = RankTimes(
+        names=[rows[i].name for i in chosen],
+        steps=[str(number) for number in steps],
+        what=capitalized(what),
+        unit="ms",
+        digits=2,
+        times=own.ns[chosen, : len(steps)] / NS_PER_MS,
+        **{name: np.array([getattr(step, f"{name}_ns") for step in drawn]) / NS_PER_MS for name in _ENDS},
+    )
+    return rank_times(
+        "profiled-steps-ranks",
+        found,
+        finding=f"{capitalized(rows[slowest].name)} has the longest {what} per step: median {ns_text(medians[slowest])}; "
+        f"median rank {ns_text(float(np.median([step.median_ns for step in over_ranks])))}.",
         aid=_TIMES[what] + omitted(len(chosen), _captured(over_ranks), "rank"),
-        drawings=(
-            Drawing(
-                figure=drawings.over_ranks(
-                    steps, *([getattr(step, f"{name}_ns") / 1e6 for step in drawn] for name in _ENDS)
-                ),
-                style="names low",
-                title=f"Shortest, median, and longest {what} over all ranks",
-            ),
-            Drawing(
-                figure=drawings.heat_map(names, steps, times / 1e6, times / usual - 1, shades),
-                style=f"names {rows_class(len(names))}",
-                title="Each rank against the median of the step",
-            ),
-        ),
-        key=(
-            ("s1", "median rank", ""),
-            ("u3", "shortest to longest", ""),
-            *((style, words, "") for style, words in zip(("h0", "h9"), shades.ends, strict=True)),
-        ),
-        reading=f"Ten shades. Hatched: not recorded.{formats.not_shown(len(own.numbers) - len(steps), 'later step')}",
-        tables=[_own_table(names, steps, times, what)],
+        more=formats.not_shown(len(own.numbers) - len(steps), "later step"),
+        table=_own_table(found.names, steps, own.ns[chosen, : len(steps)], what),
     )
 
 
