@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _FIGURES = {
     "slow-rank": [("steps", "steps-ranks")],
     "straggler-rank": [("profiled-steps", "profiled-steps-ranks")],
-    "slow-rank": [("steps", "steps-ranks")],
     "cpu-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("cpu-bottlenecks", "cpu-bottlenecks-time")],
     "io-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("io-bottlenecks", "io-bottlenecks-time")],
     "gpu-utilization": [("nodes", "nodes")],

@@ -46,9 +46,9 @@ def steps(report: Report) -> Content:
     return [
         " ".join(filter(None, sentences)),
         Side(blocks=[_histogram(times, unit), last_steps(times, unit, with_day=with_day)]),
-        steps_of_ranks(times, unit),
         _time(times, report, unit, with_day=with_day),
         *([phases_of_ranks(report.rank_waits, unit)] if report.rank_waits else []),
+        steps_of_ranks(times, unit),
         contrast(times) or Note(why_no_contrast(times)),
         *_durations(times, unit),
     ]

@@ -38,7 +38,7 @@ def steps_of_ranks(times: StepTimes, unit: Unit) -> Figure | None:
     )
     together = any(first < last for first, last in zip(found.first, found.last, strict=True))
     return rank_times(
-        "steps-ranks",
+        "steps-ranks-time",
         _drawn(found, names, unit),
         finding=f"{capitalized(names[slowest])} has the longest own time per step: median "
         f"{unit.short(found.rows[slowest].median_us)}; {_compared(found, names, slowest, unit)}.",
