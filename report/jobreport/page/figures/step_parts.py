@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobreport.formats import escape_name
+from jobreport.formats import NBSP, escape_name
 from jobreport.page.figures import chart, theme
 from jobreport.page.figures.canvas import Canvas, Figure
 from jobreport.page.figures.captures.lanes import columns
@@ -105,7 +105,7 @@ def rank_phases(
     times = np.array([one.median_us for one in ranks]).T / unit.us
     ends = np.vstack([np.zeros(len(ranks)), np.cumsum(times, axis=0)])
     canvas = Canvas(
-        chart.along(0, ceiling(float(ends[-1].max())), unit=unit.name),
+        chart.along(0, ceiling(float(ends[-1].max())), unit=f"{NBSP}{unit.name}"),
         chart.downward(names),
         left=theme.NAMES_PX,
     )

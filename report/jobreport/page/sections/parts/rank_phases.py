@@ -72,6 +72,7 @@ def _table(waits: WaitsOfRanks, names: list[str], unit: Unit) -> Table:
     several = len({one.node for one in waits.ranks}) > 1
     return Table(
         label="Phases of a step by rank",
+        fold="phases of a step by rank",
         caption=f"Phases of a step by rank: median, and 90th percentile ({unit.name}){formats.not_shown(waits.left, 'rank')}",
         heads=(
             *node_heads(":Rank", several=several),

@@ -9,6 +9,7 @@ import numpy as np
 from jobreport import formats
 from jobreport.page.figures.rank_times import RankTimes
 from jobreport.page.kit import Table
+from jobreport.page.kit.table import node_cells, node_heads
 from jobreport.page.sections.captures.parts import omitted
 from jobreport.page.sections.parts.rank_times import rank_times
 from jobreport.page.sections.parts.step_parts import rank_name
@@ -29,7 +30,10 @@ def steps_of_ranks(times: StepTimes, unit: Unit) -> Figure | None:
     found = times.of_ranks
     if found is None:
         return None
-    names = [rank_name(row.node, row.rank, times) for row in found.rows]
+    ranks = {row.rank for row in found.rows}
+    names = [
+        rank_name("" if len(ranks) == len(found.rows) else row.node, row.rank, times) for row in found.rows
+    ]
     slowest = max(range(len(names)), key=lambda i: found.rows[i].median_us)
     aid = (
         f"Own time: step time without the {phase_words(found.phase)}, in which ranks wait for others."
@@ -44,7 +48,7 @@ def steps_of_ranks(times: StepTimes, unit: Unit) -> Figure | None:
         f"{unit.short(found.rows[slowest].median_us)}; {_compared(found, names, slowest, unit)}.",
         aid=aid + omitted(len(names), found.ranks, "rank"),
         more=" A column is the median of neighboring steps." if together else "",
-        table=_table(found, names, unit),
+        table=_table(found, unit),
     )
 
 
@@ -71,19 +75,22 @@ def _drawn(found: RankSteps, names: Sequence[str], unit: Unit) -> RankTimes:
     )
 
 
-def _table(found: RankSteps, names: Sequence[str], unit: Unit) -> Table:
+def _table(found: RankSteps, unit: Unit) -> Table:
     """The median of each rank, the slowest first."""
-    rows = sorted(zip(names, found.rows, strict=True), key=lambda one: -one[1].median_us)
+    several = len({row.node for row in found.rows}) > 1
     return Table(
         label="Median own time of each rank",
         fold="median own time of each rank",
-        heads=(":Rank", f"Median ({unit.name})", "Against the median rank (%)"),
+        heads=(
+            *node_heads(":Rank", several=several),
+            *(f"Median ({unit.name})", "Against the median rank (%)"),
+        ),
         rows=[
             (
-                name,
+                *node_cells(row.node, row.rank, several=several),
                 unit.text(row.median_us),
                 formats.signed(100 * (row.median_us / max(1, found.typical_us) - 1)),
             )
-            for name, row in rows
+            for row in sorted(found.rows, key=lambda one: -one.median_us)
         ],
     )
