@@ -256,6 +256,7 @@ def outline(
     return line(style, x, y, sides, heights, series=series)
 
 
+@lru_cache(maxsize=1 << 15)
 def _tenth(value: int) -> str:
     """``1.2``, ``-.3``: a path needs no 0 before the point."""
     if 0 < abs(value) < 10:

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from jobreport.page.figures.models import DocumentConfig, Glyph, GlyphRenderer, Map, Model
@@ -121,17 +122,19 @@ def _array(array: npt.NDArray[Any]) -> Any:
         array = array.astype(np.int32)
     data = base64.b64encode(gzip.compress(array.tobytes(), _GZIP_LEVEL, mtime=_GZIP_TIME)).decode()
     packed = {"b": data, "s": [*array.shape], "d": array.dtype.name}
-    if array.ndim == 1 and np.isfinite(array).all():
-        listed = [_shortest(number) for number in array]
-        if len(_text(listed)) <= len(_text(packed)):
+    longest = len(_text(packed))
+    # A number of a list takes two characters or more.
+    if array.ndim == 1 and 2 * len(array) < longest and np.isfinite(array).all():
+        listed = _shortest(array)
+        if len(_text(listed)) <= longest:
             return listed
     return packed
 
 
-def _shortest(number: np.generic) -> float | int:
-    """The number with as many digits as its type holds, and none after the point where these are zeros."""
-    value = float(str(number))
-    return int(value) if value.is_integer() else value
+def _shortest(array: npt.NDArray[Any]) -> list[float | int]:
+    """The numbers with as many digits as their type holds, and none after the point where these are zeros."""
+    values = map(float, array.astype("U").tolist())
+    return [int(value) if value.is_integer() else value for value in values]
 
 
 def _models(value: Any) -> Iterator[dict[str, Any]]:
@@ -155,10 +158,10 @@ def _common(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for name, models in sorted(kinds.items()):
         attributes = [model.get("a", {}) for model in models]
         for key in sorted(set.intersection(*map(set, attributes))) if len(models) > 1 else ():
-            texts = [json.dumps(one[key], sort_keys=True) for one in attributes]
+            texts = [msgspec.json.encode(one[key], order="deterministic") for one in attributes]
             text, times = Counter(texts).most_common(1)[0]
-            if times > 1 and '"id"' not in text:
-                common.setdefault(name, {})[key] = json.loads(text)
+            if times > 1 and b'"id"' not in text:
+                common.setdefault(name, {})[key] = msgspec.json.decode(text)
                 for one, its in zip(attributes, texts, strict=True):
                     if its == text:
                         del one[key]
