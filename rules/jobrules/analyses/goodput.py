@@ -115,6 +115,8 @@ def goodput(job: Job) -> Goodput | None:
     measured = {
         "interruption": bool(job.samples_us),
         "checkpoint": bool(written.total),
+        # Steps of the recorder hold whatever the script does not mark.
+        "evaluation": bool(steps.others.total) or not any(job.each(_are_whole)),
         "lost-work": known or bool(lost.any()),
         "data-loading": fetches_us is not None,
     }
@@ -139,6 +141,10 @@ def goodput(job: Job) -> Goodput | None:
         ),
         lost_steps=int(lost.sum()),
     )
+
+
+def _are_whole(part: Job) -> bool:
+    return part.steps.whole
 
 
 def _in_steps(lasted_us: IntArray, fetches_us: IntArray | None, first: BoolArray) -> dict[str, int]:

@@ -8,12 +8,13 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import FETCH
-from jobrules.measures.framework_time import Kind, event_type_of, kind_of
+from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, Kind, event_type_of, kind_of
 from jobrules.measures.intervals import Intervals, difference, joined, time_of, union
 from jobrules.measures.rows import rows_by_lane, series_of
 from jobrules.model import Fact, Finding, Job, Note, Severity, Where
 from jobrules.model.finding import OF_LOOP
 from jobrules.text import escape_name, share
+from jobrules.verdict.evaluation import evaluation_advice
 from jobrules.verdict.story import CRITICAL_SHARE, NAMED_SHARE, WARNING_SHARE
 
 #: The mode of training steps, and what steps of any other mode are called.
@@ -22,7 +23,6 @@ _TRAIN, _EVALUATION = "TRAIN", "Evaluation"
 _NAMED_PART, _MAX_NAMED = 0.5, 4
 _MAX_NAME = 40
 
-EVALUATION_ADVICE = ("Evaluate less often, or on fewer batches.",)
 BETWEEN_ADVICE = ("Do it less often, or in the background while training goes on.",)
 UNNAMED_ADVICE = (
     "Record what runs there: `jobrecord.phase(name)` around it, `jobrecord.data(loader)` in `jobrecord.eval()`.",
@@ -30,7 +30,9 @@ UNNAMED_ADVICE = (
 
 
 class RankLoop(Struct, frozen=True, kw_only=True):
-    """The training loop of one rank, from its first to its last step, without restarts, in microseconds."""
+    """The training loop of one rank, from its first step to the last that was recorded of it, without restarts, in
+    microseconds.
+    """
 
     node: str
     rank: str
@@ -48,7 +50,7 @@ class RankLoop(Struct, frozen=True, kw_only=True):
 
 def loop_findings(job: Job) -> list[Finding]:
     """Findings on the training loop, if steps hold all that a rank does in them."""
-    return _between(job.gathered(rank_loops))
+    return _between(job, job.gathered(rank_loops))
 
 
 def rank_loops(part: Job) -> Iterator[RankLoop]:
@@ -73,11 +75,14 @@ def rank_loops(part: Job) -> Iterator[RankLoop]:
         steps_us = modes[main]
         if not steps_us.total:
             continue
-        start_us, end_us = int(steps_us.start[0]), int(steps_us.end[-1])
         restarted = restarts[rank, main]
-        gaps = difference(union(steps_us.end[:-1], steps_us.start[1:]), restarted)
         own = {kind: time_of(events, rows) for (of, kind), rows in lanes.items() if of == rank}
         others = [times for mode, times in modes.items() if mode != main]
+        # The last evaluation, and the last checkpoint, follow the last step.
+        start_us = int(steps_us.start[0])
+        last = (own[kind] for kind in (*CHECKPOINT, *EVALUATION) if kind in own)
+        end_us = max(int(times.end[-1]) for times in (steps_us, *others, *last) if times.total)
+        gaps = difference(union(steps_us.end, np.append(steps_us.start[1:], end_us)), restarted)
         between = {_EVALUATION: joined(others).shared(gaps)} if others else {}
         between |= {kind: times.shared(gaps) for kind, times in own.items() if kind != FETCH}
         yield RankLoop(
@@ -90,7 +95,7 @@ def rank_loops(part: Job) -> Iterator[RankLoop]:
         )
 
 
-def _between(loops: Sequence[RankLoop]) -> list[Finding]:
+def _between(job: Job, loops: Sequence[RankLoop]) -> list[Finding]:
     """Time between the steps of the rank with most of it."""
     worst = max(loops, key=lambda one: one.between_us / one.length_us, default=None)
     if worst is None or worst.between_us < WARNING_SHARE * worst.length_us:
@@ -103,7 +108,10 @@ def _between(loops: Sequence[RankLoop]) -> list[Finding]:
     if named and named[0][0] >= _NAMED_PART * between:
         part, kind = named[0]
         title = f"{escape_name(kind, _MAX_NAME)} takes {share(part)} of the training loop"
-        advice = EVALUATION_ADVICE if kind == _EVALUATION else BETWEEN_ADVICE
+        advice = BETWEEN_ADVICE
+        if kind == _EVALUATION:
+            waits, advice = evaluation_advice(job)
+            title += f" and {waits}" if waits else ""
     evidence: tuple[Fact, ...] = (
         Where((worst.node,)),
         Note(f"Between the steps of {worst.name}: {share(between)} of the training loop"),

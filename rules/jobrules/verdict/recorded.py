@@ -15,7 +15,7 @@ from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, Finding, FloatArray, HowMuch, Job, Panel, Severity, When, Where
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.text import capitalized, count, duration
-from jobrules.verdict.loop_parts import EVALUATION_ADVICE
+from jobrules.verdict.evaluation import EVALUATION_ADVICE, evaluation_advice
 
 CHECKPOINT_ADVICE = (
     "Write checkpoints in the background while training goes on, to faster storage, or less often.",
@@ -43,7 +43,12 @@ def recorded_causes(job: Job, work: Work) -> Iterator[Cause]:
                 precedence=precedence,
                 when=when,
                 claim=partial(_covered, work, phases),
-                finding=partial(_found, key, advice, phases),
+                finding=partial(
+                    _found,
+                    key,
+                    *((advice, "") if key != "evaluation" else evaluation_advice(job)[::-1]),
+                    phases,
+                ),
                 widened=True,
             )
 
@@ -61,13 +66,13 @@ def _covered(work: Work, phases: Intervals, part: Job, panel: Panel, weight_us: 
     return claim
 
 
-def _found(key: str, advice: tuple[str, ...], phases: Intervals, claimed: Claimed) -> Finding:
+def _found(key: str, advice: tuple[str, ...], waits: str, phases: Intervals, claimed: Claimed) -> Finding:
     times = len(phases.start)
     median_us = int(np.median(phases.end - phases.start))
     return Finding(
         key=key,
         severity=Severity.WARNING,
-        title=f"GPUs waited for {count(times, key)} of {duration(median_us)} (median)",
+        title=f"GPUs waited for {count(times, key)} of {duration(median_us)} (median){waits and f', which {waits}'}",
         evidence=(
             Where(claimed.nodes),
             When(claimed.start_us, claimed.end_us),

@@ -159,8 +159,17 @@ def test_what_takes_the_time_between_steps_is_named() -> None:
     assert named.share == pytest.approx(0.3, abs=0.005)
     assert unnamed.title == "39.8% of the training loop is between steps, mostly without a record"
     assert "jobrecord.phase" in unnamed.advice[0]
-    assert named.title == "Checkpoint takes 29.8% of the training loop"
-    assert evaluation.title == "Evaluation takes 39.8% of the training loop"
+    assert named.title == "Checkpoint takes 30.0% of the training loop"
+    assert evaluation.title == "Evaluation takes 40.0% of the training loop"
+    # The last evaluation follows the last step, and its own waits come first.
+    fetches = make_events([("DataLoaderIter", "_Single::fetch", t + 0.6, t + 0.9) for t in starts], rank="0")
+    waits = found(
+        verdict_of(replace(job, steps=joined_steps(job.steps, evaluated), events=fetches)), "between-steps"
+    )
+    assert (
+        waits.title == "Evaluation takes 40.0% of the training loop and waits for data for 75.0% of its time"
+    )
+    assert waits.advice[0].startswith("Make loading of evaluation batches cheaper")
     # Of other sources, steps do not hold their fetches: the time between them is none of the script's doing.
     apart = replace(job, steps=replace(job.steps, whole=False))
     assert "between-steps" not in keys(verdict_of(apart))

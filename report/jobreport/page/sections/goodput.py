@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TO_RECORD = {
     "interruption": "record the job with record-job, or log its GPUs",
     "checkpoint": 'save within `jobrecord.phase("Checkpoint")`',
+    "evaluation": "evaluate within `jobrecord.eval()`",
     "lost-work": "after a restart, go on with the step number of the checkpoint",
     "data-loading": "load batches with `jobrecord.data(loader)`",
 }
