@@ -36,6 +36,7 @@ from jobrules.analyses.power import GPUState
 from jobrules.analyses.rank_waits import WaitsOfRanks
 from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.time_lines import Columns, TimeLine
+from jobrules.analyses.typical_step import TypicalStep
 from jobrules.analyses.utilization import UsageRow
 from jobrules.model import Amount, Count, DeviceStatus, Measure, Profile, Reason, RuleResult, Status
 from jobrules.model.captures import AcrossRanks, Capture
@@ -177,6 +178,7 @@ class Report(Struct, frozen=True, kw_only=True):
     #: The analyses; None or empty if what they need was not recorded.
     steps: StepTimes | None = None
     rank_waits: WaitsOfRanks | UnsetType = UNSET
+    typical_step: TypicalStep | UnsetType = UNSET
     balance: Balance | None = None
     data_loading: DataLoading | None = None
     bottlenecks: tuple[Bottlenecks, ...] = ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobrules.model import SECOND_US, natural_sorted
+from jobrules.model.time_parts import named
 from jobrules.text import count, join_names
 
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ def _duration(seconds: float) -> str:
 def recordings_of(report: Report) -> list[Recording]:
     """One for each node, in natural order."""
     return [one for source in report.quality.sources for one in source.recordings]
+
+
+def phase_name(key: str, event_type: str) -> str:
+    """``Batch fetch``, ``Forward pass``, or the event type of a phase of steps."""
+    if key == "event-type":
+        return formats.escape_name(event_type, 24)
+    own = {"data-loading": "Batch fetch", "no-event": "Outside of phases"}
+    return own.get(key) or named(key).title
 
 
 def bad_end(report: Report) -> str:

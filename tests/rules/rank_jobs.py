@@ -30,7 +30,7 @@ def in_step(
     phases: tuple[str, ...] = (FETCH, FORWARD, BACKWARD, OPTIMIZER),
     per_node: int = 64,
     seed: int = 3,
-    extra: Callable[[float], tuple[Panel, ...]] = lambda seconds: (),
+    extra: Callable[[float], tuple[Panel, ...]] | None = None,
 ) -> Job:
     """Ranks that exchange gradients at the end of the backward pass, where each waits for the last; or that run alone.
 
@@ -58,4 +58,6 @@ def in_step(
     node = [f"node-{r // per_node}" for r in range(n)]
     table = joined_steps(*(make_steps(spans[r], rank=str(r), node=node[r]) for r in range(n)))
     events = Events.joined([make_events(rows[r], rank=str(r), node=node[r], pid=100 + r) for r in range(n)])
-    return make_job(steps=replace(table, whole=True), events=events, extra=extra(float(now_s.max())))
+    return make_job(
+        steps=replace(table, whole=True), events=events, extra=extra(float(now_s.max())) if extra else ()
+    )

@@ -8,6 +8,7 @@ from jobreport import formats
 from jobreport.cost import words
 from jobreport.headline import headline
 from jobreport.markdown import CODE, MAX_CHARACTERS, document, escape, prose
+from jobreport.output.step_tree import step_tree
 from jobreport.sentences import goodput_sentence, mixed, unread
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
@@ -69,7 +70,7 @@ def _verdict(report: Report) -> list[str]:
 
 
 def terminal(report: Report) -> list[str]:
-    """The verdict in at most five lines; then the run of several, that machines are mixed, and what is not read."""
+    """The verdict in at most five lines, with a typical step; then the run of several, that machines are mixed, and what is not read."""
     verdict, said = report.verdict, headline(report)
     advice = verdict.advice
     lines = [said.sentence, said.second]
@@ -78,6 +79,7 @@ def terminal(report: Report) -> list[str]:
     # What to record is of no use without the way to record it.
     known = advice[:1] if verdict.advice_head == "Try first" else advice
     lines.append(f"{verdict.advice_head}: {' '.join(known)}" if known else "")
+    lines += step_tree(report)
     lines.append(_counted(verdict.findings))
     if groups := by_reason(verdict.not_evaluated):
         rules = f"{verdict.missing} of {count(verdict.rules, 'rule')}"

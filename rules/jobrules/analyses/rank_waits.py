@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from jobrules.causes.rank_waits import REST, RankWaits, late_rank
-from jobrules.measures.data_loading import FETCH
+from jobrules.analyses.typical_step import phase_key
+from jobrules.causes.rank_waits import RankWaits, late_rank
 from jobrules.model import Count, Job
 from jobrules.model.names import EventName, NodeName, OwnText, RankName
 
@@ -61,14 +61,14 @@ def rank_waits(job: Job) -> WaitsOfRanks | None:
     if found is None:
         return None
     late = late_rank(found)
-    names = sorted(found.phases, key=lambda name: (_ORDER.index(_key(name)), name))
+    names = sorted(found.phases, key=lambda name: (_ORDER.index(phase_key(name)), name))
     quartiles = {name: np.quantile(us, (0.5, 0.9), axis=1).round(1) for name, us in found.phases.items()}
     steps_us = np.median(found.step_us, axis=1)
     first = [found.ranks.index(one) for one in late.ranks] if late else []
     order = [*first, *(i for i in range(len(found.ranks)) if i not in first)]
     return WaitsOfRanks(
         steps=found.step_us.shape[1],
-        phases=tuple(StepPhase(key=_key(name), event_type=name) for name in names),
+        phases=tuple(StepPhase(key=phase_key(name), event_type=name) for name in names),
         ranks=tuple(
             RankOfSteps(
                 node=found.ranks[i][0],
@@ -85,10 +85,3 @@ def rank_waits(job: Job) -> WaitsOfRanks | None:
         waiting_percent=round(100 * late.part, 1) if late else 0.0,
         waiting_phase=names.index(late.phase) if late else 0,
     )
-
-
-def _key(name: str) -> str:
-    if name == FETCH:
-        return "data-loading"
-    passes = (key for key in ("forward", "backward") if name.lower().startswith(key))
-    return next(passes, "no-event" if name == REST else "event-type")

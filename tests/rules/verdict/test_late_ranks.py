@@ -13,8 +13,10 @@ from tests.rules.rank_jobs import FETCH, FORWARD, OPTIMIZER, in_step, slow
 from tests.verdicts import keys, verdict_of
 
 
-def sampled(n: int, gpu_percent: float) -> Callable[[float], tuple[Panel, ...]]:
-    """GPUs, and 16 cores with little to do."""
+def sampled(n: int, gpu_percent: float | None) -> Callable[[float], tuple[Panel, ...]] | None:
+    """GPUs, and 16 cores with little to do; None without GPUs."""
+    if gpu_percent is None:
+        return None
 
     def panels(seconds: float) -> tuple[Panel, ...]:
         ticks = int(2 * seconds) + 6
@@ -28,8 +30,7 @@ def sampled(n: int, gpu_percent: float) -> Callable[[float], tuple[Panel, ...]]:
 
 
 def slow_job(n: int, kind: str, gpu_percent: float | None) -> Job:
-    extra = {} if gpu_percent is None else {"extra": sampled(n, gpu_percent)}
-    return in_step(n, {kind: slow(60, 1)}, steps=800, **extra)
+    return in_step(n, {kind: slow(60, 1)}, steps=800, extra=sampled(n, gpu_percent))
 
 
 @pytest.mark.parametrize("n", [2, 8])
@@ -65,9 +66,9 @@ def test_a_slow_fetch_is_the_first_finding_though_all_gpus_count_as_used() -> No
 
 @pytest.mark.parametrize("gpu_percent", [None, 92.0])
 def test_healthy_ranks_and_independent_copies_give_none(gpu_percent: float | None) -> None:
-    extra = {} if gpu_percent is None else {"extra": sampled(2, gpu_percent)}
-    healthy = in_step(2, steps=4000, **extra)
-    copies = in_step(2, {FETCH: slow(60, 1), FORWARD: slow(60, 0)}, steps=800, together=False, **extra)
+    extra = sampled(2, gpu_percent)
+    healthy = in_step(2, steps=4000, extra=extra)
+    copies = in_step(2, {FETCH: slow(60, 1), FORWARD: slow(60, 0)}, steps=800, together=False, extra=extra)
 
     assert "slow-rank" not in keys(verdict_of(healthy))
     assert "slow-rank" not in keys(verdict_of(copies))

@@ -8,12 +8,12 @@ from jobreport import formats
 from jobreport.page.figures import step_parts as figures
 from jobreport.page.kit import Drawing, Figure, Note, Table
 from jobreport.page.kit.table import node_cells, node_heads
-from jobrules.model.time_parts import named
+from jobreport.sentences import phase_name
 from jobrules.text import took
 
 if TYPE_CHECKING:
     from jobreport.page.figures.steps import Unit
-    from jobrules.analyses.rank_waits import RankOfSteps, StepPhase, WaitsOfRanks
+    from jobrules.analyses.rank_waits import RankOfSteps, WaitsOfRanks
 
 MAX_NAME = 24
 
@@ -22,7 +22,7 @@ def phases_of_ranks(waits: WaitsOfRanks, unit: Unit) -> Figure | Note:
     """A bar for each rank, and a table with the spread; a sentence if no rank is late."""
     if not waits.late:
         return Note("No rank is late: ranks end their steps together, and phases take about as long on each.")
-    names = [_phase_name(phase) for phase in waits.phases]
+    names = [phase_name(phase.key, phase.event_type) for phase in waits.phases]
     fills = figures.phase_fills(waits.phases)
     drawn = waits.ranks[: figures.MAX_RANKS]
     return Figure(
@@ -42,14 +42,6 @@ def phases_of_ranks(waits: WaitsOfRanks, unit: Unit) -> Figure | Note:
     )
 
 
-def _phase_name(phase: StepPhase) -> str:
-    """``Batch fetch``, ``Forward pass``, or the event type."""
-    own = {"data-loading": "Batch fetch", "no-event": "Outside of phases"}
-    if phase.key == "event-type":
-        return formats.escape_name(phase.event_type, MAX_NAME)
-    return own.get(phase.key) or named(phase.key).title
-
-
 def _finding(waits: WaitsOfRanks) -> str:
     late = [f"rank {formats.escape_name(one.rank, MAX_NAME)}" for one in waits.ranks[: waits.late]]
     return (
@@ -59,7 +51,8 @@ def _finding(waits: WaitsOfRanks) -> str:
 
 
 def _reading(waits: WaitsOfRanks, drawn: int) -> str:
-    held = f"The others wait in: {_phase_name(waits.phases[waits.waiting_phase])}. "
+    phase = waits.phases[waits.waiting_phase]
+    held = f"The others wait in: {phase_name(phase.key, phase.event_type)}. "
     more = formats.not_shown(len(waits.ranks) + waits.left - drawn, "rank").strip()
     return (
         f"{held}{more and more + ' '}Ranks that train in step end their steps together: one that takes longer in one phase makes the others wait in "
