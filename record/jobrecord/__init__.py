@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 __all__ = ["batch", "data", "eval", "phase", "predict", "record", "resume", "start", "step", "stop", "watch"]
 
-_FRAMEWORKS = frozenset({"huggingface", "lightning"})
+_FRAMEWORKS = frozenset({"huggingface", "keras", "lightning"})
 
 
 def __getattr__(name: str) -> Any:

@@ -76,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     option("--all-cores", action=flag, const="1", help="sample cores that the job may not use as well")
     option("--vendor-names", action=flag, const="1", help="name nodes algo-1, algo-2, as SageMaker does")
     option(
-        "--steps", metavar="WHEN", help="script: steps that the script records; auto: without a change of it"
+        "--steps",
+        metavar="WHEN",
+        help="auto: steps, without a change of the script; script: only if it calls jobrecord [default: auto]",
     )
     option("--profile-steps", metavar="FIRST-LAST", help="Python profile of these steps")
     option("--profiler", metavar="NAME", help="cprofile or pyinstrument [default: cprofile]")
@@ -138,8 +140,12 @@ def _claimed(options: argparse.Namespace, command: Sequence[str], environment: d
         raise SettingError(f"--pid {options.pid}: no such process.")
     drivers.check(chosen.gpus)
     no_steps = auto_steps.obstacle(command) if chosen.steps == "auto" else ""
-    if no_steps:
+    # A process that runs already is recorded without steps, unless somebody asks for them.
+    if no_steps and (command or PREFIX + "STEPS" in environment):
         _say(f"--steps auto: {no_steps}")
+    for option, is_given in (("--operators", chosen.operators), ("--profile-steps", chosen.profile_steps)):
+        if is_given and (no_steps or chosen.steps == "script"):
+            _say(f"{option}: only if the script calls jobrecord.start()")
     return facts.claim(chosen, environment, command, no_steps)
 
 

@@ -9,6 +9,8 @@ from transformers import TrainerCallback
 
 from jobrecord.hooks.trainers import TrainerMarks
 
+_FRAMEWORK = "Hugging Face Trainer"
+
 
 class JobRecorderCallback(TrainerCallback):  # type: ignore[misc]
     """Records steps, the wait for data, and evaluation.
@@ -17,8 +19,12 @@ class JobRecorderCallback(TrainerCallback):  # type: ignore[misc]
     training, or at the end of the recording.
     """
 
+    #: Whether the script has one, so that those that were added without it are not needed.
+    is_given = False
+
     def __init__(self) -> None:
-        self._marks = TrainerMarks()
+        JobRecorderCallback.is_given = True
+        self._marks = TrainerMarks(_FRAMEWORK)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin the first step."""
@@ -52,3 +58,10 @@ class JobRecorderCallback(TrainerCallback):  # type: ignore[misc]
         """End the saving of a checkpoint, which is no part of a step."""
         self._marks.saved()
         self._marks.outside_ended()
+
+
+class AddedCallback(JobRecorderCallback):
+    """The same, added without a change of the script."""
+
+    def __init__(self) -> None:
+        self._marks = TrainerMarks(_FRAMEWORK, is_needed=lambda: not JobRecorderCallback.is_given)

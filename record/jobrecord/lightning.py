@@ -18,7 +18,7 @@ class JobRecorder(Callback):  # type: ignore[misc]
     """Records steps, the wait for data, and evaluation. A step ends with a batch in which the optimizer stepped."""
 
     def __init__(self) -> None:
-        self._marks = TrainerMarks()
+        self._marks = TrainerMarks("Lightning Trainer")
         self._step = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -52,17 +52,33 @@ class JobRecorder(Callback):  # type: ignore[misc]
         """End training."""
         self._marks.training_ended()
 
+    def on_validation_start(self, *args: Any, **kwargs: Any) -> None:
+        """Begin an evaluation, that of the sanity check as well."""
+        self._marks.evaluation_begins()
+
     def on_validation_batch_start(self, *args: Any, **kwargs: Any) -> None:
-        """Begin a step of evaluation."""
-        self._marks.mark()
+        """End a fetch; it is part of the step of evaluation."""
+        self._marks.fetched()
 
     def on_validation_batch_end(self, *args: Any, **kwargs: Any) -> None:
         """End a step of evaluation."""
         self._marks.evaluated()
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+    def on_validation_end(self, *args: Any, **kwargs: Any) -> None:
         """End an evaluation, which is no part of a step."""
         self._marks.outside_ended()
+
+    on_test_start = on_predict_start = on_validation_start
+    on_test_batch_start = on_predict_batch_start = on_validation_batch_start
+    on_test_batch_end, on_test_end, on_predict_end = (
+        on_validation_batch_end,
+        on_validation_end,
+        on_validation_end,
+    )
+
+    def on_predict_batch_end(self, *args: Any, **kwargs: Any) -> None:
+        """End a step of prediction."""
+        self._marks.evaluated("PREDICT")
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
         """Note the moment of a checkpoint."""

@@ -48,8 +48,8 @@ class Settings:
     gpus: str = "auto"
     #: A row for each core of the machine, also where the job may use some only.
     all_cores: bool = False
-    #: ``script`` or ``auto``.
-    steps: str = "script"
+    #: ``auto``, or ``script``: nothing that the script does not ask for.
+    steps: str = "auto"
     #: First and last step of the Python profile.
     profile_steps: tuple[int, int] | None = None
     profiler: str = "cprofile"
@@ -81,7 +81,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         interval_s=_interval(text("INTERVAL", "500ms")),
         gpus=text("GPUS", "auto"),
         all_cores=flag("ALL_CORES"),
-        steps=_choice("--steps", text("STEPS", "script"), ("script", "auto")),
+        steps=_choice("--steps", text("STEPS", "auto"), ("auto", "script")),
         profile_steps=_stretch(text("PROFILE_STEPS")),
         profiler=_choice("--profiler", text("PROFILER", "cprofile"), ("cprofile", "pyinstrument")),
         operators=_numbers(text("OPERATORS")),

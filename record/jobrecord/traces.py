@@ -73,6 +73,10 @@ class Trace:
         self.out, self.node = out, node
         self.worker = ""
         self.steps = 0
+        #: What is recorded of the script without a change of it: why it is off, or nothing.
+        self.parts: Mapping[str, str] = {}
+        #: The trainer that says where its loop is; empty without one.
+        self.framework = ""
         #: Steps of optimizers in threads that do not train.
         self.other_threads = 0
         self._rows: deque[tuple[str, str, int, int, int | None, Mapping[str, Any] | None]] = deque()
@@ -324,6 +328,8 @@ class Trace:
             "other_threads": self.other_threads,
             "other_lane_events": self._other_lane_events,
             "written": list(self._changes),
+            "parts": dict(self.parts),
+            "framework": self.framework,
         }
         with suppress(OSError), Folder(self.out, hooks_folder(self.node), make=True) as folder:
             # The sampler adds them to facts of its own.

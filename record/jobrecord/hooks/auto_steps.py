@@ -1,4 +1,4 @@
-"""Steps of a script that was not changed: Python runs ``auto/sitecustomize.py`` when it starts."""
+"""A script that was not changed is recorded: Python runs ``auto/sitecustomize.py`` when it starts."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobrecord.hooks.imports import when_imported
+from jobrecord.hooks import parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import ModuleType
 
 FOLDER = Path(__file__).with_name("auto")
-#: Process id of ``record-job``, whose child is recorded; so is each process with a rank.
-OWNER = "JOBRECORD_AUTO"
+#: Set for all processes of a job that is recorded so.
+AUTO = "JOBRECORD_AUTO"
 _NO_SITE = frozenset("IES")
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables for the child of this process, by which it records its steps."""
+    """Variables for the child of this process, by which its processes are recorded."""
     paths = [str(FOLDER), *filter(None, [environment.get("PYTHONPATH", "")])]
-    return {"PYTHONPATH": os.pathsep.join(paths), OWNER: str(os.getpid())}
+    return {"PYTHONPATH": os.pathsep.join(paths), AUTO: "1"}
 
 
 def obstacle(command: Sequence[str]) -> str:
@@ -39,13 +38,6 @@ def obstacle(command: Sequence[str]) -> str:
 
 
 def begin() -> None:
-    """Record this process as soon as it imports optimizers, if it is one that trains."""
-    if "RANK" in os.environ or os.environ.get(OWNER) == str(os.getppid()):
-        when_imported("torch.optim.optimizer", _start)
-
-
-def _start(_optimizers: ModuleType) -> None:
-    from jobrecord.hooks import current  # noqa: PLC0415 - most processes never come here
-
-    if current.current() is None:
-        current.start(begins=False)
+    """Wait for the libraries that trainings use. Nothing is written by a process that does not train."""
+    if AUTO in os.environ:
+        parts.await_all()

@@ -35,18 +35,16 @@ def start(
     profiler: str = "",
     device_time: bool = False,
     force: bool = False,
-    begins: bool = True,
 ) -> None:
     """Record this process until it ends, or until `stop`.
 
     Under ``record-job`` its folder and samples are used; otherwise this process samples the machine into `out`
     (default: ``$JOBRECORD_DIR``, then ``job-<UTC time>``). `operators` are the steps to record PyTorch's operators
     of, `profile_steps` the first and last step of the Python profile, `device_time` adds steps as the GPU sees them,
-    and `force` writes into a folder that holds a recording. With `begins` false, the first step begins with the
-    first optimizer step. Raises SettingError for options that cannot be used.
+    and `force` writes into a folder that holds a recording. Raises SettingError for options that cannot be used.
     """
     global _recording  # noqa: PLW0603 - one recording in a process
-    if _recording is not None:
+    if _recording is not None and not _recording.is_automatic:
         warn("start: this process is already recorded")
         return
     read = settings.read({**os.environ, **_folder(out)})
@@ -64,9 +62,23 @@ def start(
         except (OSError, settings.SettingError) as error:
             warn(f"nothing is recorded: {error}")
             return
+    if _recording is None:
+        _recording = _begun(chosen, device_time=device_time)
+    else:
+        _recording.begin(chosen, device_time=device_time)
+
+
+def record_untouched() -> None:
+    """Record this process, which ``record-job`` started, from the first moment on that a library calls back."""
+    global _recording  # noqa: PLW0603 - one recording in a process
+    if _recording is None:
+        _recording = _begun(settings.read(os.environ), is_automatic=True)
+
+
+def _begun(chosen: Settings, **options: bool) -> Recording:
     _watch_forks()
-    _recording = Recording(chosen, device_time=device_time, begins=begins)
     atexit.register(stop)
+    return Recording(chosen, **options)
 
 
 def stop() -> None:
@@ -89,7 +101,7 @@ def stop() -> None:
 @contextmanager
 def record(out: str | Path | None = None, **options: Any) -> Iterator[Any]:
     """Record a stretch of code, with the options of `start`. Within another recording it is a phase of it."""
-    if _recording is not None:
+    if _recording is not None and not _recording.is_automatic:
         with _recording.phase("record"):
             yield _recording
         return

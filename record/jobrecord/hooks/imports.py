@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from importlib.abc import MetaPathFinder
-from importlib.machinery import PathFinder
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,30 +16,44 @@ def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
     """Call `call` with the module: now, or right after it is imported for the first time."""
     if module := sys.modules.get(name):
         call(module)
-    else:
-        sys.meta_path.insert(0, _Awaited(name, call))
+        return
+    finder = next((one for one in sys.meta_path if isinstance(one, _Awaited)), None)
+    if finder is None:
+        finder = _Awaited()
+        sys.meta_path.insert(0, finder)
+    finder.calls.setdefault(name, []).append(call)
 
 
-class _Awaited(MetaPathFinder):
-    """Finds one module as usual, then removes itself."""
+class _Awaited:
+    """Finds modules as the finders behind it do, and calls what waits for them."""
 
-    def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
-        self._name, self._call = name, call
+    def __init__(self) -> None:
+        self.calls: dict[str, list[Callable[[ModuleType], None]]] = {}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != self._name:
+        """What another finder finds; a module that is awaited makes the calls when it is executed."""
+        calls = self.calls.pop(name, None)
+        if calls is None:
             return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
+        others = (one.find_spec(name, path, target) for one in list(sys.meta_path) if one is not self)
+        spec = next(filter(None, others), None)
         if spec is None or spec.loader is None:
+            # It may be installed later.
+            self.calls[name] = calls
             return None
+        if not self.calls:
+            sys.meta_path.remove(self)
         execute = spec.loader.exec_module
 
         def execute_and_call(module: ModuleType) -> None:
             execute(module)
-            self._call(module)
+            for call in calls:
+                # The import is the script's.
+                with suppress(Exception):
+                    call(module)
 
-        spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]
+        with suppress(AttributeError):
+            spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]
         return spec

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrecord.folder import Folder
+from jobrecord.hooks.inferred import Loop
 from jobrecord.traces import now
 
 if TYPE_CHECKING:
@@ -35,13 +36,19 @@ class Recording(Protocol):
     trace: Trace
     is_open: bool
 
-    def fetch_begins(self, fetches: object, at_ns: int) -> None:
-        """Begin a fetch of the iterator `fetches`."""
+    def is_elsewhere(self) -> bool:
+        """Whether this is no thread that trains, or within a fetch."""
 
-    def fetched(self, name: str, start_ns: int, end_ns: int) -> None:
-        """End a fetch that gave a batch."""
+    def fetch_begins(self, loop: Loop, at_ns: int) -> None:
+        """Begin a fetch of an iterator."""
 
-    def fetches_ended(self, fetches: object, notes: str, exhausted: bool) -> None:
+    def fetch_ended(self) -> None:
+        """End a fetch, whatever it gave."""
+
+    def fetched(self, loop: Loop, name: str, start_ns: int, end_ns: int, batch: object) -> None:
+        """Add a fetch that gave a batch."""
+
+    def fetches_ended(self, loop: Loop, notes: str, exhausted: bool) -> None:
         """End the fetches of an iterator."""
 
 
@@ -50,19 +57,10 @@ class Loader:
 
     def __init__(self, recording: Recording, loader: Any) -> None:
         self._recording, self._loader = recording, loader
-        #: What the notes of its loader processes are named for; empty without such processes.
-        self._notes = _note_workers(recording.trace, loader) if setting(loader, "num_workers", int) else ""
+        self._notes = note_workers(recording.trace, loader)
 
     def __iter__(self) -> Iterator[Any]:
-        began = now()
-        iterator: Iterator[Any] = iter(self._loader)
-        if not self._recording.is_open:
-            return iterator
-        kind = type(iterator).__name__
-        self._recording.trace.add(SETUP_LANE, f"{kind}.__init__", began, now(), args=settings(self._loader))
-        # Loader processes that live on are noted until the recording ends.
-        notes = "" if getattr(self._loader, "persistent_workers", False) else self._notes
-        return _Fetches(self._recording, iterator, kind + FETCH_SUFFIX, notes)
+        return recorded(self._recording, self._loader, iter, self._notes)
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -83,24 +81,51 @@ class Loader:
         return getattr(self._loader, name)
 
 
+def recorded(
+    recording: Recording, loader: Any, begin: Callable[[Any], Iterator[Any]], notes: str
+) -> Iterator[Any]:
+    """What `begin` makes of a loader, with its fetches recorded. `notes` names those of its processes."""
+    began = now()
+    iterator = begin(loader)
+    # A loader of PyTorch may be recorded by itself.
+    if not recording.is_open or type(iterator) is _Fetches:
+        return iterator
+    kind = type(iterator).__name__
+    recording.trace.add(SETUP_LANE, f"{kind}.__init__", began, now(), args=settings(loader))
+    # Loader processes that live on are noted until the recording ends.
+    notes = "" if getattr(loader, "persistent_workers", False) else notes
+    return _Fetches(recording, iterator, kind + FETCH_SUFFIX, notes)
+
+
 class _Fetches:
     """An iterator whose fetches are recorded."""
 
     def __init__(self, recording: Recording, iterator: Iterator[Any], name: str, notes: str) -> None:
         self._recording, self._iterator, self._name, self._notes = recording, iterator, name, notes
+        self._loop = Loop()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The type of the iterator, for libraries that ask whether it is one of PyTorch's."""
+        return type(self._iterator)
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
+        recording = self._recording
+        if recording.is_elsewhere():
+            return next(self._iterator)
         start = now()
-        self._recording.fetch_begins(self, start)
+        recording.fetch_begins(self._loop, start)
         try:
             batch = next(self._iterator)
         except StopIteration:
             self._ended(exhausted=True)
             raise
-        self._recording.fetched(self._name, start, now())
+        finally:
+            recording.fetch_ended()
+        recording.fetched(self._loop, self._name, start, now(), batch)
         return batch
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -117,7 +142,7 @@ class _Fetches:
 
     def _ended(self, *, exhausted: bool) -> None:
         notes, self._notes = self._notes, ""
-        self._recording.fetches_ended(self, notes, exhausted)
+        self._recording.fetches_ended(self._loop, notes, exhausted)
 
 
 def _unrecorded(loader: Any) -> Any:
@@ -133,9 +158,11 @@ def setting(loader: Any, name: str, kind: type) -> Any:
 
 def settings(loader: Any) -> dict[str, Any]:
     """Arguments of the row that sets a loader up."""
+    batches = getattr(loader, "batch_sampler", None)
     known = {
         "num_workers": setting(loader, "num_workers", int),
         "pin_memory": setting(loader, "pin_memory", bool),
+        "batch_size": setting(loader, "batch_size", int) or setting(batches, "batch_size", int),
     }
     return {name: value for name, value in known.items() if value is not None}
 
@@ -158,8 +185,10 @@ class NotedWorker:
             self.own(worker_id)
 
 
-def _note_workers(trace: Trace, loader: Any) -> str:
-    """Let the loader's processes note when they start. Returns what their notes are named for."""
+def note_workers(trace: Trace, loader: Any) -> str:
+    """Let the loader's processes note when they start. Returns what their notes are named for; nothing without any."""
+    if not setting(loader, "num_workers", int):
+        return ""
     own = getattr(loader, "worker_init_fn", None)
     if isinstance(own, NotedWorker):
         if own.out == trace.out:

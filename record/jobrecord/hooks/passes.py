@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ def differentiable(output: Any, depth: int = MAX_DEPTH) -> Any:
     """The first tensor in nested containers that requires a gradient; None without one."""
     if callable(getattr(output, "register_hook", None)):
         return output if output.requires_grad else None
-    found = (differentiable(value, depth - 1) for value in _values(output)) if depth else ()
+    found = (differentiable(value, depth - 1) for value in values(output)) if depth else ()
     return next((tensor for tensor in found if tensor is not None), None)
 
 
@@ -81,8 +82,9 @@ def is_compiled_inside(module: Any) -> bool:
     return getattr(module, "_compiled_call_impl", None) is not None
 
 
-def _values(output: Any) -> Iterable[Any]:
-    if isinstance(output, dict):
+def values(output: Any) -> Iterable[Any]:
+    """What a container holds; nothing for anything else."""
+    if isinstance(output, Mapping):
         return output.values()
     if isinstance(output, (list, tuple)):
         return output

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager, suppress
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from jobrecord.hooks import loading
+from jobrecord.hooks import loading, parts
 from jobrecord.hooks.device import DeviceSteps
 from jobrecord.hooks.imports import when_imported
+from jobrecord.hooks.inferred import Inferred
 from jobrecord.hooks.passes import Passes, is_compiled_inside
 from jobrecord.hooks.profiles import Operators, PythonProfile
 from jobrecord.hooks.steps import Steps
 from jobrecord.traces import STEP_LANE, Trace, now, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
 
+    from jobrecord.hooks.inferred import Loop
     from jobrecord.settings import Settings
 
 #: Phases that are no part of a step.
@@ -42,13 +45,23 @@ def harmless(method: Callable[..., None]) -> Callable[..., None]:
 class Recording:
     """Steps, phases, and data loading of this process, written into the folder of the settings.
 
-    `begins` says whether the first step begins now; otherwise it begins with the first optimizer step.
+    With `is_automatic`, it begins with what the libraries call back, or when the script calls `begin`.
     """
 
-    def __init__(self, settings: Settings, *, device_time: bool = False, begins: bool = True) -> None:
-        self.is_open = True
+    def __init__(self, settings: Settings, *, device_time: bool = False, is_automatic: bool = False) -> None:
+        self.is_open, self.is_automatic = True, is_automatic
         self.trace = Trace(settings.out, settings.node)
-        self.steps = Steps(self.trace, now() if begins else None, self._step_ended)
+        self.trace.parts = parts.states
+        #: What libraries tell is used only where they tell all of it.
+        self.inferred = Inferred(self._inferred_evaluation) if parts.states else None
+        self.steps = Steps(self.trace, None, self._step_ended, self._step_ends)
+        #: Whether the script set a model to evaluate, and not to train since.
+        self.evaluates = False
+        #: End of the last fetch, and begin of the first one of the newest loop.
+        self.last_fetch_ns = self.loop_begin_ns = 0
+        self._is_fetching = False
+        #: Begin and end of a checkpoint that may have further files, and how many of them are being saved.
+        self._saved, self._saving = (0, 0), 0
         self._blocks: list[_Block] = []
         self._counts: dict[str, int] = {}
         self._passes: list[Passes] = []
@@ -56,14 +69,22 @@ class Recording:
         #: Whether a trainer is within its loop.
         self._in_loop = False
         self._handles: list[Any] = []
-        self._device = DeviceSteps(self.trace) if device_time else None
-        self._profiles: list[Operators | PythonProfile] = []
-        if settings.operators:
-            self._profiles.append(Operators(self.trace, settings.operators))
-        if settings.profile_steps:
-            self._profiles.append(PythonProfile(self.trace, settings.profile_steps, settings.profiler))
+        self._device: DeviceSteps | None = None
+        #: Profilers begin with the first step, not while their libraries are imported.
+        self._has_begun = False
+        self._profiles = _profiles(self.trace, settings)
         when_imported(_OPTIMIZERS, self._attach)
-        self._begin_profiles(0)
+        if not is_automatic:
+            self.begin(settings, device_time=device_time)
+
+    def begin(self, settings: Settings, *, device_time: bool) -> None:
+        """Begin the first step now, with what the script chose."""
+        self.is_automatic = False
+        self._device = DeviceSteps(self.trace) if device_time else None
+        if not self._has_begun:
+            self._profiles = _profiles(self.trace, settings)
+        self.steps.begin(now())
+        self._begin_first()
 
     def data(self, loader: Any) -> Any:
         """The loader, with its fetches recorded. Raises TypeError if it is not iterable."""
@@ -88,13 +109,16 @@ class Recording:
         """Record a stretch of code. Checkpoints are no part of a step. Raises TypeError for a name that is no text."""
         if not isinstance(name, str):
             raise TypeError(f"phase() needs a name, not {type(name).__name__}")
-        start = now()
+        start, is_outside = now(), name in OUTSIDE_STEPS
+        # What saves within it is a part of it.
+        self._saving += is_outside
         try:
             yield
         finally:
             end = now()
             self.add(name, name, start, end)
-            if name in OUTSIDE_STEPS:
+            if is_outside:
+                self._saving -= 1
                 self.outside_ended(end)
 
     @contextmanager
@@ -162,12 +186,15 @@ class Recording:
             self.steps.end(at_ns)
 
     @harmless
-    def trainer_begins(self, step: int, at_ns: int) -> None:
-        """Begin step `step` of a trainer that ends the steps itself."""
+    def trainer_begins(self, step: int | None, at_ns: int) -> None:
+        """Begin the first step of a trainer that ends the steps itself, `step` if it has numbers."""
         self.cut_step(at_ns)
         self._in_loop = True
+        self._begin_first()
         self.steps.take_over()
-        self.steps.resume(step)
+        if step is not None:
+            self.steps.resume(step)
+        self.steps.begin(at_ns)
         self.steps.begin_after(at_ns)
 
     @harmless
@@ -184,41 +211,102 @@ class Recording:
             self.steps.end(at_ns)
 
     @harmless
-    def end_mode_step(self, mode: str, start_ns: int, end_ns: int) -> None:
+    def end_mode_step(
+        self, mode: str, start_ns: int, end_ns: int, args: Mapping[str, Any] | None = None
+    ) -> None:
         """Add a step of evaluation or prediction."""
         number = self._counts.get(mode, 0)
         self._counts[mode] = number + 1
         lane = STEP_LANE + mode
-        self.trace.add(lane, lane, start_ns, end_ns, number)
+        self.trace.add(lane, lane, start_ns, end_ns, number, args)
+
+    def _inferred_evaluation(self, start_ns: int, end_ns: int) -> None:
+        # Trainers say themselves where they evaluate.
+        if not self.trace.framework:
+            self.end_mode_step("EVAL", start_ns, end_ns, {"inferred": True})
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Record the saving of one of the files of a checkpoint, which is no part of a step."""
+        start_ns, self._saving = now(), self._saving + 1
+        try:
+            yield
+        finally:
+            self._saving -= 1
+            if not self._saving and self.is_open:
+                self._file_saved(start_ns, now())
+
+    def is_saved_since(self, at_ns: int) -> bool:
+        """Whether a checkpoint is being saved, or was since then."""
+        return self._saving > 0 or self._saved[1] > at_ns
+
+    @harmless
+    def _file_saved(self, start_ns: int, end_ns: int) -> None:
+        begin_ns, _ = self._saved
+        self._saved = begin_ns or start_ns, end_ns
+        self.outside_ended(end_ns)
+
+    def _end_checkpoint(self) -> None:
+        """Add the checkpoint whose files were saved before what comes now."""
+        (begin_ns, end_ns), self._saved = self._saved, (0, 0)
+        if begin_ns:
+            self.add("Checkpoint", "Checkpoint", begin_ns, end_ns)
 
     @harmless
     def outside_ended(self, at_ns: int) -> None:
         """End something that is no part of a step."""
         self.steps.begin_after(at_ns)
 
+    def is_elsewhere(self) -> bool:
+        """Whether a fetch now is none that training waits for: of another thread, or within another fetch."""
+        if self.inferred is None:
+            return False
+        thread = self.steps.thread or threading.main_thread().ident
+        return not self.is_open or self._is_fetching or threading.get_ident() != thread
+
     @harmless
-    def fetch_begins(self, fetches: object, at_ns: int) -> None:
+    def fetch_begins(self, loop: Loop, at_ns: int) -> None:
         """Begin a fetch, which is where a step of evaluation begins, and the very first step."""
-        if not self._blocks:
+        self._is_fetching = True
+        self._end_checkpoint()
+        if self._blocks:
+            if (block := self._blocks[-1]).loop in (None, loop):
+                self._end_block_step(block, at_ns)
+                block.loop, block.begin_ns = loop, at_ns
+        elif self.inferred is None:
             self.steps.first_fetch(at_ns)
-        elif (block := self._blocks[-1]).fetches in (None, fetches):
-            self._end_block_step(block, at_ns)
-            block.fetches, block.begin_ns = fetches, at_ns
+        else:
+            if not loop.has_fetched:
+                self.loop_begin_ns = at_ns
+                if not self._in_loop:
+                    self.steps.begin(at_ns)
+            self._begin_first()
+            self.inferred.fetch_begins(loop, at_ns, evaluates=self.evaluates)
+
+    def fetch_ended(self) -> None:
+        """End a fetch, whatever it gave."""
+        self._is_fetching = False
 
     @harmless
-    def fetched(self, name: str, start_ns: int, end_ns: int) -> None:
+    def fetched(self, loop: Loop, name: str, start_ns: int, end_ns: int, batch: object) -> None:
         """Add a fetch."""
+        self.last_fetch_ns = end_ns
         self.trace.add(loading.FETCH_LANE, name, start_ns, end_ns)
+        if self.inferred is not None and not self._blocks:
+            self.inferred.fetched(loop, batch)
 
     @harmless
-    def fetches_ended(self, fetches: object, notes: str, exhausted: bool) -> None:
+    def fetches_ended(self, loop: Loop, notes: str, exhausted: bool) -> None:
         """End the fetches of one iterator: it is exhausted, or dropped. `notes` names those of its processes."""
         if not self.is_open:
             return
-        if self._blocks and (block := self._blocks[-1]).fetches is fetches:
+        at_ns = now()
+        if self._blocks and (block := self._blocks[-1]).loop is loop:
             if not exhausted:
-                self._end_block_step(block, now())
-            block.fetches, block.begin_ns = None, 0
+                self._end_block_step(block, at_ns)
+            block.loop, block.begin_ns = None, 0
+        if self.inferred is not None and self.inferred.ended(loop, at_ns, exhausted=exhausted):
+            self.outside_ended(at_ns)
         if notes:
             loading.write_workers(self.trace, notes, now())
 
@@ -236,6 +324,7 @@ class Recording:
         if not self.is_open:
             return
         at_ns = now()
+        self._begin_first()
         self.steps.optimizer_begins(at_ns)
         if self._passes:
             self._optimizer_ns = at_ns
@@ -253,12 +342,24 @@ class Recording:
             self._optimizer_ns = 0
         self.steps.optimizer_stepped(optimizer, at_ns)
 
+    def _step_ends(self, args: dict[str, Any]) -> None:
+        """What belongs to a step that ends."""
+        self._end_checkpoint()
+        if self.inferred is not None:
+            self.inferred.step_ends(args)
+
     def _step_ended(self, number: int, at_ns: int) -> None:
         """What follows the end of a step; `number` is the next one."""
         if self._device is not None:
             self._device.mark(number - 1, at_ns)
         if self._profiles:
             self._begin_profiles(number)
+
+    def _begin_first(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            if self._profiles:
+                self._begin_profiles(self.steps.number)
 
     def _begin_profiles(self, step: int) -> None:
         marks = [mark for profile in self._profiles if (mark := profile.begin(step))]
@@ -289,6 +390,7 @@ class Recording:
     @harmless
     def _close(self) -> None:
         self.cut_step(now())
+        self._end_checkpoint()
         for handle in self._handles:
             handle.remove()
         for profile in self._profiles:
@@ -297,11 +399,20 @@ class Recording:
         loading.write_workers(self.trace, loading.notes_prefix(self.trace.node), now())
 
 
+def _profiles(trace: Trace, settings: Settings) -> list[Operators | PythonProfile]:
+    found: list[Operators | PythonProfile] = []
+    if settings.operators:
+        found.append(Operators(trace, settings.operators))
+    if settings.profile_steps:
+        found.append(PythonProfile(trace, settings.profile_steps, settings.profiler))
+    return found
+
+
 class _Block:
     """A stretch of evaluation or prediction, and its step."""
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
         self.begin_ns = 0
-        #: The iterator whose fetches begin its steps.
-        self.fetches: object = None
+        #: The one whose fetches begin its steps.
+        self.loop: Loop | None = None

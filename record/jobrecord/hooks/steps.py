@@ -25,15 +25,22 @@ class Steps:
     stepped first. A mark from elsewhere, `end`, replaces optimizers for good. Times are ``perf_counter_ns``.
     """
 
-    def __init__(self, trace: Trace, begin_ns: int | None, ended: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        begin_ns: int | None,
+        ended: Callable[[int, int], None],
+        ending: Callable[[dict[str, Any]], None] = lambda _args: None,
+    ) -> None:
         self.trace = trace
         self.number = 0
         #: Arguments of the row of the step that has begun.
         self.args: dict[str, Any] = {}
-        self._ended = ended
+        self._ending, self._ended = ending, ended
         self._begin_ns = begin_ns
         self._has_fetched = False
-        self._thread = 0
+        #: That of the optimizers; 0 until one stepped.
+        self.thread = 0
         #: Whether something other than optimizers ends the steps.
         self.is_explicit = False
         self._leader: weakref.ref[object] | None = None
@@ -42,12 +49,16 @@ class Steps:
         #: The first step, until it is certain that optimizers end steps.
         self._first: tuple[int, int, int, dict[str, Any]] | None = None
 
+    def begin(self, at_ns: int) -> None:
+        """Begin the first step, if there is none yet."""
+        if self.trace.steps == 0:
+            self._begin_ns = at_ns
+
     def first_fetch(self, at_ns: int) -> None:
         """Begin the first step with the first fetch."""
         if not self._has_fetched:
             self._has_fetched = True
-            if self.trace.steps == 0:
-                self._begin_ns = at_ns
+            self.begin(at_ns)
 
     def optimizer_begins(self, at_ns: int) -> None:
         """Begin the first step here if nothing else said when it began."""
@@ -60,8 +71,8 @@ class Steps:
         if self.is_explicit:
             return
         thread = get_ident()
-        self._thread = self._thread or thread
-        if thread != self._thread:
+        self.thread = self.thread or thread
+        if thread != self.thread:
             self.trace.other_threads += 1
             return
         leader = self._leader and self._leader()
@@ -79,7 +90,7 @@ class Steps:
         if self.is_explicit:
             return
         self.is_explicit = True
-        self._thread = get_ident()
+        self.thread = get_ident()
         self._others.clear()
         if self._first is not None:
             # The optimizer ended the same step just before.
@@ -100,7 +111,7 @@ class Steps:
 
     def begin_after(self, at_ns: int) -> None:
         """Begin the next step now: what was done until now is no part of a step."""
-        if self._begin_ns is not None and self._thread in (0, get_ident()):
+        if self._begin_ns is not None and self.thread in (0, get_ident()):
             self._begin_ns = at_ns
 
     def _other_stepped(self, optimizer: object, at_ns: int, *, has_leader: bool) -> None:
@@ -116,6 +127,7 @@ class Steps:
 
     def _end(self, at_ns: int) -> None:
         begin_ns = at_ns if self._begin_ns is None else self._begin_ns
+        self._ending(self.args)
         step = self.number, begin_ns, at_ns, self.args
         if self._first is not None:
             self.write_first()

@@ -42,8 +42,15 @@ def add(node_facts: dict[str, Any], out: Path) -> None:
     failed = next((one["dropped"] for one in found if one["dropped"]["reason"]), None)
     if failed and not dropped["reason"]:
         dropped |= {"reason": failed["reason"], "since_us": failed["since_us"]}
+    parts = [one.get("parts") or {} for one in found]
     node_facts["hooks"] = {
         "other_threads": sum(one["other_threads"] for one in found),
         "other_lane_events": sum(one["other_lane_events"] for one in found),
+        "framework": next(filter(None, (one.get("framework") for one in found)), ""),
+        # Off in one process is off.
+        "parts": {
+            name: next(filter(None, (known.get(name) for known in parts)), "")
+            for name in sorted({name for known in parts for name in known})
+        },
         "written": [{"worker": one["worker"], **change} for one in found for change in one["written"]],
     }

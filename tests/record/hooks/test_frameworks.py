@@ -127,6 +127,11 @@ def test_order_of_events_in_lightning(out: Path, callbacks: Any, clock: Clock) -
         clock.advance(after_ms)
         getattr(callback, f"on_{event}")(trainer, None, *more)
 
+    # The sanity check.
+    call("validation_start")
+    call("validation_batch_start", FETCH, None, 0)
+    call("validation_batch_end", EVALUATE, None, None, 0)
+    call("validation_end")
     call("train_start")
     call("train_epoch_start")
     for number in range(6):
@@ -135,6 +140,7 @@ def test_order_of_events_in_lightning(out: Path, callbacks: Any, clock: Clock) -
         trainer.global_step = (number + 1) // 2
         call("train_batch_end", COMPUTE, None, None, number)
         if number == 3:
+            call("validation_start")
             for _ in range(2):
                 call("validation_batch_start", OTHER, None, 0)
                 call("validation_batch_end", EVALUATE, None, None, 0)
@@ -143,10 +149,10 @@ def test_order_of_events_in_lightning(out: Path, callbacks: Any, clock: Clock) -
     call("exception", OTHER, KeyError())
     jobrecord.stop()
 
-    assert milliseconds(events(out, "DataLoaderIter")) == [FETCH] * 6
+    assert milliseconds(events(out, "DataLoaderIter")) == [*[FETCH] * 5, *[OTHER] * 2, *[FETCH] * 2]
     assert milliseconds(steps(out)) == [*[2 * (FETCH + COMPUTE)] * 3, OTHER]
     assert ["cut" in event.args for event in steps(out)] == [False, False, False, True]
-    assert milliseconds(steps(out, "EVAL")) == [EVALUATE] * 2
+    assert milliseconds(steps(out, "EVAL")) == [FETCH + EVALUATE, *[OTHER + EVALUATE] * 2]
     assert len(events(out, "Checkpoint")) == 1
 
 
@@ -247,8 +253,8 @@ def test_lightning_itself(out: Path, tmp_path: Path) -> None:
 
     assert [event.step for event in steps(out)] == list(range(6))
     assert len(steps(out, "EVAL")) == 12
-    fetches = events(out, "DataLoaderIter")
-    assert len(fetches) == 12
+    # Of training, and of evaluation.
+    assert len(events(out, "DataLoaderIter")) == 24
     assert events(out, "DataLoaderIterInitialize")[0].args["num_workers"] == 0
     for evaluation in steps(out, "EVAL"):
         assert not any(step.start_us < evaluation.start_us < step.end_us for step in steps(out))
