@@ -67,6 +67,14 @@ class Label(Struct, frozen=True, kw_only=True):
     value: Annotated[str, Name("label")]
 
 
+class RecordedPart(Struct, frozen=True, kw_only=True):
+    """Something that is recorded of a script that was not changed."""
+
+    name: Message
+    #: Why it is not; empty if it is.
+    off: Message
+
+
 class Recording(Struct, frozen=True, kw_only=True):
     """The recording of one node; None for what is not known."""
 
@@ -111,3 +119,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     labels: tuple[Label, ...]
     #: Of the job, if record-job was asked to keep it (``--record-command``).
     command: Annotated[str, Name("command")] = ""
+    #: The trainer that told where its loop is, such as ``Lightning Trainer``.
+    framework: Message = ""
+    #: Those whose libraries the job imported.
+    parts: tuple[RecordedPart, ...] = ()

@@ -19,6 +19,7 @@ from jobrules.model.types import (
     MarkArray,
     StrArray,
     _no_codes,
+    _no_flags,
     _no_ints,
     _no_marks,
     natural_key,
@@ -55,6 +56,11 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     end_us: IntArray = field(default_factory=_no_ints)
     #: (n,) ``StepMark``.
     mark: MarkArray = field(default_factory=_no_marks)
+    #: (n,) samples and tokens that the step trained with; -1 if they are not known.
+    samples: IntArray = field(default_factory=_no_ints)
+    tokens: IntArray = field(default_factory=_no_ints)
+    #: (n,) whether the recorder inferred it: of an evaluation that there was one, of any other step its size.
+    inferred: BoolArray = field(default_factory=_no_flags)
     #: Whether the source writes the numbers as text: ``"5"``.
     numbers_as_text: bool = True
     #: Whether each step lasts from the end of the one before, so that it holds its batch fetch and its backward pass.
@@ -129,18 +135,28 @@ class Steps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @classmethod
     def of(
-        cls, names: Sequence[StepSeries], code: CodeArray | IntArray, **columns: IntArray | MarkArray
+        cls,
+        names: Sequence[StepSeries],
+        code: CodeArray | IntArray,
+        **columns: IntArray | MarkArray | BoolArray,
     ) -> Steps:
-        """Steps of series in any order, repeated or empty; ``code`` is the position in ``names``. No mark is none."""
+        """Steps of series in any order, repeated or empty; ``code`` is the position in ``names``. No mark is none, no size is not known."""
         used = set(np.flatnonzero(np.bincount(code, minlength=len(names))).tolist())
         series = sorted({names[i] for i in used}, key=_series_key)
         place = {one: i for i, one in enumerate(series)}
         moved = np.array([place.get(one, -1) for one in names], np.int32)
         found = cls(series=tuple(series), code=moved[code] if len(code) else _no_codes())
-        return replace(found, **{"mark": np.zeros(len(code), np.int8), **columns})
+        unknown = np.full(len(code), -1, np.int64)
+        absent = {
+            "mark": np.zeros(len(code), np.int8),
+            "samples": unknown,
+            "tokens": unknown,
+            "inferred": np.zeros(len(code), np.bool_),
+        }
+        return replace(found, **absent | columns)
 
 
-_STEP_COLUMNS = ("code", "number", "start_us", "end_us", "mark")
+_STEP_COLUMNS = ("code", "number", "start_us", "end_us", "mark", "samples", "tokens", "inferred")
 
 
 def _moved(kept: Sequence[int], steps: Steps) -> CodeArray:

@@ -46,6 +46,10 @@ def _no_marks() -> MarkArray:
     return np.empty(0, np.int8)
 
 
+def _no_flags() -> BoolArray:
+    return np.empty(0, np.bool_)
+
+
 def span_of(spans: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
     """From the earliest start to the latest end; None without any span."""
     known = [span for span in spans if span]

@@ -73,3 +73,25 @@ def test_processes_one_after_the_other_are_one_rank(
     }
     assert rank_of == {1000 + number: rank for number, rank in enumerate(ranks)}
     assert set(found.steps.rank.tolist()) == set(ranks)
+
+
+def test_sizes_of_steps_and_what_is_inferred_are_known(tmp_path: Path) -> None:
+    trace, begin = Trace(tmp_path, "node-1"), now()
+    sizes: list[tuple[dict[str, Any], tuple[int, int, bool]]] = [
+        ({"samples": 8, "tokens": 4096}, (8, 4096, False)),
+        ({"samples": 8, "inferred": True}, (8, -1, True)),
+        ({"inferred": True}, (-1, -1, True)),
+        ({}, (-1, -1, False)),
+        ({"samples": -8, "tokens": "many", "inferred": "yes"}, (-1, -1, False)),
+        ({"samples": 10**40, "tokens": 2.5}, (-1, -1, False)),
+    ]
+    for number, (args, _) in enumerate(sizes):
+        at = begin + number * SECOND_NS // 10
+        trace.add(TRAIN, TRAIN, at, at + SECOND_NS // 10, number, args)
+    trace.close()
+
+    steps = read(tmp_path).steps
+
+    found = zip(steps.samples.tolist(), steps.tokens.tolist(), steps.inferred.tolist(), strict=True)
+    assert list(found) == [expected for _, expected in sizes]
+    assert steps.where(steps.inferred).samples.tolist() == [8, -1]

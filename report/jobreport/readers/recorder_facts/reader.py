@@ -19,7 +19,16 @@ from jobreport.readers.base import Found
 from jobreport.readers.bounds import Microseconds  # noqa: TC001 - msgspec reads the annotation
 from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally, UnusableError
-from jobreport.recordings import GPUModel, Label, LeftOut, LessWritten, RecordedRun, Recording, SharedGPU
+from jobreport.recordings import (
+    GPUModel,
+    Label,
+    LeftOut,
+    LessWritten,
+    RecordedPart,
+    RecordedRun,
+    Recording,
+    SharedGPU,
+)
 from jobreport.remarks import SourceQuality
 from jobrules.model import natural_key
 
@@ -148,6 +157,8 @@ class _Hooks(Struct):
     other_threads: Count = 0
     other_lane_events: Count = 0
     written: list[_Change] = field(default_factory=list)
+    framework: str = ""
+    parts: dict[str, str] = field(default_factory=dict)
 
 
 class _Facts(_Run, kw_only=True):
@@ -227,6 +238,11 @@ def _recording(file: SourceFile) -> Recording:
         ),
         other_threads=facts.hooks.other_threads,
         other_lane_events=facts.hooks.other_lane_events,
+        framework=_text(facts.hooks.framework),
+        parts=tuple(
+            RecordedPart(name=_text(name), off=_text(off))
+            for name, off in list(facts.hooks.parts.items())[:_MAX_ENTRIES]
+        ),
         no_steps=_text(facts.auto_steps or ""),
         labels=tuple(
             Label(key=_text(key), value=_text(value))

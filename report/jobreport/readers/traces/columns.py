@@ -43,6 +43,9 @@ _MAX_NAME = 1000
 _name = partial(short_name, longest=_MAX_NAME)
 #: Whole numbers up to here are exact as floats.
 _MAX_STEP = 2**53
+#: Of the batches of one step.
+_MAX_SIZE = 10**12
+_NO_SIZE = NO_NUMBER, NO_NUMBER, False
 _NO_ARGS = Args()
 _NAN = float("nan")
 #: Remarks on rows that are no events, by their ``ph``.
@@ -140,6 +143,8 @@ class Columns:
         self.loaders: list[Loader] = []
         #: Whether step numbers are text, in any part of the files; None where there are none.
         self.numbers_as_text: set[bool | None] = set()
+        #: Samples and tokens of steps, and whether they are inferred, each once.
+        self.sizes: dict[tuple[int, int, bool], int] = {_NO_SIZE: 0}
         #: Node, and rank or process id, of the files that jobrecord wrote.
         self.recorded: set[tuple[str, str]] = set()
         self._files = files
@@ -167,7 +172,7 @@ class Columns:
     def take(self) -> Table:
         """All events; none is left here. Columns: ``file``, ``lane`` and ``name`` are positions, ``start_us`` and
         ``end_us`` count from the epoch where that is known, ``step``, ``pid`` and ``thread`` may be ``NO_NUMBER``,
-        ``mark`` is a ``StepMark``.
+        ``mark`` is a ``StepMark``, ``size`` a position in ``sizes``.
         """
         self._convert()
         columns = {key: [table[key] for table in self._tables] for key in self._tables[0]}
@@ -183,6 +188,8 @@ class Columns:
         self._counts: Counter[int] = Counter()
         #: Marks of the few events that have one, by their place among these events.
         self._marks: dict[int, StepMark] = {}
+        #: Sizes of those that have one, in the same way.
+        self._sizes: dict[int, int] = {}
 
     def _add_block(self, rows: Sequence[Row], file: _File) -> None:
         kinds = self._kinds
@@ -204,6 +211,9 @@ class Columns:
                 self._marks[self._counts.total() + len(codes)] = (
                     StepMark.CUT if args.cut else StepMark.PROFILED
                 )
+            if file.is_recorded and (args.samples or args.tokens or args.inferred):
+                size = _size(args.samples), _size(args.tokens), args.inferred is True
+                self._sizes[self._counts.total() + len(codes)] = self.sizes.setdefault(size, len(self.sizes))
             thread = args.thread_id
             if thread is None:
                 thread = event.tid
@@ -282,6 +292,8 @@ class Columns:
         name, lane, base, pid, thread, takes_no_time = facts
         mark = np.zeros(len(kind), np.int8)
         mark[list(self._marks)] = list(self._marks.values())
+        size = np.zeros(len(kind), np.int32)
+        size[list(self._sizes)] = list(self._sizes.values())
         self._clear()
         if takes_no_time.any():
             duration[takes_no_time[kind] > 0] = 0
@@ -296,8 +308,8 @@ class Columns:
             self._note("traces.no_name", file[~is_named])
             self._note("traces.no_start", file[has_no_start])
             self._note("traces.bad_time", file[is_named & ~is_sound & ~has_no_start])
-            columns = file, kind, base, start, duration, step, mark
-            file, kind, base, start, duration, step, mark = (one[is_sound] for one in columns)
+            columns = file, kind, base, start, duration, step, mark, size
+            file, kind, base, start, duration, step, mark, size = (one[is_sound] for one in columns)
         self._tables.append(
             {
                 "file": file,
@@ -309,6 +321,7 @@ class Columns:
                 "pid": pid[kind],
                 "thread": thread[kind],
                 "mark": mark,
+                "size": size,
             }
         )
 
@@ -339,6 +352,12 @@ def _number(value: object) -> int:
     """A whole number from 0 on; ``NO_NUMBER`` for anything else."""
     number = whole_number(value)
     return NO_NUMBER if number is None or number < 0 else number
+
+
+def _size(value: object) -> int:
+    """A number of samples or tokens; ``NO_NUMBER`` for anything else."""
+    number = _number(value)
+    return number if number <= _MAX_SIZE else NO_NUMBER
 
 
 def _is_cut(name: str) -> bool:

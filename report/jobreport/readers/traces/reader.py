@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobreport.readers.base import SourceFile
-    from jobrules.model import Lane, MarkArray
+    from jobrules.model import IntArray, Lane, MarkArray
 
 _STEP = "Step:ModeKeys"
 _STEP_SOURCES = {EventSource.PYTHON, EventSource.MODEL, EventSource.OTHER}
@@ -88,14 +88,14 @@ class Traces:
         for number, (file, where) in enumerate(chosen):
             columns.add(number, scan(file, tally, growing=where.growing))
             progress.advance(file.size)
-        events, marks, used = table(columns, [file.name for file, _ in chosen], tally)
+        events, notes, used = table(columns, [file.name for file, _ in chosen], tally)
         quality = SourceQuality(source=self.source, files=used, rows=len(events), remarks=tally.remarks())
         timed = any(where.timed for _, where in chosen)
         return Found(
             quality=quality,
             events=events,
             steps=replace(
-                _steps(events, marks),
+                _steps(events, notes["mark"], np.array(list(columns.sizes), np.int64)[notes["size"]]),
                 numbers_as_text=columns.numbers_as_text - {None} != {False},
                 whole=bool(columns.recorded),
             ),
@@ -134,8 +134,11 @@ def usable(files: Sequence[SourceFile], tally: Tally) -> list[tuple[SourceFile, 
     return found
 
 
-def _steps(events: Events, marks: MarkArray) -> Steps:
-    """The events that are steps; those of a library that only names a tensor so are none."""
+def _steps(events: Events, marks: MarkArray, sizes: IntArray) -> Steps:
+    """The events that are steps; those of a library that only names a tensor so are none.
+
+    `sizes` are samples, tokens, and whether they are inferred, of each event.
+    """
     rows = np.flatnonzero(events.named(_is_step) & events.in_lanes(_has_steps))
     modes = list(dict.fromkeys(map(_mode, events.names)))
     codes = {mode: code for code, mode in enumerate(modes)}
@@ -150,6 +153,9 @@ def _steps(events: Events, marks: MarkArray) -> Steps:
         start_us=events.start_us[rows],
         end_us=events.end_us[rows],
         mark=marks[rows],
+        samples=sizes[rows, 0],
+        tokens=sizes[rows, 1],
+        inferred=sizes[rows, 2] > 0,
     )
 
 

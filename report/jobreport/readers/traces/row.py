@@ -26,6 +26,10 @@ class Args(msgspec.Struct, gc=False):
     writer: Any = None
     profiled: Any = None
     cut: Any = None
+    #: By jobrecord: the size of the batches of a step, and whether that, or that it is an evaluation, was inferred.
+    samples: Any = None
+    tokens: Any = None
+    inferred: Any = None
 
 
 class Row(msgspec.Struct, gc=False):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jobreport.readers.columns import Table
     from jobreport.readers.tally import Tally
     from jobreport.readers.traces.columns import Columns
-    from jobrules.model import CodeArray, MarkArray
+    from jobrules.model import CodeArray
 
 _T = TypeVar("_T", str, Lane)
 _OfRank = TypeVar("_OfRank", Lane, Loader)
@@ -29,8 +29,10 @@ _Process: TypeAlias = tuple[str, str]
 _EVENT = ("start_us", "end_us", "lane", "name", "step", "pid", "thread")
 
 
-def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events, MarkArray, int]:
-    """All events, their marks, and the number of files that they come from; ``files`` are the names of all files.
+def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events, Table, int]:
+    """All events, ``mark`` and ``size`` of each, and the number of files that they come from.
+
+    ``files`` are the names of all files.
 
     Takes the events out of ``columns``.
     """
@@ -42,7 +44,7 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
     if any(own):
         _keep(events, ~np.array(own)[events["lane"]])
     if not len(events["file"]):
-        return Events(), events["mark"], 0
+        return Events(), events, 0
     pids = _pids(events, columns)
     ranks = _in_turn(events, columns, pids) | _ranks(pids)
     dated = (events["start_us"] >= EARLIEST_US) & (events["end_us"] <= LATEST_US)
@@ -72,7 +74,7 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
         ),
         **{key: events[key] for key in _EVENT},
     )
-    return found, events["mark"], used_files
+    return found, {key: events[key] for key in ("mark", "size")}, used_files
 
 
 def _keep(events: Table, rows: BoolArray | IntArray) -> None:

@@ -168,6 +168,10 @@ def _notes(one: Recording) -> Iterator[str]:
         )
     if one.no_steps:
         yield f"``--steps auto`` recorded no steps: {formats.escape_name(one.no_steps, 200)}"
+    for part in one.parts:
+        if part.off:
+            name, reason = formats.escape_name(part.name, 80), formats.escape_name(part.off, 200)
+            yield f"{name} could not be recorded: {reason}"
     if one.other_threads:
         yield f"steps of optimizers in other threads are not counted: {formats.number(one.other_threads, 0)}"
     if one.other_lane_events:
