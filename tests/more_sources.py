@@ -43,6 +43,10 @@ def _whole(verdict: Verdict) -> str:
     return "of GPU time" if named else "of the training loop"
 
 
+def _knows_cause(verdict: Verdict) -> bool:
+    return any(map(verdict.is_cause, verdict.findings[:1]))
+
+
 def _is_finer(first: str, now: str, before: Verdict) -> bool:
     """True if a first finding stands, turns out to be another, or gives way to the cause of what was unexplained."""
     unexplained = any(one.key == UNEXPLAINED_LOSS for one in before.findings)
@@ -80,7 +84,7 @@ def lost(fewer: Report, more: Report) -> Iterator[str]:
     first, now_first = fewer.verdict.lead, more.verdict.lead
     if first and not (now_first and _is_finer(first.key, now_first.key, fewer.verdict)):
         yield f"first finding: {first.key} to {now_first and now_first.key}"
-    if fewer.verdict.has_cause and not more.verdict.has_cause:
+    if _knows_cause(fewer) and not _knows_cause(more):
         yield "no cause is known any more"
     yield from (f"not recorded: {what}" for what in sorted(_recorded(fewer) & _not_recorded(more)))
     answered = {card.name for card in more.rules if card.was_evaluated}

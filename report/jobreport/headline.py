@@ -53,31 +53,39 @@ def headline(report: Report) -> Headline:
 
 
 def _first(report: Report) -> str:
-    verdict = report.verdict
-    lead = verdict.lead if verdict.lead and f"{verdict.lead.title}." not in verdict.caveat else None
-    found = " ".join(filter(None, [verdict.caveat, f"{lead.title}." if lead else ""]))
-    end = bad_end(report)
-    return f"{f'The job ended: {end}. ' if end else ''}{found or _nothing_found(report)}"
+    verdict, end = report.verdict, bad_end(report)
+    found = f"{verdict.lead.title}." if verdict.lead else ""
+    if not found or found in verdict.caveat:
+        found = verdict.caveat or _nothing_found(report)
+    elif verdict.too_little:
+        # What a sensor says is so for as long as it was looked at.
+        found += f" All else is too short to judge: {verdict.too_little}."
+    return f"The job ended: {end}. {found}" if end else found
 
 
 def _nothing_found(report: Report) -> str:
     """``Nothing to fix seen: the GPUs were busy.``; why nothing is known, if it is."""
-    verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled
-    known = use or profiled or report.of_debugger
-    if not known:
+    verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled or None
+    if not (use or profiled or report.of_debugger):
         return f"Utilization is unknown: {verdict.without_samples}."
     if verdict.not_explained:
         return f"No cause found for {verdict.not_explained}."
-    none = "; no rule was evaluated" if verdict.rules and verdict.missing == verdict.rules else ""
-    used = use.of("used")[1] if use else profiled.of("used") if profiled else 0.0
-    if used < BUSY_PERCENT:
-        nothing = "No rule was evaluated" if none and not (use and use.device == "CPU") else ""
-        return f"{nothing or f'Nothing to fix seen{none}'}."
-    if use is None:
-        which = "GPU" if profiled and profiled.gpus == 1 else "GPUs"
-        return f"Nothing to fix seen: the {which} computed most of the profiled time{none}."
-    who = "CPU was" if use.device == "CPU" else "GPU was" if use.count == 1 else "GPUs were"
-    return f"Nothing to fix seen: the {who} busy{none}."
+    busy = _busy(use, profiled)
+    is_unjudged = 0 < verdict.rules == verdict.missing
+    if is_unjudged and not busy and not (use and use.device == "CPU"):
+        return "No rule was evaluated."
+    return f"Nothing to fix seen{busy}{'; no rule was evaluated' * is_unjudged}."
+
+
+def _busy(use: TimeUse | None, profiled: ProfiledTime | None) -> str:
+    """``: the GPUs were busy``; empty if they were not, or if it is not known."""
+    if use and use.of("used")[1] >= BUSY_PERCENT:
+        return (
+            f": the {'CPU was' if use.device == 'CPU' else 'GPU was' if use.count == 1 else 'GPUs were'} busy"
+        )
+    if not use and profiled and profiled.of("used") >= BUSY_PERCENT:
+        return f": the {'GPU' if profiled.gpus == 1 else 'GPUs'} computed most of the profiled time"
+    return ""
 
 
 def _second(report: Report) -> tuple[str, str]:
@@ -165,7 +173,7 @@ def _use(report: Report, use: TimeUse) -> tuple[str, str]:
         if report.verdict.too_short:
             return "", f"{amount} were measured{source}."
         return "", f"{subject} used: all {amount} that were measured were lost{source}."
-    lost = capitalized(lost_sentence(use, report.verdict.main_finding))
+    lost = capitalized(lost_sentence(use, report.verdict.lead))
     length = duration(report.job.end_us - report.job.start_us)
     used = f"of {use.time} was used in {length}{use.of_job}{source}. {lost}."
     return rounded_percent(use.of("used")[1]), used

@@ -12,9 +12,10 @@ from jobreport.document import Report
 from jobreport.headline import headline
 from jobreport.output import summary
 from jobreport.page import sections
+from jobrules.model import Metric
 from jobrules.text import NBSP, rounded_percent
 from tests.captured_jobs import job_of, training
-from tests.jobs import make_job
+from tests.jobs import make_job, make_panel
 from tests.paths import SAMPLES
 from tests.report.output.test_summary import report_of
 from tests.report.page.sections.html import read
@@ -140,3 +141,16 @@ def test_cores_alone_say_when_they_waited_for_io() -> None:
     assert "waited for I/O 3 times, for about 8 s each (30.0% of their time then)" in plain(
         headline(report).second
     )
+
+
+def test_a_hot_gpu_is_said_of_a_job_that_is_too_short_for_all_else() -> None:
+    n = 40
+    metrics = (Metric.GPU_THERMAL_SLOWDOWN, Metric.GPU_CLOCK)
+    hot = [
+        make_panel(metric, [[one]] * n, interval_s=1)
+        for metric, one in zip(metrics, (100.0, 900.0), strict=True)
+    ]
+    report = report_of(make_job(gpu=[97.0] * n, interval_s=1, extra=hot))
+
+    assert report.verdict.lead
+    assert said(report) == f"{report.verdict.lead.title}. All else is too short to judge: 39 s of GPU work."

@@ -83,7 +83,7 @@ def test_the_guides_cause_claims_what_the_causes_before_it_leave(tmp_path: Path)
         {"checkpoint-writes": 0.3 * 0.95, "cpu-bottleneck": 0.2 * 0.95}, abs=0.002
     )
     assert verdict.findings[0].severity is Severity.CRITICAL
-    assert verdict.has_cause
+    assert verdict.is_cause(verdict.findings[0])
     assert verdict.explains["CheckpointWrites"] == pytest.approx(0.3 * 0.95, abs=0.002)
 
 

@@ -120,10 +120,11 @@ def main(name: str) -> str:
     for seed in SEEDS:
         verdict = judged(name, seed)[1]
         found = verdict.main_finding
+        is_cause = found is not None and verdict.is_cause(found)
         text = " with ".join(found.rules) or found.key if found else "none"
-        text = f"cause: {text}" if verdict.has_cause else f"finding: {text}" if found else text
+        text = f"{'cause' if is_cause else 'finding'}: {text}" if found else text
         shares = columns.setdefault(text, [])
-        if found and verdict.has_cause:
+        if found and is_cause:
             shares.append(round(100 * (found.share or 0)))
     cells = []
     for text, shares in columns.items():

@@ -317,7 +317,7 @@ def left_to_win(found: Comparison, variants: Mapping[str, Sequence[RunOf]]) -> s
             best = max(better, key=lambda one: sign * (measure.values[one] or 0.0))
         if better or any(change.word is Word.WORSE for change in measure.against.values()):
             break
-    finding = variants[best][0].report.verdict.main_finding
+    finding = variants[best][0].report.verdict.lead
     if finding is None or finding.severity is Severity.INFO:
         return ""
     return " ".join([f"{best}: {finding.title.rstrip('.')}.", *finding.advice[:1]])

@@ -30,6 +30,8 @@ class NamedPart(Struct, frozen=True):
     role: Role
     #: Class of ``drawing.css``: blue is used, orange lost, gray neither, hatched not known.
     fill: str
+    #: What a word of the field means, where it is read first; empty for plain words.
+    about: str = ""
 
     @property
     def title(self) -> str:
@@ -64,6 +66,9 @@ class TimePart(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 #: A cause of a user's own rule.
 OWN_CAUSE = NamedPart("", "lost", "l")
+
+_EXPOSED = "ranks exchange data and nothing is computed meanwhile"
+_LATE = "the CPU gives the GPU its next kernel too late"
 
 TIME_PARTS = {
     # Device time by samples, and what explains its loss.
@@ -108,17 +113,19 @@ TIME_PARTS = {
     "between-steps": NamedPart("between steps", "lost", "l4"),
     # Profiled time, and why devices were idle in it.
     "computing": NamedPart("computing", "used", "u"),
-    "communication": NamedPart("exposed communication", "lost", "l2"),
-    "transfer": NamedPart("exposed transfer between ranks", "lost", "l2"),
-    "not-matched": NamedPart("exposed communication, not matched", "lost", "l4"),
+    "communication": NamedPart("exposed communication", "lost", "l2", _EXPOSED),
+    "transfer": NamedPart("exposed transfer between ranks", "lost", "l2", _EXPOSED),
+    "not-matched": NamedPart("exposed communication, not matched", "lost", "l4", _EXPOSED),
     "waiting": NamedPart("waiting for other ranks", "lost", "l3"),
-    "copies": NamedPart("exposed copies", "lost", "l5"),
+    "copies": NamedPart("exposed copies", "lost", "l5", "data moves and nothing is computed meanwhile"),
     "device-idle": NamedPart("idle time", "lost", "l"),
-    "launches": NamedPart("waiting for launches", "lost", "l"),
-    "late-launch": NamedPart("host launched late", "lost", "l"),
-    "launch-latency": NamedPart("launch latency", "lost", "l2"),
+    "launches": NamedPart("waiting for launches", "lost", "l", _LATE),
+    "late-launch": NamedPart("host launched late", "lost", "l", _LATE),
+    "launch-latency": NamedPart("launch latency", "lost", "l2", "from the launch of a kernel to its start"),
     "between-kernels": NamedPart("between queued kernels", "lost", "l3"),
-    "synchronization": NamedPart("synchronization", "lost", "l8"),
+    "synchronization": NamedPart(
+        "synchronization", "lost", "l8", "the CPU waits for the GPU before it launches more"
+    ),
     "memory-allocation": NamedPart("memory allocation", "lost", "l6"),
     "first-iterations": NamedPart("memory for first iterations", "lost", "l9"),
     "profiler": NamedPart("profiler overhead", "lost", "l10"),

@@ -115,11 +115,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
         return finding.key != UNEXPLAINED_LOSS and _explains(finding, self.use or self.profiled)
 
     @property
-    def has_cause(self) -> bool:
-        """True if the main finding is a cause of lost time."""
-        return self.main_finding is not None and self.is_cause(self.main_finding)
-
-    @property
     def missing(self) -> int:
         """How many rules that apply were not evaluated."""
         return sum(one.applies for one in self.not_evaluated)

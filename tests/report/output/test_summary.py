@@ -118,7 +118,7 @@ def test_every_amount_is_that_of_the_bar_to_the_printed_digit() -> None:
     report = report_of(make_job(cpu=cpu, gpu=gpu))
     use = report.verdict.use
     assert use is not None
-    assert report.verdict.has_cause
+    assert report.verdict.is_cause(report.verdict.findings[0])
 
     text = summary.markdown(report)
     lines = re.findall(r"^- (\w.*): ([\d.]+) GPU-h, ([\d.]+)%$", text, flags=re.M)

@@ -139,7 +139,7 @@ def test_worst_first_then_causes_then_what_is_unexplained_then_what_has_no_time(
     ]
     assert verdict.main_finding is verdict.findings[0]
     assert verdict.advice_head == "Record next"
-    assert not verdict.has_cause
+    assert not verdict.is_cause(verdict.findings[0])
 
 
 def test_of_two_causes_the_larger_is_first_and_the_other_second() -> None:
@@ -173,7 +173,7 @@ def test_every_finding_of_an_observation_is_kept_with_its_severity() -> None:
         ("first", Severity.CRITICAL),
         ("second", Severity.WARNING),
     ]
-    assert not verdict.has_cause
+    assert not verdict.is_cause(verdict.findings[0])
 
 
 def test_too_few_loaders_are_no_finding_where_no_time_is_lost() -> None:
@@ -272,7 +272,7 @@ def test_unexplained_loss_says_what_was_recorded_and_what_to_record_next() -> No
         (finding,) = verdict.findings
         assert finding.key == "unexplained"
         assert finding.share == pytest.approx(0.3, abs=0.002)
-        assert not verdict.has_cause
+        assert not verdict.is_cause(verdict.findings[0])
         assert verdict.use is not None
         assert {p.finding for p in verdict.use.parts if p.key in ("idle", "low")} == {"unexplained"}
     words = in_words(bare.findings[0].evidence)
@@ -576,7 +576,7 @@ def test_a_job_without_gpus_has_its_observations_and_its_late_start() -> None:
     assert verdict.use.device == "CPU"
     assert {"core-idle", "core-low", "core-busy"} & set(parts(verdict))
     assert len([f for f in verdict.findings if "first step" in f.title.lower()]) == 1
-    assert not verdict.has_cause
+    assert not verdict.is_cause(verdict.findings[0])
 
 
 # Clocks and times

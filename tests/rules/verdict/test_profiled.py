@@ -203,7 +203,8 @@ def test_only_what_makes_a_rank_late_is_part_of_that_finding(
 def test_traces_alone_are_the_verdict_and_say_so(tmp_path: Path) -> None:
     verdict = verdict_of(job_of(tmp_path, training("data loading", 0.4, rank=0, world=8)))
 
-    assert (verdict.use, verdict.has_cause) == (None, True)
+    assert verdict.use is None
+    assert verdict.is_cause(verdict.findings[0])
     assert isinstance(verdict.profiled, ProfiledTime)
     assert "1 GPU (0.5 s)" in profiled_used(verdict.profiled).replace(NBSP, " ")
     assert profiled_lost(verdict.profiled).startswith("40.0% was lost, 40.0% while the training loop fetched")

@@ -1,4 +1,4 @@
-"""The figure that shows the cause of the main finding: Figure 1 of the page, taken out of its section."""
+"""The figure that shows the cause of the finding that is said first: Figure 1 of the page, taken out of its section."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _FIGURES = {
 
 def with_evidence(report: Report, said: Mapping[str, Content]) -> tuple[dict[str, Content], list[Fragment]]:
     """What sections say without the figure, and the figure; all of it if there is none."""
-    main = report.verdict.main_finding
-    for section, name in places(main) if main else ():
+    lead = report.verdict.lead
+    for section, name in places(lead) if lead else ():
         blocks = said.get(section, ())
         if isinstance(blocks, Empty | Failed | Fragment):
             continue
@@ -48,10 +48,10 @@ def with_evidence(report: Report, said: Mapping[str, Content]) -> tuple[dict[str
     return dict(said), []
 
 
-def places(main: Finding) -> list[tuple[str, str]]:
+def places(lead: Finding) -> list[tuple[str, str]]:
     """Sections and names of figures that show the cause, the best first; without a name, the first of the section."""
-    better = _FIGURES.get(main.key, _FIGURES.get(main.section, []))
-    return [*better, (main.section, "")]
+    better = _FIGURES.get(lead.key, _FIGURES.get(lead.section, []))
+    return [*better, (lead.section, "")]
 
 
 def _inner(block: Block) -> Sequence[Block]:

@@ -11,7 +11,7 @@ from jobreport.formats import seconds, time_scale
 from jobreport.page.figures.framework import MAX_RANKED, Rank, of_slices
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.stacked import Part, stacked
-from jobreport.page.kit import Drawing, Empty, Figure, Note, Subsection, Table
+from jobreport.page.kit import Drawing, Empty, Figure, Subsection, Table, code
 from jobreport.page.kit.table import as_code, node_cells, node_heads
 from jobreport.page.sections.outline import SECTIONS, not_recorded, section, zone
 from jobreport.page.sections.parts.operators import MAX_OPEN, operators, ranked_bars
@@ -41,10 +41,11 @@ _MODE_FILLS = ("u", "u2", "u3", "f3", "n1")
 def framework(report: Report) -> Content:
     """Figures of shares, the largest first, and the tables behind them."""
     time = report.framework
-    if time is None and _shown_in_rules(report):
-        card = Markup('<a href="#r-{0}">{0}</a>').format(_RULE)
-        return [Note(Markup("See {}.").format(card))]
-    if time is None and not report.has_debugger and not report.card(_RULE):
+    card = report.card(_RULE)
+    if time is None and report.has_debugger and card and card.status is Status.PASSED:
+        link = Markup('<a href="#r-{0}">{0}</a>').format(_RULE)
+        return [code(card.headline) + Markup(" (SageMaker Debugger's {}).").format(link)]
+    if time is None and not report.has_debugger and not card:
         return Empty(f"{_RULE} was not selected.")
     if time is None:
         return not_recorded("step or framework event with a duration", in_results=report.has_debugger)
@@ -309,9 +310,3 @@ def _horovod(time: FrameworkTime) -> Figure:
         aid="Percent of the sum over activities, tensors, and ranks; activities can overlap.",
         drawings=[ranked_bars(ranks)],
     )
-
-
-def _shown_in_rules(report: Report) -> bool:
-    """True if the rule's card shows the numbers of SageMaker Debugger."""
-    card = report.card(_RULE)
-    return report.has_debugger and card is not None and card.status is Status.PASSED

@@ -14,6 +14,8 @@ from jobrules.model import SECOND_US
 from jobrules.text import apportion
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobreport.document import Report
     from jobreport.page.kit.blocks import Block
     from jobreport.page.kit.section import Content
@@ -30,8 +32,7 @@ def profiles(report: Report) -> Content:
     """A table of functions by self time for each profile, the first three open."""
     if not report.profiles:
         return not_recorded("Python profile", in_results=report.of_debugger)
-    several = len({one.node for one in report.profiles}) > 1
-    found = [(_title(one, several=several), one) for one in report.profiles]
+    found = [*zip(_titles(report.profiles), report.profiles, strict=True)]
     return [
         "Self time excludes called functions, total time includes them. Shares are of the profile's self time."
         + formats.not_shown(report.profiles_left, "profile"),
@@ -43,6 +44,17 @@ def profiles(report: Report) -> Content:
             Fold(summary=f"Profile: {title}", blocks=_tables(profile, title))
             for title, profile in found[MAX_OPEN_PROFILES:]
         ),
+    ]
+
+
+def _titles(profiles: Sequence[Profile]) -> list[str]:
+    """The title of each profile; those of one title are numbered."""
+    several = len({one.node for one in profiles}) > 1
+    titles = [_title(one, several=several) for one in profiles]
+    places = [titles[:i].count(title) + 1 for i, title in enumerate(titles)]
+    return [
+        f"{title}, profile {place}" if titles.count(title) > 1 else title
+        for title, place in zip(titles, places, strict=True)
     ]
 
 

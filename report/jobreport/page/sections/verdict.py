@@ -49,6 +49,8 @@ class Segment(Struct, frozen=True, kw_only=True):
     at: float
     #: With its unit.
     amount: str
+    #: What the name of the part means.
+    about: str
     #: Anchor of the finding that explains it; None if none does.
     link: str | None
 
@@ -160,6 +162,7 @@ def _bar(report: Report, whole: str, parts: Sequence[TimePart], amount: Callable
             Segment(
                 part=part,
                 fill=named(part.key).fill,
+                about=named(part.key).about,
                 at=round(at, 1),
                 amount=amount(part),
                 link=links.get(part.finding or part.key),

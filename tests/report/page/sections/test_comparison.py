@@ -278,3 +278,15 @@ def test_time_that_was_not_recorded_is_not_0() -> None:
     page = Page.of(comparison.time(of(*reports)).html)
 
     assert "Waiting for data not measured – 5.0" in " ".join(page.text.split())
+
+
+def test_what_is_refused_has_values_and_reason_but_no_large_number() -> None:
+    found = EXAMPLES["few steps"]()
+    page = comparison.page(found)["verdict"].html
+    refused = {one.key: one for one in found.measures if one.against["B"].word is Word.REFUSED}
+
+    assert {"gpu_hours", "duration_s"} <= {*refused}
+    assert page.count("<h3>Duration</h3>") == page.count("<h3>GPU-hours</h3>") == 1
+    assert 'class="num' not in page
+    assert page.count(refused["duration_s"].against["B"].reason) >= 2
+    assert 'class="num' in comparison.page(EXAMPLES["pair"]())["verdict"].html

@@ -35,6 +35,7 @@ VARIANTS: dict[str, Callable[[], sections.Fragment]] = {
     "until the first step": lambda: of_stretch("before step 0, start", "train step 0, step start"),
     "one step": lambda: of_stretch("step 3", "step 3"),
     "to the end": lambda: of_stretch("train step 1, step end", "end of the script"),
+    "of one title": lambda: shown(*[example_close_ups.profile("x")] * 2),
     "no self time": lambda: shown(example_close_ups.profile("x", functions=(), count=0, self_s=0.0)),
     "not recorded": shown,
     "results": lambda: shown(origin=Origin.DEBUGGER_RESULTS),

@@ -111,8 +111,8 @@ def test_sections_come_in_the_order_of_the_findings_behind_the_evidence(report: 
 
 
 def test_the_evidence_is_a_figure_of_a_section_that_shows_the_cause_and_stands_once(report: Report) -> None:
-    main, html = report.verdict.main_finding, html_of(report)
-    sections_of_it = [section for section, _ in places(main)] if main else []
+    lead, html = report.verdict.lead, html_of(report)
+    sections_of_it = [section for section, _ in places(lead)] if lead else []
     figures = {
         name
         for section in sections_of_it

@@ -108,7 +108,7 @@ class Number(Struct, frozen=True, kw_only=True):
     """One of the large numbers."""
 
     label: str
-    #: With its sign, and the unit after it.
+    #: With its sign, and the unit after it; empty for what cannot be compared.
     number: str
     unit: str
     #: True for what did not change, or what nobody tested.
@@ -153,7 +153,9 @@ def _number(comparison: Comparison, measure: Measure, label: str) -> Number:
     )
     if text.startswith("×"):
         number, unit = text, ""
-    tested = change.low is not None
+    if change.word is Word.REFUSED:
+        number, unit = "", ""
+    tested = change.low is not None and change.word is not Word.REFUSED
     scale = marks.Scale.of([change])
     values = [value or 0.0 for value in measure.values.values()]
     bars = tuple(
@@ -197,7 +199,8 @@ def _rows(comparison: Comparison, shown: list[Measure]) -> list[tuple[str, list[
                 Markup("")
                 if change is None
                 else Markup('<span class="m">{}</span> {}').format(
-                    words.change(change), marks.outcome(measure, change)
+                    words.change(change) if change.word is not Word.REFUSED else "",
+                    marks.outcome(measure, change),
                 )
             )
             cells.append(Markup("<b>{}</b> {}").format(value, tail))
