@@ -67,8 +67,8 @@ class Figure(Struct, frozen=True, kw_only=True):
 
     #: Its id after ``fig-``.
     name: str
-    #: What it shows, for text alternatives.
-    title: str = ""
+    #: What it shows, for text alternatives and the fold that it is in.
+    title: str
     #: The first sentence of the caption: what there is to see.
     finding: str
     #: A second one that helps to read the figure.

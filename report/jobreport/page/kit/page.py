@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from jobreport.page.kit.blocks import Figure, Fold, Side, Subsection
+from jobreport.page.kit.blocks import Column, Figure, Fold, Side, Subsection
 from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.kit.section import Empty, Failed
-from jobreport.page.kit.table import Table
-from jobrules.text import count
+from jobreport.page.kit.table import Table, within_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +30,7 @@ def numbered(contents: Sequence[tuple[Section[_D], Content]]) -> tuple[list[Frag
     fragments = [one.drawn(content, number) for number, (one, content) in enumerate(shown, start=1)]
     entries = [(one.anchor, number, one.title) for number, (one, _) in enumerate(shown, start=1)]
     empty = [
-        (one.anchor, one.title, _within_sentence(one.title), content.reason)
+        (one.anchor, one.title, within_sentence(one.title), content.reason)
         for one, content in contents
         if isinstance(content, Empty) and not content.absent
     ]
@@ -69,7 +68,7 @@ def _without_tables(block: Block) -> Block:
     if not isinstance(block, Figure) or block.of_tables:
         return block
     tables = [
-        replace(one, fold=_within_sentence(one.label), caption="", aid="")
+        replace(one, fold=within_sentence(one.label), caption="", aid="")
         if isinstance(one, Table) and not one.fold
         else one
         for one in block.tables
@@ -83,16 +82,19 @@ def _is_shown(block: Block) -> bool:
 
 
 def _named(blocks: Sequence[Block]) -> str:
-    """``event types, operators``; without titles ``2 figures, 1 table``."""
-    titles = [_within_sentence(one.title) for one in blocks if isinstance(one, Subsection) and one]
-    figures = sum(isinstance(one, Figure) for one in blocks)
-    tables = sum(isinstance(one, Table) and bool(one) for one in blocks)
-    beside = sum(isinstance(one, Side) for one in blocks)
-    counts = [(figures + beside, "figure"), (tables, "table")]
-    return ", ".join([*(count(n, noun) for n, noun in counts if n), *titles])
-
-
-def _within_sentence(title: str) -> str:
-    """``steps``, but ``GPU memory`` and ``Python profiles``."""
-    word = title.split(maxsplit=1)[0]
-    return title if not word[1:].islower() or word == "Python" else title[0].lower() + title[1:]
+    """``steps by duration; slow steps``: what figures, tables, and parts of a section show."""
+    names = [
+        name
+        for one in blocks
+        if one
+        for name in (
+            [_named(one.blocks)]
+            if isinstance(one, Column | Side)
+            else [within_sentence(one.title)]
+            if isinstance(one, Figure | Subsection)
+            else [within_sentence(one.label)]
+            if isinstance(one, Table)
+            else []
+        )
+    ]
+    return "; ".join(dict.fromkeys(names))

@@ -286,6 +286,7 @@ def _distances(found: Balance, nodes: Sequence[NodeLoad]) -> Figure:
     over = sum(far > found.limit for far in compared)
     return Figure(
         name="distances",
+        title="Distances between GPUs",
         finding=f"{over} of {formats.number(len(compared), 0)} distances between two GPUs of a node exceed "
         f"{formats.plain_number(found.limit)} ({SIGN}).",
         drawings=[Side(style="matrices", blocks=[_matrix(found, node) for node in nodes])],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobrules.analyses.gpu_utilization import Box
 
 #: Nodes that are drawn, GPUs of each, and rows of a table that is not folded away.
-MAX_NODES, MAX_GPUS, MAX_OPEN_ROWS = 4, 16, 16
+MAX_NODES, MAX_GPUS = 4, 16
 #: A longer table holds only what is drawn.
 MAX_ROWS = 128
 
@@ -158,7 +158,6 @@ def _table(boxes: list[Box], drawn: list[Box], limits: dict[Metric, float]) -> T
         label="Percentiles of CPU, GPU, and GPU memory activity",
         caption="Utilization of CPU and GPUs, and GPU memory activity (%)."
         + formats.not_shown(len(boxes) - len(listed), "row"),
-        fold="percentiles of CPU, GPU, and GPU memory activity" if len(listed) > MAX_OPEN_ROWS else "",
         heads=[
             *node_heads(":Device", ":Metric", several=several),
             *([":Over"] if has_loop else []),

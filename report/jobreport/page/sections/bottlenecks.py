@@ -243,6 +243,7 @@ def _split_figure(found: Bottlenecks, words: Words) -> Figure:
     )
     return Figure(
         name=f"{found.key}-bottlenecks-split",
+        title="Snapshots by bottleneck",
         finding=caption,
         drawings=[Html(bar)],
         tables=[table, _samples_table(found, words) if len(found.nodes) == 1 else None],

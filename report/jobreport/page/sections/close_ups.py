@@ -68,6 +68,7 @@ def _figure(close_up: CloseUp) -> Figure:
     ]
     return Figure(
         name=f"close-ups-{close_up.key}",
+        title=title,
         finding=caption,
         drawings=drawings,
         zoom=title if any(drawings) else "",

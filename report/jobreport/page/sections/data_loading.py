@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from jobrules.analyses.time_lines import Columns
     from jobrules.verdict.findings import Verdict
 
-#: Rows of a table that is not folded away.
-MAX_OPEN_ROWS = 16
 #: A fetch in parts of a step: training does not wait up to the first, and waits from the second on.
 NO_WAIT, WAIT = 0.05, 0.2
 
@@ -328,7 +326,6 @@ def _nodes(found: DataLoading) -> Table:
         + formats.not_shown(found.nodes_left_out, "node"),
         aid=f"Dataloader's range is {found.min_percent:g} to {found.max_percent:g}% of the cores; for threads it is "
         "experimental.",
-        fold=f"{_noun(found)} per node" if len(rows) > MAX_OPEN_ROWS else "",
         heads=(
             *(":Node", ":Loaders", "Median", "Mean", "Fewest", "Most", "Cores"),
             *("Median (% of cores)", "Seconds", ":Dataloader"),

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from jobrules.analyses.gpu_memory import GPUMemory, MemoryUse, Trend
     from jobrules.analyses.power import GPUState
 
-#: Rows of tables that are not folded away.
-MAX_OPEN_ROWS = 16
+#: Rows of a table that is not folded away.
 MAX_OPEN_JUMPS = 12
 #: GPUs named in a sentence.
 MAX_NAMES = 4
@@ -52,6 +51,7 @@ def _activity(report: Report) -> list[Block]:
         Sentences(_low(found, several=several)),
         Figure(
             name="gpu-memory",
+            title="GPU memory activity",
             finding=caption,
             aid=f"Activity: share of time in which memory was read or written.{_drawn(found)}",
             key=drawings[0].key if same else (),
@@ -77,6 +77,7 @@ def _in_use(report: Report) -> list[Block]:
     return [
         Figure(
             name="memory-in-use",
+            title="GPU memory in use",
             finding=_most_in_use(states, scale, several=several),
             aid=AID,
             key=lines.key,
@@ -90,7 +91,6 @@ def _in_use(report: Report) -> list[Block]:
         Table(
             label="GPU memory in use per GPU",
             caption="GPU memory in use per GPU.",
-            fold="memory in use per GPU" if len(states) > MAX_OPEN_ROWS else "",
             heads=[
                 *node_heads(":GPU", several=several),
                 *(f"{head} ({scale.unit})" for head in ("Mean", "Peak", "Size")),
@@ -234,7 +234,6 @@ def _tables(found: MemoryUse, *, days: bool, several: bool) -> list[Table]:
         label="GPU memory activity per GPU",
         caption=f"GPU memory activity per GPU (%), largest jump (points), and trend in the {found.loop}."
         + formats.not_shown(found.gpus_left_out, "GPU"),
-        fold="GPU memory activity per GPU" if len(found.gpus) > MAX_OPEN_ROWS else "",
         heads=[
             *node_heads(":GPU", several=several),
             *("Samples", "Mean", "p50", "p95", "Max", "p5, loop", "p95, loop"),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from jobreport.page.kit.section import Content
     from jobrules.analyses.gpu_utilization import Box
 
-#: A longer table is folded away.
-MAX_OPEN_ROWS = 16
 #: A longer table shows the training loop only.
 MAX_ROWS = 128
 #: Boxes of more GPUs are too narrow to read.
@@ -129,7 +127,6 @@ def _table(boxes: list[Box], *, debugger: bool) -> Table:
         label="Utilization of each GPU",
         caption=f"Utilization per GPU (%).{formats.not_shown(len(boxes) - len(listed), 'row')}",
         aid="" if debugger else "Share of samples: idle (< 10%), busy (> 90%).",
-        fold="distribution and share of time per GPU" if len(boxes) > MAX_OPEN_ROWS else "",
         heads=[
             *node_heads(":GPU", several=several),
             *([":Over"] if loop else []),

@@ -53,6 +53,7 @@ def nodes(report: Report) -> Content:
         *(_ranking(report.nodes) if report.nodes and report.nodes.ranks else []),
         Figure(
             name="nodes",
+            title="Nodes over time",
             finding=_caption(report, names),
             aid=AID + _drawn(report, names),
             key=lines.key,

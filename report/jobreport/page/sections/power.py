@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from jobreport.page.kit.section import Content
     from jobrules.analyses.power import GPUState
 
-#: Rows of a table that is not folded away.
-MAX_OPEN_ROWS = 16
 #: Watt-hours from which energy is printed in kWh.
 _KILO = 1000.0
 #: A smaller percentage would be printed as 0.0.
@@ -77,6 +75,7 @@ def power(report: Report) -> Content:
         Sentences(_sentences(report, states)),
         Figure(
             name="power",
+            title="Power, temperature, and clocks",
             finding=_highest(states, several=several),
             aid=AID,
             key=lines.key,
@@ -227,7 +226,6 @@ def _table(states: Sequence[GPUState], columns: Sequence[tuple[str, str, int]], 
     names = [heads.get(field, head) for field, head, _ in columns]
     return Table(
         label="Power, temperature, and clocks per GPU",
-        fold="power, temperature, and clocks per GPU" if len(states) > MAX_OPEN_ROWS else "",
         caption="Sensors per GPU over the job.",
         aid=_note(columns, states),
         style="heads",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from jobreport import formats
 from jobreport.formats import NBSP
 from jobreport.page.figures import steps as figures
 from jobreport.page.kit import Drawing, Figure, Note, Side, Table
-from jobreport.page.kit.table import node_cells, node_heads
+from jobreport.page.kit.table import MANY, node_cells, node_heads
 from jobreport.page.sections.outline import not_recorded, section, zone
 from jobreport.page.sections.parts.rank_phases import phases_of_ranks
 from jobreport.page.sections.parts.step_parts import (
@@ -240,26 +242,29 @@ def _peaks(times: StepTimes, unit: Unit, time_zone: str, *, with_day: bool) -> T
 def _durations(times: StepTimes, unit: Unit) -> list[Table]:
     """Ranks and modes; those whose rows print equally are one. Of many, the others are folded."""
     several = len({row.node for row in times.rows}) > 1
-    equal: dict[tuple[str, ...], list[StepRow]] = {}
-    for row in times.rows:
-        equal.setdefault(_cells(row, unit), []).append(row)
-    printed = [[*_names(rows, times, several=several), *cells] for cells, rows in equal.items()]
-    heads = (
-        *node_heads(":Rank", ":Mode", several=several),
-        *("Steps", "Outliers", "Threshold", "> 2 medians", "Mean", "Median", "σ"),
-        *("p95", "p99", "Max", "Min", "First step"),
-    )
-    found = Table(
+    # Of many rows, those that are alike are joined by the table.
+    is_long = len(times.rows) >= MANY
+    equal: dict[tuple[object, ...], list[StepRow]] = {}
+    for i, row in enumerate(times.rows):
+        equal.setdefault((i * is_long, *_cells(row, unit)), []).append(row)
+    rows = [[*_names(rows, times, several=several), *_cells(rows[0], unit)] for rows in equal.values()]
+    every = Table(
         label="Step durations by rank and mode",
         caption=_table_caption(times, unit),
-        heads=heads,
-        rows=printed[:NATURAL_ROWS],
+        heads=(
+            *node_heads(":Rank", ":Mode", several=several),
+            *("Steps", "Outliers", "Threshold", "> 2 medians", "Mean", "Median", "σ"),
+            *("p95", "p99", "Max", "Min", "First step"),
+        ),
+        rows=rows,
     )
-    folded = printed[NATURAL_ROWS:]
-    if not folded:
-        return [found]
-    label, fold = "Step durations, more ranks and modes", f"{len(folded)} more ranks and modes"
-    return [found, Table(label=label, fold=fold, heads=heads, rows=folded)]
+    if len(rows) <= NATURAL_ROWS or every.shown.every:
+        return [every]
+    label, fold = "Step durations, more ranks and modes", f"{len(rows) - NATURAL_ROWS} more ranks and modes"
+    return [
+        replace(every, rows=rows[:NATURAL_ROWS]),
+        replace(every, label=label, fold=fold, caption="", rows=rows[NATURAL_ROWS:]),
+    ]
 
 
 def _names(rows: list[StepRow], times: StepTimes, *, several: bool) -> list[str]:

@@ -87,6 +87,7 @@ def _phases(report: Report) -> list[Block]:
     caption = _caption(report)
     figure = Figure(
         name="phases",
+        title="Phases of the job",
         finding=caption,
         aid="Hatched: not measured, one lane per node." if lanes else "",
         drawings=[_table(report), Html.of("strip", caption=caption, **_strip(report, lanes))],

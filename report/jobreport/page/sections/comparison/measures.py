@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+from msgspec.structs import replace
 
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE, MET
@@ -64,9 +65,10 @@ def _tested(comparison: Comparison, tested: Sequence[Measure]) -> list[Block]:
     finding, aid = _finding(tested), _aid(comparison)
     scale = marks.Scale.of(change for one in tested for change in one.against.values())
     lead = Markup('{} <span class="m">{}</span>').format(finding, aid) if same else finding
-    folded = _on_axis(comparison, scale, {_SAME: same}, label="Measures that are the same")
+    folded = _on_axis(comparison, scale, {_SAME: same}, "Measures that are the same")
+    tested = _on_axis(comparison, scale, groups, "Tested measures")
     return [
-        _on_axis(comparison, scale, groups, label="Tested measures", caption=finding, aid=aid) or lead,
+        replace(tested, caption=finding, aid=aid) if tested else lead,
         Fold(summary=f"The same: {count(len(same), 'measure')}", blocks=[folded], style="on-paper")
         if same
         else None,
@@ -98,7 +100,7 @@ def _largest(measure: Measure) -> float:
 
 
 def _on_axis(
-    comparison: Comparison, scale: marks.Scale, groups: Mapping[str, Sequence[Measure]], **titles: str
+    comparison: Comparison, scale: marks.Scale, groups: Mapping[str, Sequence[Measure]], label: str
 ) -> Table:
     """The measures of each group; empty without any."""
     rows: list[str | list[str]] = []
@@ -110,7 +112,7 @@ def _on_axis(
     values = [":Variant", "Value"] if several else [":Measure", *headings_of(comparison.labels)]
     drawn = Markup('{}<span class="vh">Drawn</span>').format(marks.axis(scale))
     heads = [*values, "Change", "95% interval", drawn, ":Result"]
-    return Table(heads=heads, rows=rows, style="cmp tested", as_blocks=True, **titles)
+    return Table(label=label, heads=heads, rows=rows, style="cmp tested", as_blocks=True)
 
 
 def _rows(comparison: Comparison, measure: Measure, scale: marks.Scale) -> list[list[str]]:

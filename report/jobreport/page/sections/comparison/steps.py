@@ -75,6 +75,7 @@ def _blocks(found: Mapping[str, Steps], scale: TimeScale) -> Figure | None:
     ]
     return Figure(
         name="steps-blocks",
+        title="Means of blocks of steps",
         finding="Means of 20 blocks of neighboring steps, averaged over the runs of each variant.",
         aid="Tick: the mean.",
         drawings=[
@@ -182,6 +183,7 @@ def use(comparison: Comparison) -> Content:
     return [
         Figure(
             name="use",
+            title="Shares of utilization",
             finding=_mean_use(comparison),
             aid="Percent of the training loop at each utilization, mean of the devices of a node. Dashed: the base. "
             "Line: the mean." + formats.not_shown(len(comparison.use) - MAX_DRAWN, "variant"),

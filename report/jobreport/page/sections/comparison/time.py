@@ -228,6 +228,7 @@ def _changed(one: WorkTime, other: WorkTime, scale: TimeScale) -> str:
 def _figure(bars: Bars) -> Figure:
     return Figure(
         name=f"time-{bars.name}",
+        title=bars.finding,
         finding=bars.finding,
         aid=bars.aid,
         drawings=[

@@ -33,6 +33,7 @@ def shares_over_time(found: Bottlenecks, report: Report, title: str, *, limit: f
     stretch_us = found.stretch * columns.width_us
     return Figure(
         name=f"{found.key}-bottlenecks-time",
+        title="Bottlenecks over time",
         finding=_over_time(courses, limit, with_day=with_day),
         aid=f"Columns of {formats.duration(columns.width_us)}.",
         drawings=[

@@ -34,6 +34,7 @@ def operators(time: FrameworkTime) -> Subsection | None:
             _basis(time),
             Figure(
                 name="framework-operators",
+                title="Operators by self time",
                 finding=_most_self_time(tables),
                 aid="Percent of self time per device, ten operators with most.",
                 drawings=[Side(blocks=list(map(_drawing, tables)))],
