@@ -391,7 +391,26 @@
   const PHASES = about.phases ?? [];
   const LAYERS = ":is(.blocks, .pairs, .multiples)";
 
+  /* What a name is about: kinds and names of a rank and a node. */
+  function partsOf(name) {
+    const rank = /(?:^|\s)rank (\d+)\b/i.exec(name)?.[1];
+    const node = [name, name.split(",")[0], name.split(/,? /)[0]].find((one) => nodes.has(one));
+    return [["Rank", rank], ["Node", node]].filter(([, one]) => one !== undefined);
+  }
+
+  /* A row of a drawing is hidden by a cover: static and live ones share the place. */
+  function covers(drawn) {
+    const frame = make("div", { class: "plot rows" });
+    drawn.append(frame);
+    return JSON.parse(drawn.dataset.rows).map(([name, top, height]) => {
+      const cover = make("i", { class: "row", style: `top:${top}%;height:${height}%` });
+      frame.append(cover);
+      return [cover, name];
+    });
+  }
+
   /* What each row, panel, and line is about: [element, kind, name]. Those of several ranks or nodes are about none. */
+  const nodes = new Set();
   function parts() {
     const listed = [];
     for (const table of all("table")) {
@@ -403,17 +422,14 @@
           const rank = (head === "Rank" ? /^(?:rank )?(\d+)$/ : /^rank (\d+)$/).exec(name);
           if (rank !== null) listed.push([row, "Rank", rank[1]]);
           else if (head === "Node" || head === "Phase") listed.push([row, head, name]);
+          if (head === "Node") nodes.add(name);
         });
       }
     }
-    const nodes = new Set(listed.filter(([, kind]) => kind === "Node").map(([, , name]) => name));
-    for (const title of all(`${LAYERS} h3, ${LAYERS} .panel-title, .group > th, [data-series]`)) {
-      const name = title.getAttribute("aria-label") ?? words(title);
-      const whole = title.closest(`tbody, [data-series], ${LAYERS} > div`);
-      const rank = /^rank (\d+)\b/i.exec(name);
-      if (rank !== null) listed.push([whole, "Rank", rank[1]]);
-      const node = [name, name.split(",")[0], name.split(/,? /)[0]].find((one) => nodes.has(one));
-      if (node !== undefined) listed.push([whole, "Node", node]);
+    const titled = all(`${LAYERS} h3, ${LAYERS} .panel-title, .group > th, [data-series]`).map((title) =>
+      [title.closest(`tbody, [data-series], ${LAYERS} > div`), title.getAttribute("aria-label") ?? words(title)]);
+    for (const [element, name] of [...titled, ...all("[data-rows]").flatMap(covers)]) {
+      listed.push(...partsOf(name).map((part) => [element, ...part]));
     }
     return listed;
   }
@@ -443,8 +459,12 @@
   let phaseShown;
   function filter() {
     const chosen = choices.filter(({ input }) => input.checked);
-    const outside = ([, kind, name]) => chosen.some((one) => one.kind === kind) && !chosen.some((one) => one.kind === kind && one.name === name);
-    const leftOut = new Set(listed.filter(outside).map(([element]) => element));
+    const outside = (kind, name) => chosen.some((one) => one.kind === kind) && !chosen.some((one) => one.kind === kind && one.name === name);
+    const leftOut = new Set(listed.filter(([, ...part]) => outside(...part)).map(([element]) => element));
+    window.jr.lines?.((name) => {
+      const found = partsOf(name);
+      return found.length === 0 ? null : !found.some((part) => outside(...part));
+    });
     for (const [element] of listed) {
       const out = leftOut.has(element);
       /* The switch of a line. */

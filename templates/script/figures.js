@@ -313,6 +313,11 @@
     }
   }
 
+  /* Lines that no key has are shown or hidden by their names; of other names nothing is known. */
+  function lines(isShown) {
+    for (const line of drawn.flatMap(({ model }) => model.renderers ?? [])) line.visible = isShown(line.name ?? "") ?? line.visible;
+  }
+
   /* ---- Figures by keys: how far to move, and how much wider to become ---- */
 
   const KEYS = { "+": [0, 0.5], "=": [0, 0.5], "-": [0, 2], "−": [0, 2], ArrowLeft: [-0.25, 1], ArrowRight: [0.25, 1], 0: null };
@@ -409,7 +414,7 @@
     together();
     crosshair();
     keys();
-    window.jr = Object.assign(window.jr ?? {}, { canvases, show, count });
+    window.jr = Object.assign(window.jr ?? {}, { canvases, lines, show, count });
     if (times().length > 0) for (const one of document.querySelectorAll("[data-times]")) one.hidden = false;
     for (const hint of document.querySelectorAll("[data-live]")) hint.hidden = false;
     document.documentElement.dataset.figures = "live";

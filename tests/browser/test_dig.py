@@ -18,7 +18,8 @@ from jobreport.page.kit.fragment import render
 from jobreport.page.kit.section import Heading
 from jobreport.page.kit.table import Table
 from tests.browser.visit import Visit, barriers, needs_axe, needs_browser, page_of, place_of
-from tests.report.page.sections import examples
+from tests.copies import replace
+from tests.report.page.sections import example_devices, examples
 
 pytestmark = [pytest.mark.browser, needs_browser]
 
@@ -78,7 +79,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = Table(label="Numbers", heads=(":Device", "Lasts", ":Word"), rows=rows)
     heading = Heading(anchor="mixed", title="Mixed")
     mixed = Fragment(name="mixed", html=render("section", heading=heading, blocks=[table]))
-    report = examples.many_nodes()
+    base, traced = examples.many_nodes(), examples.captures()
+    report = replace(
+        base,
+        devices=example_devices.devices("node", nodes=16, gpus=4, gap=False),
+        captures=traced.captures,
+        across_ranks=traced.across_ranks,
+    )
     phases = [(one.label, one.start_us / 1000, one.end_us / 1000) for one in report.phases.phases]
     fragments = [*sections.page(report).values(), mixed]
     steps = [(step, minute(at)) for step, at in STEPS]
@@ -190,7 +197,7 @@ def test_a_head_sorts_names_as_people_count_and_equal_ones_stay(reader: Reader) 
     reader.button("Word").focus()
     reader.press("Enter")
     equal = reader.column(1)
-    reader.button("Device").focus()
+    reader.page.locator("#mixed").get_by_role("button", name="Device").focus()
     reader.press("Enter")
     names = [name for name in reader.column(1) if name.startswith("gpu")]
     reader.press("Enter", "Enter")
@@ -288,6 +295,49 @@ def test_only_some_nodes_are_shown(reader: Reader) -> None:
     ]
     assert label == "Only node-09"
     assert back == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "figure", "left"),
+    [("node-15", "devices-map", 2), ("2", "profiled-steps-ranks", 1)],
+)
+def test_rows_of_heat_maps_and_lines_without_a_key_are_hidden(
+    reader: Reader, kind: str, figure: str, left: int
+) -> None:
+    page = reader.page
+    reader.fold(away=False)
+    # At the middle of a row, which element is on top.
+    tops = """(rows) => rows.map((row) => {
+      row.scrollIntoView({ block: "center", behavior: "instant" });
+      const { x, y, width, height } = row.getBoundingClientRect();
+      return document.elementFromPoint(x + width / 2, y + height / 2) === row;
+    })"""
+    rows = page.locator(f"#fig-{figure} .rows > i")
+    count = rows.count()
+    lines = """() => Bokeh.documents.flatMap((one) => one.roots()).flatMap((root) => root.renderers ?? [])
+      .filter((one) => one.name?.startsWith("node-")).map((one) => [one.name, one.visible])"""
+    before = page.evaluate(lines)
+    reader.button("Show only").focus()
+    reader.press("Enter")
+    page.get_by_role("checkbox", name=kind, exact=True).focus()
+    reader.press("Space", "Escape")
+    covered = rows.evaluate_all(tops)
+    shown = page.evaluate(lines)
+    page.locator("nav > button").nth(1).focus()
+    reader.press("Enter")
+    page.get_by_role("button", name="Show all").focus()
+    reader.press("Enter", "Escape")
+    back = page.locator(f"#fig-{figure} .rows > i.left-out").count()
+    again = page.evaluate(lines)
+    reader.fold(away=True)
+
+    assert count > left
+    assert covered.count(False) == left
+    assert back == 0
+    assert again == before == [[name, True] for name, _ in before]
+    assert before
+    if kind.startswith("node"):
+        assert shown == [[name, name.startswith(f"{kind} ")] for name, _ in before]
 
 
 def test_a_phase_is_shown_on_all_time_axes(reader: Reader) -> None:

@@ -64,6 +64,9 @@ class Axis(Struct, frozen=True, kw_only=True):
     time: bool = False
     #: Names in slots that are 1 wide, and not values.
     names: bool = False
+    #: Rows of ranks and nodes, which the script of the page can cover: name, and where the row begins and how high it is, in
+    #: percent from the top.
+    rows: tuple[tuple[str, float, float], ...] = ()
 
     @property
     def two_rows(self) -> bool:
@@ -128,7 +131,9 @@ def downward(names: Sequence[str]) -> Axis:
     """Slots of an upright axis, the first name on top: slot i runs from ``-i`` to ``-i - 1``."""
     n = len(names)
     ticks = tuple(Tick(at=1 - (i + 0.5) / n, label=name) for i, name in enumerate(names) if name)
-    return Axis(start=-n, end=0, ticks=ticks, names=True)
+    high = 100 / n
+    rows = ((name, round(i * high, 2), round(high, 2)) for i, name in enumerate(names) if "rank" in name)
+    return Axis(start=-n, end=0, ticks=ticks, names=True, rows=tuple(rows))
 
 
 def _label(value: float) -> str:

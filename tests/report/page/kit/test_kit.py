@@ -99,13 +99,13 @@ def test_figures_and_tables_are_numbered_in_the_order_of_the_page() -> None:
 @pytest.mark.parametrize(
     ("content", "quiet", "seen", "fold"),
     [
-        (["a", figure("f"), "b", table("t", "T.")], False, ["a", "f"], "More: 1 table"),
-        (["a", figure("f"), "b", table("t", "T.")], True, ["a"], "More: 1 figure, 1 table"),
+        (["a", figure("f"), "b", table("t", "T.")], False, ["a", "f"], "More: t"),
+        (["a", figure("f"), "b", table("t", "T.")], True, ["a"], "More: title; t"),
         (
             [figure("f"), Subsection(title="Some Parts", blocks=["b"])],
             True,
             ["Finding."],
-            "More: 1 figure, some Parts",
+            "More: title; some Parts",
         ),
         (["a", figure("f"), "b"], False, ["a", "f", "b"], ""),
         (["a", "b"], True, ["a", "b"], ""),
@@ -136,7 +136,7 @@ def test_rows_with_equal_numbers_are_one_line() -> None:
         rows = [(f"gpu{i}", value) for i, value in enumerate(values)]
         return page_of([Table(label="L", heads=(":Name", "Value"), rows=rows, caption="C.")])
 
-    assert "3 rows with equal numbers: C." in shown("1", "1", "1").text
+    assert "3 rows with equal numbers (C)" in shown("1", "1", "1").text
     assert len(shown("1", "1", "1").all("details")) == 1
     assert shown("1", "1", "2").all("details") == shown("1", "1").all("details") == []
 

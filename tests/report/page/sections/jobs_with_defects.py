@@ -93,9 +93,11 @@ def rows(report: Report, name: str, table: str) -> list[dict[str, str]]:
     for label, inside in re.findall(
         r'role="region"[^>]* aria-label="([^"]*)">\s*<table(.*?)</table>', html_of(report, name), re.S
     ):
-        if unescape(label).rpartition(": ")[2].lower() == table.lower():
+        name_of, is_every = re.subn(r", all \d+ rows$", "", unescape(label).rpartition(": ")[2])
+        if name_of.lower() == table.lower():
             head, *body = (_cells(row) for row in re.findall(r"<tr>(.*?)</tr>", inside, re.S))
-            found += [dict(zip(head, row, strict=True)) for row in body]
+            # All rows stand below a table in which those that are alike are one.
+            found = [*([] if is_every else found), *(dict(zip(head, row, strict=True)) for row in body)]
     assert found, f"no table {table} in {name}"
     return found
 

@@ -202,7 +202,13 @@ def heat_map(
     end_us = start_us + grid.columns.count * grid.columns.width_us
     return HeatMap(
         x=over_time(start_us, end_us),
-        y=Axis(start=-units, end=0, ticks=_labels(placed, heads, units, height), names=True),
+        y=Axis(
+            start=-units,
+            end=0,
+            ticks=_labels(placed, heads, units, height),
+            names=True,
+            rows=tuple(_rows_of_nodes(placed, heads, units)),
+        ),
         columns=grid.columns.count,
         samples=grid.samples,
         rows=placed,
@@ -326,6 +332,23 @@ def _placed(
                 at += _UNITS[kind]
         heads.append((escape_name(name, 16) if named else "", start, at))
     return tuple(placed), tuple(heads), at
+
+
+def _rows_of_nodes(
+    rows: Sequence[Row], heads: Sequence[tuple[str, float, float]], units: float
+) -> Iterator[tuple[str, float, float]]:
+    """Name, begin, and height in percent of the rows of each node, with its head, and of each mean of a node."""
+    for name, start, end in heads:
+        inside = [row for row in rows if start <= row.top < end]
+        means = [row for row in inside if row.kind == "node"]
+        for node, top, bottom in (
+            [(row.node, row.top, row.top + row.height) for row in means]
+            if means
+            else [(inside[0].node, start - _HEAD, end)]
+            if inside and name
+            else []
+        ):
+            yield node, round(100 * top / units, 2), round(100 * (bottom - top) / units, 2)
 
 
 def frame_px(height: int) -> int:

@@ -66,9 +66,9 @@ def _tested(comparison: Comparison, tested: Sequence[Measure]) -> list[Block]:
     scale = marks.Scale.of(change for one in tested for change in one.against.values())
     lead = Markup('{} <span class="m">{}</span>').format(finding, aid) if same else finding
     folded = _on_axis(comparison, scale, {_SAME: same}, "Measures that are the same")
-    tested = _on_axis(comparison, scale, groups, "Tested measures")
+    table = _on_axis(comparison, scale, groups, "Tested measures")
     return [
-        replace(tested, caption=finding, aid=aid) if tested else lead,
+        replace(table, caption=finding, aid=aid) if table else lead,
         Fold(summary=f"The same: {count(len(same), 'measure')}", blocks=[folded], style="on-paper")
         if same
         else None,
