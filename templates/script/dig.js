@@ -3,17 +3,18 @@
    Names from data become text and values of attributes, never markup. */
 (() => {
   const main = document.querySelector("main");
-  const wide = window.matchMedia("(min-width:68rem)");
+  const wide = matchMedia("(min-width:68rem)");
   const about = JSON.parse(document.getElementById("jr-about")?.textContent ?? "{}");
   const all = (selector, inside = main) => [...inside.querySelectorAll(selector)];
   const words = (element) => (element?.textContent ?? "").replace(/\s+/g, " ").trim();
 
-  function make(name, attributes, ...inside) {
-    const made = document.createElement(name);
+  function filled(made, attributes, inside) {
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
     made.append(...inside);
     return made;
   }
+
+  const make = (name, attributes, ...inside) => filled(document.createElement(name), attributes, inside);
 
   function button(label, act, attributes = {}) {
     const made = make("button", { type: "button", ...attributes }, label);
@@ -68,17 +69,11 @@
   /* ---- Links to headings, findings, and figures ---- */
 
   function anchorOf(heading) {
-    if (heading.id !== "" && heading.localName !== "h2") return heading.id;
-    const finding = heading.closest(".find > li");
-    const section = heading.closest("section");
-    if (finding !== null) return finding.id;
-    if (heading.localName === "h2" && section !== null) return section.id;
-    const slug = words(heading).toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-");
-    const name = `${heading.closest("[id]")?.id ?? ""}-${slug}`;
-    let id = name;
-    for (let i = 2; document.getElementById(id) !== null; i++) id = `${name}-${i}`;
-    heading.id = id;
-    return id;
+    const whole = heading.closest(heading.localName === "h2" ? "section" : ".find > li") ?? heading;
+    if (whole.id !== "") return whole.id;
+    let id = `${heading.closest("[id]")?.id ?? ""}-${words(heading).toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}`;
+    while (document.getElementById(id) !== null) id += "-2";
+    return heading.id = id;
   }
 
   function link(anchor, label) {
@@ -125,13 +120,13 @@
   function sortBy(table, column, direction) {
     const text = (row) => words(row.cells[column]);
     const rows = all("tbody tr", table).filter((row) => row.cells.length > 1);
-    const numbers = rows.filter((row) => !Number.isNaN(number(text(row)))).length;
+    const numbers = rows.filter((row) => !isNaN(number(text(row)))).length;
     const counted = 2 * numbers >= rows.filter((row) => /[\p{L}\d]/u.test(text(row))).length;
     const keys = new Map(rows.map((row) => [row, counted ? number(text(row)) : text(row)]));
     const order = (a, b) => {
       const [one, other] = [keys.get(a), keys.get(b)];
       if (!counted) return direction * compare(one, other);
-      if (Number.isNaN(one) || Number.isNaN(other)) return Number.isNaN(one) - Number.isNaN(other);
+      if (isNaN(one) || isNaN(other)) return isNaN(one) - isNaN(other);
       return direction * (one - other);
     };
     for (const body of table.tBodies) {
@@ -198,12 +193,7 @@
   const LOOKS = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor", "vector-effect", "shape-rendering", "color"];
   const EDGE = 16;
 
-  function svg(name, attributes, ...inside) {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    made.append(...inside);
-    return made;
-  }
+  const svg = (name, attributes, ...inside) => filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, inside);
 
   /* A copy that has its looks with it. */
   function styled(element, looked = element) {
@@ -218,8 +208,8 @@
     return made;
   }
 
-  /* A figure as it stands: its drawings and words at their places, but for the drawings whose live ones are given. */
-  function drawing(figure, live = []) {
+  /* A figure as it stands: its static drawings, and words at their places. */
+  function drawing(figure) {
     const area = figure.getBoundingClientRect();
     const made = svg("svg", { width: area.width + 2 * EDGE });
     const paper = svg("rect", { width: "100%", height: "100%", fill: getComputedStyle(document.documentElement).backgroundColor });
@@ -251,10 +241,8 @@
       const rect = node.getBoundingClientRect();
       if (rect.width === 0) return;
       const at = place(node.closest(".draw")?.getBoundingClientRect() ?? rect) && place(rect);
-      if (live.some((element) => element.parentElement.contains(node))) return;
       const copied = styled(node);
-      for (const [key, value] of Object.entries({ ...at, width: rect.width, height: rect.height, overflow: "visible" })) copied.setAttribute(key, value);
-      made.append(copied);
+      made.append(filled(copied, { ...at, width: rect.width, height: rect.height, overflow: "visible" }, []));
     };
     figure.childNodes.forEach(put);
     made.setAttribute("height", bottom + 2 * EDGE);
@@ -269,20 +257,23 @@
   }
 
   async function savePicture(figure, name) {
-    const live = window.jr.canvases?.(figure) ?? [];
+    const live = jr.canvases?.(figure) ?? [];
     const picture = new Image();
-    picture.src = `data:image/svg+xml,${encodeURIComponent(drawing(figure, live.map(([element]) => element)))}`;
+    picture.src = `data:image/svg+xml,${encodeURIComponent(drawing(figure))}`;
     await picture.decode();
     const area = figure.getBoundingClientRect();
     const canvas = make("canvas", {});
-    const scale = Math.max(2, window.devicePixelRatio);
+    const scale = Math.max(2, devicePixelRatio);
     [canvas.width, canvas.height] = [scale * picture.width, scale * picture.height];
     const context = canvas.getContext("2d");
     context.scale(scale, scale);
     context.drawImage(picture, 0, 0);
+    context.fillStyle = getComputedStyle(document.documentElement).backgroundColor;
     for (const [element, drawn] of live) {
       const { x, y, width, height } = element.getBoundingClientRect();
-      context.drawImage(drawn, x - area.x + EDGE, y - area.y + EDGE, width, height);
+      const place = [x - area.x + EDGE, y - area.y + EDGE, width, height];
+      context.fillRect(...place);
+      context.drawImage(drawn, ...place);
     }
     save(name, await new Promise((done) => canvas.toBlob(done)));
   }
@@ -461,7 +452,7 @@
     const chosen = choices.filter(({ input }) => input.checked);
     const outside = (kind, name) => chosen.some((one) => one.kind === kind) && !chosen.some((one) => one.kind === kind && one.name === name);
     const leftOut = new Set(listed.filter(([, ...part]) => outside(...part)).map(([element]) => element));
-    window.jr.lines?.((name) => {
+    jr.lines?.((name) => {
       const found = partsOf(name);
       return found.length === 0 ? null : !found.some((part) => outside(...part));
     });
@@ -473,7 +464,7 @@
       element.classList.toggle("left-out", out);
     }
     const phase = chosen.find(({ kind }) => kind === "Phase")?.name;
-    if (phase !== phaseShown) window.jr.show?.(...PHASES.find(([label]) => label === phase)?.slice(1) ?? []);
+    if (phase !== phaseShown) jr.show?.(...PHASES.find(([label]) => label === phase)?.slice(1) ?? []);
     phaseShown = phase;
     const names = chosen.map(({ kind, name }) => kind === "Rank" ? `rank ${name}` : name);
     only.textContent = names.length === 0 ? "Show only" : `Only ${names.slice(0, 2).join(", ")}${names.length > 2 ? ", …" : ""}`;
@@ -500,11 +491,11 @@
     const list = make("div", { class: "means", role: "group", "aria-label": "Means to dig" });
     list.append(button("Open all", () => folds(true)), button("Close all", () => folds(false)));
     if (about.summary !== undefined) list.append(button("Copy for a ticket", () => copy(about.summary, "The summary is copied as Markdown.")));
-    const axes = [["Times since the start", "start"], ["Steps on time axes", "steps"]].filter(([, kind]) => window.jr[kind] !== undefined).map(([name, kind]) => {
+    const axes = [["Times since the start", "start"], ["Steps on time axes", "steps"]].filter(([, kind]) => jr[kind] !== undefined).map(([name, kind]) => {
       const axis = button(name, () => {
         const on = axis.getAttribute("aria-pressed") === "false";
         for (const one of axes) one.setAttribute("aria-pressed", one === axis && on);
-        window.jr.count(on ? kind : "");
+        jr.count(on ? kind : "");
       }, { "data-times": "", "aria-pressed": "false", hidden: "" });
       return axis;
     });
@@ -534,6 +525,6 @@
     event.preventDefault();
     openFinder();
   });
-  window.addEventListener("hashchange", goToAnchor);
+  addEventListener("hashchange", goToAnchor);
   if (location.hash.length > 1) goToAnchor();
 })();

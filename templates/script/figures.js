@@ -3,8 +3,8 @@
    Without this script the static drawings stay, and nothing else is missing. */
 (() => {
   const TOKENS = { TOKENS };
-  const dark = window.matchMedia("(prefers-color-scheme:dark)");
-  const coarse = window.matchMedia("(pointer:coarse)");
+  const dark = matchMedia("(prefers-color-scheme:dark)");
+  const coarse = matchMedia("(pointer:coarse)");
 
   /* Color in use → color wanted. */
   const current = {};
@@ -21,38 +21,21 @@
 
   const isColor = (key) => key === "color" || key.endsWith("_color");
 
-  function recolor(value, swap) {
-    if (Array.isArray(value)) {
-      value.forEach((item) => recolor(item, swap));
-    } else if (value !== null && typeof value === "object") {
-      for (const [key, item] of Object.entries(value)) {
-        if (isColor(key) && typeof item === "string") {
-          value[key] = swap.get(item) ?? item;
-        } else if (key === "palette") {
-          value[key] = item.map((one) => swap.get(one) ?? one);
-        } else if (isColor(key) && item !== null && typeof item.value === "string") {
-          item.value = swap.get(item.value) ?? item.value;
-        } else {
-          recolor(item, swap);
-        }
-      }
-    }
+  /* A value of a document as it is read, in the colors in use. */
+  const paint = (color) => current[color] ?? color;
+  function painted(key, value) {
+    if (key === "palette") return value.map(paint);
+    if (isColor(key) && typeof value?.v === "string") value.v = paint(value.v);
+    return isColor(key) && typeof value === "string" ? paint(value) : value;
   }
 
   function repaint(swap) {
-    for (const shown of Bokeh.documents) {
-      for (const model of shown.all_models) {
-        for (const property of model) {
-          const { attr } = property;
-          if (attr === "palette") model.setv({ palette: model.palette.map((one) => swap.get(one) ?? one) });
-          if (!isColor(attr)) continue;
-          const value = model[attr];
-          if (typeof value === "string" && swap.has(value)) {
-            model.setv({ [attr]: swap.get(value) });
-          } else if (value !== null && typeof value === "object" && swap.has(value.value)) {
-            model.setv({ [attr]: { ...value, value: swap.get(value.value) } });
-          }
-        }
+    for (const model of Bokeh.documents.flatMap(({ all_models: models }) => [...models])) {
+      for (const { attr } of model) {
+        const value = model[attr];
+        if (attr === "palette") model.setv({ palette: value.map((one) => swap.get(one) ?? one) });
+        else if (isColor(attr) && swap.has(value)) model.setv({ [attr]: swap.get(value) });
+        else if (isColor(attr) && swap.has(value?.value)) model.setv({ [attr]: { ...value, value: swap.get(value.value) } });
       }
     }
   }
@@ -79,7 +62,7 @@
       const modes = [...hint.querySelectorAll("button[data-use]")];
       const choose = (kind) => {
         use(moved, kind);
-        modes.forEach((mode) => mode.setAttribute("aria-pressed", String(mode.dataset.use === kind)));
+        modes.forEach((mode) => mode.setAttribute("aria-pressed", mode.dataset.use === kind));
       };
       modes.forEach((mode) => {
         mode.addEventListener("click", () =>
@@ -106,7 +89,7 @@
         button.append(...entry.childNodes);
         button.addEventListener("click", () => {
           const on = button.getAttribute("aria-pressed") === "false";
-          button.setAttribute("aria-pressed", String(on));
+          button.setAttribute("aria-pressed", on);
           for (const plot of drawn) {
             for (const one of plot.renderers ?? []) if (one.name === entry.dataset.series) one.visible = on;
           }
@@ -252,7 +235,7 @@
   let axis = "";
 
   /* Stretches in which steps lie evenly: first step and its start, last step and its start. */
-  const stretches = () => window.jr.steps.slice(1).map((last, i) => [...window.jr.steps[i], ...last]);
+  const stretches = () => jr.steps.slice(1).map((last, i) => [...jr.steps[i], ...last]);
 
   function stepAt(ms) {
     const [low, from, high, to] = stretches().findLast((one, i) => i === 0 || one[1] <= ms);
@@ -280,7 +263,7 @@
 
   function told(ms) {
     if (axis === "steps") return stepAt(ms);
-    if (axis === "start") return clock(ms - window.jr.start);
+    if (axis === "start") return clock(ms - jr.start);
     return ms > 1e11 ? `${new Date(ms).toISOString().slice(11, 19)} UTC` : clock(ms);
   }
 
@@ -347,7 +330,7 @@
         event.preventDefault();
         for (const range of new Set(inside.map(({ model }) => model.x_range))) step(range, event.key);
         const { start: from, end: to } = inside[0].model.x_range;
-        if (isTime(inside[0])) window.jr?.say?.(`${told(from)} to ${told(to)}`);
+        if (isTime(inside[0])) jr.say?.(`${told(from)} to ${told(to)}`);
       });
     }
   }
@@ -386,10 +369,8 @@
     Object.fromEntries(Object.entries(value).map(([key, item]) => [key, change(item)]));
 
   async function draw(script) {
-    const { doc: short, roots, common } = JSON.parse(script.textContent);
+    const { doc: short, roots, common } = JSON.parse(script.textContent, painted);
     const doc = complete(short, common);
-    const swap = new Map(Object.entries(current));
-    recolor(doc, swap);
     const elements = Object.values(roots).map((id) => document.getElementById(id));
     if (elements.some((element) => element === null)) return;
     elements.forEach((element) => element.replaceChildren());

@@ -12,8 +12,8 @@
   function mark() {
     waiting = false;
     const root = document.documentElement;
-    const atEnd = window.scrollY + window.innerHeight >= root.scrollHeight - 2;
-    const line = atEnd ? window.innerHeight : window.innerHeight / 3;
+    const atEnd = scrollY + innerHeight >= root.scrollHeight - 2;
+    const line = atEnd ? innerHeight : innerHeight / 3;
     const top = ({ section }) => section.getBoundingClientRect().top;
     const passed = entries.filter((one) => top(one) <= line);
     /* Of short sections below one another, the one that the reader went to. */
@@ -33,13 +33,13 @@
   function soon() {
     if (waiting) return;
     waiting = true;
-    window.requestAnimationFrame(mark);
+    requestAnimationFrame(mark);
   }
 
   if (entries.length === 0) return;
-  window.addEventListener("scroll", soon, { passive: true });
-  window.addEventListener("resize", soon, { passive: true });
-  window.addEventListener("hashchange", soon);
+  addEventListener("scroll", soon, { passive: true });
+  addEventListener("resize", soon, { passive: true });
+  addEventListener("hashchange", soon);
   mark();
 })();
 

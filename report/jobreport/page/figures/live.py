@@ -37,4 +37,6 @@ def bokeh_script() -> str:
 @cache
 def figures_script() -> str:
     """The page's own script, with the colors of the figures and what they stand for."""
-    return assets.compact("script/figures.js").replace("{ TOKENS }", json.dumps(theme.tokens()))
+    return assets.compact("script/figures.js").replace(
+        "{TOKENS}", json.dumps(theme.tokens(), separators=(",", ":"))
+    )
