@@ -32,10 +32,11 @@
   function repaint(swap) {
     for (const model of Bokeh.documents.flatMap(({ all_models: models }) => [...models])) {
       for (const { attr } of model) {
+        if (attr !== "palette" && !isColor(attr)) continue;
         const value = model[attr];
         if (attr === "palette") model.setv({ palette: value.map((one) => swap.get(one) ?? one) });
-        else if (isColor(attr) && swap.has(value)) model.setv({ [attr]: swap.get(value) });
-        else if (isColor(attr) && swap.has(value?.value)) model.setv({ [attr]: { ...value, value: swap.get(value.value) } });
+        else if (swap.has(value)) model.setv({ [attr]: swap.get(value) });
+        else if (swap.has(value?.value)) model.setv({ [attr]: { ...value, value: swap.get(value.value) } });
       }
     }
   }
