@@ -89,7 +89,7 @@ def caption(report: Report, name: str, figure: str) -> str:
 
 def rows(report: Report, name: str, table: str) -> list[dict[str, str]]:
     """The rows of all tables of a section with this name, also after that of the section, by column."""
-    found = []
+    found: list[dict[str, str]] = []
     for label, inside in re.findall(
         r'role="region"[^>]* aria-label="([^"]*)">\s*<table(.*?)</table>', html_of(report, name), re.S
     ):

@@ -29,7 +29,7 @@ def test_late_ranks_come_first_and_all_ranks_have_a_row() -> None:
     ]
     assert [row[0] for row in table.rows[:3]] == ["17", "40", "0"]
     assert len(table.rows) == 64
-    assert float(table.rows[0][4]) > 36 > 8 > float(table.rows[2][4])
+    assert float(str(table.rows[0][4])) > 36 > 8 > float(str(table.rows[2][4]))
 
 
 def test_without_a_late_rank_a_sentence_says_so() -> None:
