@@ -129,7 +129,7 @@ TIME_PARTS = {
     "memory-allocation": NamedPart("memory allocation", "lost", "l6"),
     "first-iterations": NamedPart("memory for first iterations", "lost", "l9"),
     "profiler": NamedPart("profiler overhead", "lost", "l10"),
-    "other-causes": NamedPart("other causes", "lost", "l4"),
+    "other-causes": NamedPart("other causes", "lost", "l11"),
     "idle-unknown": NamedPart("idle, cause not known", "unknown", "x"),
     "device-wait": NamedPart("device wait", "unknown", "x"),
     "not-linked": NamedPart("no launch recorded", "unknown", "x"),

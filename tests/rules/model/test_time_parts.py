@@ -18,7 +18,7 @@ from jobrules.verdict.accounting import UNEXPLAINED
 #: Fills of each role.
 FAMILIES: dict[Role, set[str]] = {
     "used": {"u", "u2", "u3", "u4"},
-    "lost": {"l", *(f"l{i}" for i in range(2, 11))},
+    "lost": {"l", *(f"l{i}" for i in range(2, 12))},
     "outside": {"n1", "n2", "f2", "f3"},
     "unknown": {"x"},
 }
@@ -50,7 +50,8 @@ def test_a_name_is_that_of_one_color() -> None:
         # Transfers are known where waiting is.
         pytest.param([key for key in profiled_time.PARTS if key != "communication"], id="devices"),
         pytest.param(
-            ("used", "start-up", "wind-down", "cpu-bottleneck", "data-loading", *UNEXPLAINED), id="GPUs"
+            ("used", "start-up", "wind-down", "cpu-bottleneck", "data-loading", *UNEXPLAINED, "other-causes"),
+            id="GPUs",
         ),
         pytest.param(("used", *(f"core-{key}" for key in UNEXPLAINED)), id="cores"),
         pytest.param(("before", "loop", "after"), id="phases"),

@@ -28,7 +28,7 @@ FILLS = {
     "u3": "used3",
     "u4": "used4",
     "l": "lost",
-    **{f"l{i}": f"lost{i}" for i in range(2, 11)},
+    **{f"l{i}": f"lost{i}" for i in range(2, 12)},
     "f2": "rest2",
     "f3": "rest3",
     "n1": "line",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TOKENS = (
     *("paper", "ink", "ink2", "line", "grid", "void", "rest2", "rest3"),
     *("used", "used2", "used3", "used4"),
-    *("lost", *(f"lost{i}" for i in range(2, 11))),
+    *("lost", *(f"lost{i}" for i in range(2, 12))),
     *("s1", "s2", "s3", "s4"),
     *(f"h{i}" for i in range(10)),
 )

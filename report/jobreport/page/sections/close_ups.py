@@ -23,7 +23,7 @@ _TITLES = {
     "last-steps": "Last steps",
     "first-events": "First minute of events",
 }
-_BOTTLENECKS = {"cpu": "CPU", "io": "I/O"}
+_WHILE = {"cpu": "a CPU core was saturated", "io": "a core waited for I/O"}
 
 
 @section
@@ -127,8 +127,10 @@ def _caption(close_up: CloseUp) -> str:
 
 
 def _bottlenecks(worst: WorstMinute) -> str:
-    kinds = [f"{_BOTTLENECKS[one.kind]} {one.snapshots}" for one in worst.bottlenecks]
-    return f"Bottlenecks: {', '.join(kinds) or 0} of {formats.count(worst.snapshots, 'snapshot')}."
+    """How often a GPU was idle for which reason."""
+    found = [f"in {one.snapshots} while {_WHILE[one.kind]}" for one in worst.bottlenecks]
+    of = formats.count(worst.snapshots, "snapshot")
+    return f"Of {of}, a GPU was idle {' and '.join(found)}." if found else f"No bottleneck in {of}."
 
 
 def _reading(close_up: CloseUp) -> str:

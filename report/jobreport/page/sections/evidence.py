@@ -27,6 +27,9 @@ _FIGURES = {
     "cpu-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("cpu-bottlenecks", "cpu-bottlenecks-time")],
     "io-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("io-bottlenecks", "io-bottlenecks-time")],
     "gpu-utilization": [("nodes", "nodes")],
+    **{key: [("nodes", "nodes")] for key in ("io-pauses", "free-cores", "other-processes", "memory-kills")},
+    "between-steps": [("goodput", "goodput")],
+    "data-loading": [("data-loading", "data-loading-fetches"), ("framework", "framework-ranks")],
 }
 
 

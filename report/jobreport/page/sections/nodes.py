@@ -79,7 +79,15 @@ def _caption(report: Report, names: list[str]) -> str:
     found = f"Mean {lines[0].label} utilization: {formats.extremes(means)}"
     if use is None or len(means) > 1:
         return f"{found}."
-    return f"{found}{_by_phase(use, report.phases.middle)}.{_falls(use)}"
+    waits = _highest_io_wait(report) if key == "cpu_utilization" else ""
+    return f"{found}{_by_phase(use, report.phases.middle)}{waits}.{_falls(use)}"
+
+
+def _highest_io_wait(report: Report) -> str:
+    """The highest column of the I/O wait of a job without GPUs."""
+    line = next((line for line in report.time_lines if line.key == "io_wait"), None)
+    highest = max((mean or 0.0 for mean in line.mean), default=0.0) if line else 0.0
+    return f"; highest mean I/O wait: {formats.percent(highest)}" if highest else ""
 
 
 def _by_phase(use: NodeUtilization, middle: str) -> str:

@@ -70,13 +70,14 @@ def power(report: Report) -> Content:
     if not columns:
         return not_recorded("GPU power, temperature, or clock", in_results=report.of_debugger)
     several = len({state.node for state in states}) > 1
-    lines = TimeLines.of(report, _drawn_keys(report))
+    lines, slowed = TimeLines.of(report, _drawn_keys(report)), _slowed_gpus(states)
+    has_figure = bool(has_time_lines(report) and lines.names)
     return [
-        Sentences(_sentences(report, states)),
+        Sentences([*([] if has_figure else slowed), *_sentences(report, states)]),
         Figure(
             name="power",
             title="Power, temperature, and clocks",
-            finding=_highest(states, several=several),
+            finding=" ".join([*slowed, _highest(states, several=several)]),
             aid=AID,
             key=lines.key,
             drawings=[lines.side("power", named=several)],
@@ -85,7 +86,7 @@ def power(report: Report) -> Content:
             reading=lines.reading,
             tables=[lines.table("power, temperature, and clocks")],
         )
-        if has_time_lines(report) and lines.names
+        if has_figure
         else None,
         _table(states, columns, several=several),
     ]
@@ -126,9 +127,8 @@ def _highest(states: Sequence[GPUState], *, several: bool) -> str:
 
 
 def _sentences(report: Report, states: Sequence[GPUState]) -> list[str]:
-    """Slowdowns, causes that slowed no GPU, and sensors that were not recorded."""
+    """Causes that slowed no GPU, and sensors that were not recorded."""
     return [
-        *_slowed_gpus(states),
         *_not_slowed(report, states),
         *_unknown_heat(states),
         *_not_recorded(report, states),
