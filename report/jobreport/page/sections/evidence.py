@@ -1,4 +1,4 @@
-"""The figure that shows the cause of the finding that is said first: Figure 1 of the page, taken out of its section."""
+"""The figure that shows what is said first, or a remark on cores: Figure 1 of the page, taken out of its section."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from jobreport.page.kit.section import Content
     from jobrules.model import Finding
 
+#: Findings on cores that time lines show, also if they are remarks on no lost time.
+_ON_CORES = ("io-pauses", "free-cores", "other-processes", "memory-kills")
 #: Section and names of figures that show a cause better than the first figure of the section that its finding names, by the
 #: key of the finding or by this section; the first figure that the page has.
 _FIGURES = {
@@ -27,7 +29,7 @@ _FIGURES = {
     "cpu-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("cpu-bottlenecks", "cpu-bottlenecks-time")],
     "io-bottlenecks": [("close-ups", "close-ups-worst-minute"), ("io-bottlenecks", "io-bottlenecks-time")],
     "gpu-utilization": [("nodes", "nodes")],
-    **{key: [("nodes", "nodes")] for key in ("io-pauses", "free-cores", "other-processes", "memory-kills")},
+    **{key: [("nodes", "nodes")] for key in _ON_CORES},
     "between-steps": [("goodput", "goodput")],
     "data-loading": [("data-loading", "data-loading-fetches"), ("framework", "framework-ranks")],
 }
@@ -35,8 +37,8 @@ _FIGURES = {
 
 def with_evidence(report: Report, said: Mapping[str, Content]) -> tuple[dict[str, Content], list[Fragment]]:
     """What sections say without the figure, and the figure; all of it if there is none."""
-    lead = report.verdict.lead
-    for section, name in places(lead) if lead else ():
+    shown = finding_of(report)
+    for section, name in places(shown) if shown else ():
         blocks = said.get(section, ())
         if isinstance(blocks, Empty | Failed | Fragment):
             continue
@@ -49,6 +51,12 @@ def with_evidence(report: Report, said: Mapping[str, Content]) -> tuple[dict[str
                 Fragment(name="evidence", html=html)
             ]
     return dict(said), []
+
+
+def finding_of(report: Report) -> Finding | None:
+    """The finding that is said first, or a remark on cores that is the main one."""
+    main = report.verdict.main_finding
+    return report.verdict.lead or (main if main and main.key in _ON_CORES else None)
 
 
 def places(lead: Finding) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from jobreport import document
 from jobreport.document import Report
 from jobreport.page import sections
 from jobreport.page.figures import chart, models
-from jobreport.page.sections.evidence import places
+from jobreport.page.sections.evidence import finding_of, places
 from jobreport.page.sections.order import BY_ANCHOR
 from jobreport.page.sections.outline import LAST, OF_CAPTURES, SECTIONS
 from tests.captured_jobs import training
@@ -111,7 +111,7 @@ def test_sections_come_in_the_order_of_the_findings_behind_the_evidence(report: 
 
 
 def test_the_evidence_is_a_figure_of_a_section_that_shows_the_cause_and_stands_once(report: Report) -> None:
-    lead, html = report.verdict.lead, html_of(report)
+    lead, html = finding_of(report), html_of(report)
     sections_of_it = [section for section, _ in places(lead)] if lead else []
     figures = {
         name
