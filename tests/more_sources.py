@@ -84,7 +84,7 @@ def lost(fewer: Report, more: Report) -> Iterator[str]:
     first, now_first = fewer.verdict.lead, more.verdict.lead
     if first and not (now_first and _is_finer(first.key, now_first.key, fewer.verdict)):
         yield f"first finding: {first.key} to {now_first and now_first.key}"
-    if _knows_cause(fewer) and not _knows_cause(more):
+    if _knows_cause(fewer.verdict) and not _knows_cause(more.verdict):
         yield "no cause is known any more"
     yield from (f"not recorded: {what}" for what in sorted(_recorded(fewer) & _not_recorded(more)))
     answered = {card.name for card in more.rules if card.was_evaluated}

@@ -119,15 +119,12 @@
 
   function sortBy(table, column, direction) {
     const text = (row) => words(row.cells[column]);
-    const rows = all("tbody tr", table).filter((row) => row.cells.length > 1);
-    const numbers = rows.filter((row) => !isNaN(number(text(row)))).length;
-    const counted = 2 * numbers >= rows.filter((row) => /[\p{L}\d]/u.test(text(row))).length;
-    const keys = new Map(rows.map((row) => [row, counted ? number(text(row)) : text(row)]));
+    const known = all("tbody tr", table).filter((row) => row.cells.length > 1).map(text).filter((one) => /[\p{L}\d]/u.test(one));
+    const counted = 2 * known.filter((one) => !isNaN(number(one))).length >= known.length;
     const order = (a, b) => {
-      const [one, other] = [keys.get(a), keys.get(b)];
-      if (!counted) return direction * compare(one, other);
-      if (isNaN(one) || isNaN(other)) return isNaN(one) - isNaN(other);
-      return direction * (one - other);
+      if (!counted) return direction * compare(text(a), text(b));
+      const [one, other] = [a, b].map((row) => number(text(row)));
+      return isNaN(one) || isNaN(other) ? isNaN(one) - isNaN(other) : direction * (one - other);
     };
     for (const body of table.tBodies) {
       /* Titles keep their place, and their rows below them. */
@@ -182,9 +179,7 @@
       const table = frame.querySelector("table");
       sortable(table);
       const name = frame.getAttribute("aria-label");
-      frame.prepend(button("", () => copy(tabbed(table), "Table copied."), { class: "sign copies", "aria-label": `Copy the table: ${name}` }));
-      /* The sign stands at the left of the frame, not in what scrolls. */
-      frame.addEventListener("scroll", () => frame.classList.toggle("scrolled", frame.scrollLeft > 0), { passive: true });
+      frame.prepend(button("copy", () => copy(tabbed(table), "Table copied."), { class: "sign", "aria-label": `Copy the table: ${name}` }));
     }
   }
 
@@ -280,18 +275,11 @@
 
   function saving(figure, label) {
     const name = figure.id.replace(/[^\w-]+/g, "-");
-    const toggle = (shown) => {
-      menu.hidden = !shown;
-      opener.setAttribute("aria-expanded", shown);
-      (shown ? menu.firstChild : opener).focus();
-    };
-    const kind = (word, act) => button(word, () => { toggle(false); act(`${name}.${word.toLowerCase()}`); }, { "aria-label": `Save ${label} as ${word}` });
-    const opener = button("↓", () => toggle(menu.hidden), { class: "sign", "aria-label": `Save ${label}`, "aria-expanded": "false" });
-    const menu = make("span", { class: "menu", hidden: "" },
+    const kind = (word, act) => button(word, () => act(`${name}.${word.toLowerCase()}`), { class: "sign", "aria-label": `Save ${label} as ${word}` });
+    return [
       kind("SVG", (file) => save(file, new Blob([drawing(figure)], { type: "image/svg+xml" }))),
-      kind("PNG", (file) => savePicture(figure, file)));
-    menu.addEventListener("keydown", ({ key }) => { if (key === "Escape") toggle(false); });
-    return [opener, menu];
+      kind("PNG", (file) => savePicture(figure, file)),
+    ];
   }
 
   /* ---- Find ---- */
@@ -325,7 +313,7 @@
   }
 
   const MOST = 40;
-  const field = make("input", { type: "search", role: "combobox", "aria-expanded": "false", "aria-controls": "jr-hits", "aria-label": "Find a section, finding, rule, rank, kernel, or operator", placeholder: "Find a section, finding, rule, rank, kernel, operator", autocomplete: "off" });
+  const field = make("input", { type: "search", role: "combobox", "aria-expanded": "false", "aria-controls": "jr-hits", "aria-label": "Find", placeholder: "Find a section, finding, rule, rank, kernel, operator", autocomplete: "off" });
   const hits = make("ul", { id: "jr-hits", role: "listbox", "aria-label": "Found", hidden: "" });
   const count = make("p", { class: "m s", role: "status" });
   const box = make("dialog", { class: "jr dig-box", "aria-label": "Find and show only" });
@@ -467,7 +455,8 @@
     if (phase !== phaseShown) jr.show?.(...PHASES.find(([label]) => label === phase)?.slice(1) ?? []);
     phaseShown = phase;
     const names = chosen.map(({ kind, name }) => kind === "Rank" ? `rank ${name}` : name);
-    only.textContent = names.length === 0 ? "Show only" : `Only ${names.slice(0, 2).join(", ")}${names.length > 2 ? ", …" : ""}`;
+    if (names.length > 2) names.splice(2, Infinity, "…");
+    only.textContent = names.length === 0 ? "Show only" : `Only ${names.join(", ")}`;
     say(names.length === 0 ? "Everything is shown." : `Hidden: ${leftOut.size} rows, panels, and lines.`);
   }
 

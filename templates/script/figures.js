@@ -226,10 +226,9 @@
 
   /* Seconds as 1:05:30. */
   function clock(ms) {
-    const seconds = Math.abs(Math.round(ms)) / 1000;
-    const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
-    const rest = String(+(seconds % 60).toFixed(3)).replace(/^\d(?!\d)/, "0$&");
-    return `${ms < 0 ? "−" : "+"}${hours}:${String(minutes).padStart(2, "0")}:${rest}`;
+    const far = Math.abs(Math.round(ms));
+    const [rest, parts] = new Date(far).toISOString().slice(14, 23).split(".");
+    return `${ms < 0 ? "−" : "+"}${Math.floor(far / 3600000)}:${rest}` + (parts === "000" ? "" : `.${parts}`);
   }
 
   /* Time axes tell the time of day, count from the start of the job, or from its first step. */
@@ -275,7 +274,7 @@
       if (formatter.type !== "DatetimeTickFormatter") continue;
       delete ticker.get_ticks;
       delete formatter.doFormat;
-      const whole = ticker.get_ticks, { start } = window.jr;
+      const whole = ticker.get_ticks, { start } = jr;
       if (kind !== "") formatter.doFormat = (ticks) => ticks.map(told);
       if (kind === "start") {
         ticker.get_ticks = (low, high, ...rest) => {
@@ -397,8 +396,8 @@
     crosshair();
     keys();
     window.jr = Object.assign(window.jr ?? {}, { canvases, lines, show, count });
-    if (times().length > 0) for (const one of document.querySelectorAll("[data-times]")) one.hidden = false;
-    for (const hint of document.querySelectorAll("[data-live]")) hint.hidden = false;
+    const waiting = times().length > 0 ? "[data-live], [data-times]" : "[data-live]";
+    for (const one of document.querySelectorAll(waiting)) one.hidden = false;
     document.documentElement.dataset.figures = "live";
   }
 

@@ -120,7 +120,7 @@ class Watched(Visit):
             page.keyboard.type(query)
             boxes.update(page.locator("#jr-hits li").all_inner_texts())
             page.keyboard.press("Enter")
-        for means in ("thead button", ".here", ".copies", ".means button", "dialog input[type=checkbox]"):
+        for means in ("thead button", ".here", ".tw > .sign", ".means button", "dialog input[type=checkbox]"):
             page.evaluate("(s) => document.querySelectorAll(s).forEach((one) => one.click())", means)
         page.evaluate("document.querySelectorAll('dialog button').forEach((one) => one.click())")
         return sorted(boxes)

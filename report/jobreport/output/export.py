@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 #: Cells with one of these tags are for readers of the notebook and leave no trace in the page.
 NOTEBOOK_ONLY = frozenset({"parameters", "notebook-only", "bokeh-load"})
-_STYLES = ("style/tokens.css", "style/drawing.css", "style/page.css")
 
 
 def render_html(
@@ -72,11 +71,19 @@ def _page(
         "data": product.files["json"],
         "pieces": list(pieces.values()),
         "symbols": assets.text("page/symbols.html").strip(),
-        "style": "".join(assets.compact(name) for name in (*_STYLES, *product.styles)),
+        "style": style(product),
         "scripts": scripts,
         "about": inert(about) if about and not static else "",
         "policy": policy(scripts),
     }
+
+
+def style(product: Product = REPORT) -> str:
+    """The style sheet of a page; rules of drawings are nested, as each of them has the class of the report in front."""
+    tokens, drawing, *others = map(
+        assets.compact, ("style/tokens.css", "style/drawing.css", "style/page.css", *product.styles)
+    )
+    return "".join([tokens, ".jr{", drawing.replace(".jr ", ""), "}\n", *others])
 
 
 def _pieces(notebook: NotebookNode) -> Iterator[tuple[str, str]]:

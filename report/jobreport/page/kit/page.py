@@ -97,4 +97,7 @@ def _named(blocks: Sequence[Block]) -> str:
             else []
         )
     ]
-    return "; ".join(dict.fromkeys(names))
+    # A table of what a figure shows needs no name of its own.
+    return "; ".join(
+        name for i, name in enumerate(names) if not any(name.startswith(one) for one in names[:i])
+    )

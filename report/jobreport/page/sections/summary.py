@@ -37,7 +37,7 @@ MAX_PAUSE_ROWS = 4
 #: In a shorter job, times have tenths of a second.
 SHORT_US = 10 * SECOND_US
 _HINT = Markup(
-    '<p class="hint" data-live hidden>Hover over a figure for its values; press an entry of its key to hide or show it.</p>'
+    '<p class="hint" data-live hidden>Hover over a figure for its values; press its key to hide them.</p>'
 )
 NO_PHASES = "No record covers the whole job, so there are no phases."
 #: Which records the phases come from.
