@@ -258,10 +258,9 @@
     await picture.decode();
     const area = figure.getBoundingClientRect();
     const canvas = make("canvas", {});
-    const scale = Math.max(2, devicePixelRatio);
-    [canvas.width, canvas.height] = [scale * picture.width, scale * picture.height];
+    [canvas.width, canvas.height] = [2 * picture.width, 2 * picture.height];
     const context = canvas.getContext("2d");
-    context.scale(scale, scale);
+    context.scale(2, 2);
     context.drawImage(picture, 0, 0);
     context.fillStyle = getComputedStyle(document.documentElement).backgroundColor;
     for (const [element, drawn] of live) {
