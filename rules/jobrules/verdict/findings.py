@@ -275,7 +275,7 @@ def _ranked(
     if not (profiled or use):
         too_little = too_little_profiled(job)
     known = sum(one.share or 0 for one in findings if one.gpu_s is not None and one.key != UNEXPLAINED_LOSS)
-    waits = any(finding.key == DATA_LOADING for finding in findings)
+    waits = any(finding.key in (DATA_LOADING, SLOW_RANK) for finding in findings)
     findings.sort(key=lambda finding: _rank(finding, known, of_traces, waits=waits))
     not_evaluated = tuple(
         NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
@@ -343,7 +343,7 @@ def _rank(
 
     Lost time without a cause follows every cause, unless it is more than all of them explain (``known``).
     Other processes on the job's cores come before all, for what they take makes the times of the job longer; after all others
-    if training ``waits`` for data, which was measured. Findings on a part
+    if training ``waits`` for data or for a rank, which was measured. Findings on a part
     of the profiled time (``of_traces``, by key) come before others of their severity that are no causes of the whole job,
     and may be those of a loss that nothing else explains.
     """
