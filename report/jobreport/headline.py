@@ -70,6 +70,8 @@ def _nothing_found(report: Report) -> str:
         return f"Utilization is unknown: {verdict.without_samples}."
     if verdict.not_explained:
         return f"No cause found for {verdict.not_explained}."
+    if report.job.steps and not report.data_loading and not (use and use.device == "GPU"):
+        return "No cause found, but waits for data were not measured."
     busy = _busy(use, profiled)
     is_unjudged = 0 < verdict.rules == verdict.missing
     if is_unjudged and not busy and not (use and use.device == "CPU"):

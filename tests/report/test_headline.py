@@ -15,7 +15,7 @@ from jobreport.page import sections
 from jobrules.model import Metric
 from jobrules.text import NBSP, rounded_percent
 from tests.captured_jobs import job_of, training
-from tests.jobs import make_job, make_panel
+from tests.jobs import make_job, make_panel, make_steps
 from tests.paths import SAMPLES
 from tests.report.output.test_summary import report_of
 from tests.report.page.sections.html import read
@@ -154,3 +154,13 @@ def test_a_hot_gpu_is_said_of_a_job_that_is_too_short_for_all_else() -> None:
 
     assert report.verdict.lead
     assert said(report) == f"{report.verdict.lead.title}. All else is too short to judge: 39 s of GPU work."
+
+
+def test_what_waits_for_data_is_not_cleared_without_a_record_of_it() -> None:
+    steps = make_steps([(float(t), t + 1.0) for t in range(700)])
+    unknown = report_of(make_job(cpu=np.full((800, 4), 90.0), steps=steps, interval_s=1))
+    busy = report_of(make_job(gpu=[97.0] * 800, steps=steps, interval_s=1))
+
+    assert said(unknown) == "No cause found, but waits for data were not measured."
+    # A GPU that is busy waits for nothing.
+    assert said(busy) == "Nothing to fix seen: the GPU was busy."
