@@ -9,9 +9,8 @@ from msgspec import Struct
 
 from jobrules.causes.rank_waits import MIN_STEPS, RankPhases, RankWaits, late_rank, rank_phases
 from jobrules.measures.data_loading import FETCH
-from jobrules.measures.framework_time import Kind, event_type_of, kind_of
+from jobrules.measures.framework_time import phases_by_rank
 from jobrules.measures.intervals import joined, time_of
-from jobrules.measures.rows import rows_by_lane
 from jobrules.model import Count, Job
 from jobrules.model.names import EventName, NodeName, OwnText, RankName
 
@@ -82,11 +81,8 @@ def _phases(part: Job, node: str, rank: str) -> Iterator[tuple[PhaseOfStep, ...]
         return
     (steps,) = (one for one in rank_phases(part, 1) if one.rank == rank)
     start_us, end_us = steps.end_us - steps.step_us, steps.end_us
-    lanes = rows_by_lane(
-        part.events,
-        lambda lane: event_type_of(lane) if lane.rank == rank and kind_of(lane) is Kind.GENERAL else None,
-    )
-    times = {kind: time_of(part.events, rows) for kind, rows in lanes.items()}
+    own = phases_by_rank(part.events).get(rank, {})
+    times = {kind: time_of(part.events, rows) for kind, rows in own.items()}
     known = sorted(times, key=lambda kind: (phase_key(kind) == "event-type", -times[kind].total))[:MAX_PHASES]
     covered, before, phases = None, 0.0, []
     for kind in known:

@@ -12,9 +12,9 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import FETCH
-from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, Kind, event_type_of, kind_of
+from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, phases_by_rank
 from jobrules.measures.intervals import joined, time_of
-from jobrules.measures.rows import TRAIN, rows_by_lane, series_of
+from jobrules.measures.rows import TRAIN, series_of
 from jobrules.measures.work import numbered
 from jobrules.model import FloatArray, IntArray, Job, natural_key
 
@@ -217,9 +217,7 @@ def _ends_together(end_us: FloatArray, step_us: float) -> bool:
 def rank_phases(part: Job, every: int) -> Iterator[RankPhases]:
     """Of each rank of a node with numbered training steps: each ``every``-th step that follows the one before."""
     steps, events = part.steps, part.events
-    lanes = rows_by_lane(
-        events, lambda lane: (lane.rank, event_type_of(lane)) if kind_of(lane) is Kind.GENERAL else None
-    )
+    phases_of = phases_by_rank(events)
     for (node, rank, mode), unordered in series_of(steps).items():
         if mode != TRAIN:
             continue
@@ -230,7 +228,7 @@ def rank_phases(part: Job, every: int) -> Iterator[RankPhases]:
         once[:-1] &= np.diff(number) > 0
         follows = once & (number % every == 0) & (steps.mark[rows] == 0)
         begin_us = np.where(follows, np.roll(end_us, 1), end_us)
-        own = {kind: time_of(events, of) for (who, kind), of in lanes.items() if who == rank}
+        own = {kind: time_of(events, of) for kind, of in phases_of.get(rank, {}).items()}
         phases = {kind: times.overlap(begin_us, end_us)[follows] for kind, times in own.items()}
         length_us = (end_us - begin_us)[follows]
         inside = joined(list(own.values())).overlap(begin_us, end_us)[follows] if own else 0

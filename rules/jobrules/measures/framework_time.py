@@ -313,6 +313,17 @@ def _uncovered(start: list[int], end: list[int]) -> list[int]:
     return found[::-1]
 
 
+def phases_by_rank(events: Events) -> dict[str, dict[str, IntArray]]:
+    """Rows of the phases of each rank by event type."""
+    found: dict[str, dict[str, IntArray]] = {}
+    lanes = rows_by_lane(
+        events, lambda lane: (lane.rank, event_type_of(lane)) if kind_of(lane) is Kind.GENERAL else None
+    )
+    for (rank, event_type), rows in lanes.items():
+        found.setdefault(rank, {})[event_type] = rows
+    return found
+
+
 def recorded_phases(job: Job, clocks: Clocks, names: tuple[str, ...]) -> Intervals:
     """When any process was in a phase of one of these names, on the common clock.
 

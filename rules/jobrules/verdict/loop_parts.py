@@ -8,9 +8,9 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.data_loading import FETCH
-from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, Kind, event_type_of, kind_of
+from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, phases_by_rank
 from jobrules.measures.intervals import Intervals, difference, joined, time_of, union
-from jobrules.measures.rows import rows_by_lane, series_of
+from jobrules.measures.rows import series_of
 from jobrules.model import Fact, Finding, Job, Note, Severity, Where
 from jobrules.model.finding import OF_LOOP
 from jobrules.text import escape_name, share
@@ -67,16 +67,14 @@ def rank_loops(part: Job) -> Iterator[RankLoop]:
         # A job that was started again counts its steps anew, or resumes behind a checkpoint.
         again = np.flatnonzero((np.diff(number) <= 0) & (number[1:] >= 0))
         restarts[rank, mode] = union(ends_us[again], starts_us[again + 1])
-    lanes = rows_by_lane(
-        events, lambda lane: (lane.rank, event_type_of(lane)) if kind_of(lane) is Kind.GENERAL else None
-    )
+    phases_of = phases_by_rank(events)
     for rank, modes in by_rank.items():
         main = _TRAIN if _TRAIN in modes else max(modes, key=lambda mode: modes[mode].total)
         steps_us = modes[main]
         if not steps_us.total:
             continue
         restarted = restarts[rank, main]
-        own = {kind: time_of(events, rows) for (of, kind), rows in lanes.items() if of == rank}
+        own = {kind: time_of(events, rows) for kind, rows in phases_of.get(rank, {}).items()}
         others = [times for mode, times in modes.items() if mode != main]
         # The last evaluation, and the last checkpoint, follow the last step.
         start_us = int(steps_us.start[0])
