@@ -65,6 +65,10 @@ def pages(
                 f"{capitalized(product.noun)} written without the page: no space left in {place}. "
                 "Set TMPDIR to another directory."
             )
+        if isinstance(error, MemoryError):
+            return files, JobReportError(
+                f"{capitalized(product.noun)} written without the page: not enough memory."
+            )
         return files, written_without([f"the page ({type(error).__name__}: {error})"], product)
     return files, None
 
