@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,17 +23,22 @@ class Passes:
     def __init__(self, add: Callable[[str, str, int, int], None], module: Any) -> None:
         self._add = add
         self._name = type(getattr(module, "_orig_mod", module)).__name__
-        self._forward_ns = self._backward_ns = 0
+        self._forward_ns = self._backward_ns = self._exchange_ns = 0
         torch = sys.modules.get("torch")
         self._is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
         #: Autograd's task in this thread, -1 outside of it.
         self._backward_task = getattr(
             getattr(torch, "_C", None), "_current_graph_task_id", self._guessed_task
         )
-        self.handles = [
+        self._handles = [
             module.register_forward_pre_hook(self._forward_begins),
             module.register_forward_hook(self._forward_ended),
         ]
+
+    def stop(self) -> None:
+        """Take the hooks off."""
+        for handle in self._handles:
+            handle.remove()
 
     def end_backward(self, at_ns: int) -> None:
         """End the backward pass, if there is one."""
@@ -66,7 +72,36 @@ class Passes:
             tensor.register_hook(self._backward_begins)
 
     def _backward_begins(self, _gradient: Any) -> None:
-        self._backward_ns = self._backward_ns or now()
+        if self._backward_ns or self._is_compiling():
+            return
+        self._backward_ns = now()
+        if self._has_ranks():
+            # Before those that wait for the other ranks: callbacks run in the order in which they came.
+            self._after_backward(self._computed)
+
+    def _computed(self) -> None:
+        """End the backward pass where autograd has computed everything, before it waits for the other ranks."""
+        self._exchange_ns = now()
+        self.end_backward(self._exchange_ns)
+        self._after_backward(self._exchanged)
+
+    def _exchanged(self) -> None:
+        self._add("Gradient exchange", self._name, self._exchange_ns, now())
+
+    def _has_ranks(self) -> bool:
+        """Whether this process trains with others."""
+        distributed = sys.modules.get("torch.distributed")
+        return (
+            distributed is not None
+            and distributed.is_available()
+            and distributed.is_initialized()
+            and distributed.get_world_size() > 1
+        )
+
+    def _after_backward(self, call: Callable[[], None]) -> None:
+        """Let autograd call when all is computed. A PyTorch without this has backward passes to their end."""
+        with suppress(AttributeError, RuntimeError):
+            sys.modules["torch"].autograd.Variable._execution_engine.queue_callback(call)
 
 
 def differentiable(output: Any, depth: int = MAX_DEPTH) -> Any:

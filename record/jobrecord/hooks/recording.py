@@ -65,6 +65,8 @@ class Recording:
         self._blocks: list[_Block] = []
         self._counts: dict[str, int] = {}
         self._passes: list[Passes] = []
+        #: Whether the modules that are watched are none that the script chose.
+        self._watches_by_itself = False
         self._optimizer_ns = 0
         #: Whether a trainer is within its loop.
         self._in_loop = False
@@ -100,9 +102,19 @@ class Recording:
         if is_compiled_inside(model):
             warn("watch: the module is compiled in place, and hooks would be a part of it; it is not watched")
             return
-        passes = Passes(self.add, model)
-        self._passes.append(passes)
-        self._handles += passes.handles
+        if self._watches_by_itself:
+            self._watches_by_itself = False
+            for passes in self._passes:
+                passes.stop()
+            self._passes.clear()
+        self._passes.append(Passes(self.add, model))
+
+    @harmless
+    def watch_by_itself(self, model: Any) -> None:
+        """Record the passes of a module that the script trains, unless it watches one."""
+        if self.is_open and (self._watches_by_itself or not self._passes):
+            self._watches_by_itself = True
+            self._passes.append(Passes(self.add, model))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -393,6 +405,8 @@ class Recording:
         self._end_checkpoint()
         for handle in self._handles:
             handle.remove()
+        for passes in self._passes:
+            passes.stop()
         for profile in self._profiles:
             profile.close()
         self.steps.write_first()

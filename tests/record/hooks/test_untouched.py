@@ -146,7 +146,13 @@ def test_loop_of_its_own(out: Path) -> None:
     assert len(events(out, "DataLoaderIter")) == 8 + 32 + 6
     assert len(events(out, "DataLoaderWorker")) == 2
     assert len(trace_files(out)) == 1
-    parts = {"batch fetches": "", "checkpoints": "", "evaluation": "", "optimizer steps": ""}
+    parts = {
+        "batch fetches": "",
+        "checkpoints": "",
+        "evaluation": "",
+        "optimizer steps": "",
+        "passes of ranks": "",
+    }
     assert hook_facts(out)["parts"] == facts(out)["hooks"]["parts"] == parts
 
 

@@ -33,6 +33,7 @@ PARTS = (
     Part(CHECKPOINTS, "torch.serialization", "checkpoints"),
     Part(CHECKPOINTS, "torch.distributed.checkpoint.state_dict_saver", "checkpoints"),
     Part(CHECKPOINTS, "safetensors.torch", "checkpoints"),
+    Part("passes of ranks", "torch.nn.parallel.distributed", "ranks"),
     Part("Hugging Face Trainer", "transformers.trainer", "huggingface"),
     Part("Lightning Trainer", "lightning.pytorch.trainer.trainer", "lightning"),
     Part("Lightning Trainer", "pytorch_lightning.trainer.trainer", "lightning"),
