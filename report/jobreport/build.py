@@ -36,6 +36,7 @@ from jobrules.analyses.nodes import node_comparison
 from jobrules.analyses.power import power
 from jobrules.analyses.rank_waits import rank_waits
 from jobrules.analyses.steps import steps
+from jobrules.analyses.throughput import throughput
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.analyses.typical_step import typical_step
 from jobrules.analyses.utilization import utilization
@@ -247,6 +248,7 @@ _ANALYSES: dict[str, Callable[[_Evaluated], Any]] = {
     "steps": lambda of: steps(of.job, of.rule(StepOutlier)),
     "rank_waits": lambda of: rank_waits(of.job) or UNSET,
     "typical_step": lambda of: typical_step(of.job) or UNSET,
+    "throughput": lambda of: throughput(of.job) or UNSET,
     "balance": lambda of: balance(of.job, of.rule(LoadBalancing)),
     "data_loading": lambda of: data_loading(of.job, of.rule(Dataloader), of.result(Dataloader)),
     "bottlenecks": _Evaluated.bottlenecks,

@@ -35,6 +35,7 @@ from jobrules.analyses.nodes import NodeComparison
 from jobrules.analyses.power import GPUState
 from jobrules.analyses.rank_waits import WaitsOfRanks
 from jobrules.analyses.steps import StepTimes
+from jobrules.analyses.throughput import Throughput
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.typical_step import TypicalStep
 from jobrules.analyses.utilization import UsageRow
@@ -179,6 +180,7 @@ class Report(Struct, frozen=True, kw_only=True):
     steps: StepTimes | None = None
     rank_waits: WaitsOfRanks | UnsetType = UNSET
     typical_step: TypicalStep | UnsetType = UNSET
+    throughput: Throughput | UnsetType = UNSET
     balance: Balance | None = None
     data_loading: DataLoading | None = None
     bottlenecks: tuple[Bottlenecks, ...] = ()

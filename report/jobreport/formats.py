@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -153,6 +154,12 @@ def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
     largest = max(values, default=0.0)
     scales = {"B/s": _RATES, "B": _BYTES}.get(unit, ())
     return next((Scale(factor=f, unit=u) for f, u in scales if largest >= f), Scale(factor=1.0, unit=unit))
+
+
+def rate(per_second: float, what: str) -> str:
+    """``1,024 samples/s``, ``9.77 samples/s``: three digits or more."""
+    digits = max(0, 2 - math.floor(math.log10(per_second)))
+    return f"{number(per_second, digits)}{NBSP}{what}/s"
 
 
 def every(n: int, one: str) -> str:

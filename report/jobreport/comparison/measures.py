@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from jobreport.comparison.real_difference import Sample
 from jobreport.comparison.runs import NOT_RECORDED
+from jobreport.cost.facts import samples_per_step
 from jobrules.analyses.blocks import BLOCKS, MIN_STEPS, block_edges
 from jobrules.model import Metric
 
@@ -131,6 +132,11 @@ def _step(_: RunOf, blocks: StepBlocks) -> Measured:
 def _per_step(fact: str = "") -> Value:
     """How much of a fact a second has, or how many steps."""
     return _of_steps(lambda run, blocks: _rate(_step(run, blocks), run.number(fact) if fact else 1.0))
+
+
+def _samples(run: RunOf, blocks: StepBlocks) -> Measured:
+    size = samples_per_step(run.report, run.number("batch_size"))
+    return _rate(_step(run, blocks), size if isinstance(size, int | float) else None)
 
 
 def _tokens(run: RunOf) -> Measured | float | None:
@@ -297,7 +303,7 @@ def _profiled_share(key: str) -> Value:
 
 
 KINDS = (
-    Kind("samples_per_s", "Throughput", "samples/s", "higher", _per_step("batch_size")),
+    Kind("samples_per_s", "Throughput", "samples/s", "higher", _of_steps(_samples)),
     Kind("tokens_per_s", "Throughput", "tokens/s", "higher", _tokens),
     Kind("steps_per_s", "Steps per second", "1/s", "higher", _per_step(), STEP),
     Kind("cost", "Cost of the run", "money", "lower", _cost, JOB),

@@ -27,6 +27,7 @@ LABELS = {
     "gpu_model": "GPU model",
     "gpu_memory_gib": "GPU memory size (GiB)",
     "batch_size": "Batch size",
+    "batch_size_from": "Batch size told by",
     "precision": "Precision",
     "parallelism": "Parallelism",
     "world_size": "Ranks of the job",
@@ -163,11 +164,25 @@ def facts_of(
         if key in given:
             found |= dict.fromkeys(PRICES[:i])
     found |= given
+    # A label stands over sizes that may be inferred, or count the same data on several ranks.
+    if throughput := report.throughput or None:
+        if found["batch_size"] is None and throughput.batch_size:
+            found["batch_size"] = throughput.batch_size
+            found["batch_size_from"] = "loaders, inferred" if throughput.inferred else "the script"
+        if found["tokens_per_step"] is None and throughput.ranks_known == throughput.ranks:
+            found["tokens_per_step"] = throughput.tokens_per_step
     gpus = _product(found["gpus_per_node"], found["nodes"])
     return found | {
         "gpus": found["gpus"] if gpus is None else gpus,
-        "samples": _product(found["batch_size"], found["steps"]),
+        "samples": _product(samples_per_step(report, found["batch_size"]), found["steps"]),
     }
+
+
+def samples_per_step(report: Report, batch_size: str | float | None) -> str | float | None:
+    """The mean, which the last batch of an epoch makes smaller; where it was not measured, the size of the batch."""
+    throughput = report.throughput or None
+    is_recorded = throughput and batch_size and throughput.batch_size == batch_size
+    return throughput.samples_per_step if throughput and is_recorded else batch_size
 
 
 def _finished(report: Report, *, sampled: bool) -> str | None:

@@ -96,14 +96,7 @@ def step_blocks(job: Job) -> StepBlocks | None:
     """None if no two neighboring training steps were recorded."""
     clocks = Clocks.of(job)
     steps = JobSteps.of(job)
-    rows = steps.follows
-    rows = rows[rows >= WARM_UP_STEPS]
-    if not len(rows):
-        return None
-    start_us, end_us = steps.previous_end_us[rows], steps.end_us[rows]
-    # A checkpoint outlives the work after it; it is none of it.
-    held_us = recorded_phases(job, clocks, CHECKPOINT).overlap(start_us, end_us)
-    start_us, end_us = start_us[held_us == 0], end_us[held_us == 0]
+    start_us, end_us = timed_steps(job)
     if not len(start_us):
         return None
     fetch_us = fetched_us(job, clocks, start_us, end_us)
@@ -115,6 +108,17 @@ def step_blocks(job: Job) -> StepBlocks | None:
         loop_s=loop_us / SECOND_US,
         outside_s=(loop_us - steps.every.total) / SECOND_US,
     )
+
+
+def timed_steps(job: Job) -> tuple[IntArray, IntArray]:
+    """Begin and end of the steps whose time is known, each from the end of the step before it."""
+    steps = JobSteps.of(job)
+    rows = steps.follows
+    rows = rows[rows >= WARM_UP_STEPS]
+    start_us, end_us = steps.previous_end_us[rows], steps.end_us[rows]
+    # A checkpoint outlives the work after it; it is none of it.
+    free = recorded_phases(job, Clocks.of(job), CHECKPOINT).overlap(start_us, end_us) == 0
+    return start_us[free], end_us[free]
 
 
 def blocks_of(

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobrules.causes.claims import left_in, with_stalls
+from jobrules.causes.node_stalls import NodeStalls
 from jobrules.measures.core_use import (
     CROWDED_PART,
     SLOWED_GPU,
@@ -21,7 +22,6 @@ from jobrules.measures.core_use import (
 )
 from jobrules.measures.crowding import CROWDED_ADVICE, core_shares
 from jobrules.measures.data_waits import waits
-from jobrules.measures.node_stalls import NodeStalls
 from jobrules.measures.waiting import means_during
 from jobrules.measures.work import Work
 from jobrules.model import HowMuch, Inferred, Metric, Note

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
+from jobrules.measures.batch_sizes import batch_sizes
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.core_use import WAITING_PERCENT, CoreUse, one_core_per_gpu
 from jobrules.measures.gpu_checks import CheckedGPU, GPUChecks
@@ -139,6 +140,9 @@ class BatchSize(Rule):
             "Raise the batch size if memory in use allows it and training still converges: it was not recorded.",
             "Otherwise use a smaller machine.",
         )
+        sizes = [one.typical for one in batch_sizes(job)]
+        if sizes and all(sizes):
+            evidence.append(HowMuch("Batch size", sum(sizes), "samples"))
         if in_use is not None:
             evidence.append(HowMuch("Highest memory in use", in_use, "%"))
             advice = ("Raise the batch size if training still converges: memory is free.", *advice[1:])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.runs import differences
 from jobreport.cost.billing import cost_of
 from jobreport.cost.facts import facts_of
@@ -12,6 +15,7 @@ from jobreport.cost.sizes import sizing
 from jobreport.document import Report
 from jobreport.recordings import GPUModel, Label
 from jobreport.remarks import Quality, SourceQuality
+from jobrules.analyses.throughput import Throughput
 from tests.copies import replace
 from tests.report.comparison.runs import listed, of_traces, run, steady
 from tests.report.page.sections.test_recordings import recording
@@ -79,6 +83,53 @@ def test_what_the_user_gives_stands_over_a_label() -> None:
 
     assert run("A", report).facts["samples"] == 64 * 400
     assert run("A", report, batch_size=1.0).facts["samples"] == 400
+
+
+def of_batches(report: Report, **changes: Any) -> Report:
+    """The report of a job with epochs of 50 steps, 63 batches of 256 samples and a rest."""
+    found = Throughput(
+        samples_per_step=250.0,
+        tokens_per_step=1000.0,
+        batch_size=256,
+        ranks=2,
+        ranks_known=2,
+        inferred=True,
+        start_us=0,
+        width_us=1,
+    )
+    return replace(report, throughput=replace(found, **changes))
+
+
+@pytest.mark.parametrize(
+    ("report", "given", "batch_size", "per_step", "tokens"),
+    [
+        (of_batches(steady()), {}, 256, 250, 1000),
+        # One rank of two says nothing of both.
+        (of_batches(steady(), ranks_known=1, batch_size=None), {}, None, None, None),
+        (of_batches(steady()), {"batch_size": 512.0, "tokens_per_step": 7.0}, 512, 512, 7),
+        (labeled(of_batches(steady()), {"batch_size": "128"}), {}, 128, 128, 1000),
+        (labeled(of_batches(steady()), {"batch_size": "256"}), {}, 256, 250, 1000),
+    ],
+    ids=["recorded", "one of two ranks", "given", "label", "equal label"],
+)
+def test_recorded_batches_count_as_known_unless_somebody_says_otherwise(
+    report: Report,
+    given: dict[str, float],
+    batch_size: int | None,
+    per_step: float | None,
+    tokens: float | None,
+) -> None:
+    one = run("A", report, **given)
+
+    assert one.facts["batch_size"] == batch_size
+    assert one.facts["samples"] == (per_step and per_step * 400)
+    steps_per_s = BY_KEY["steps_per_s"].of(one).value
+    assert steps_per_s
+    for key, size in (("samples_per_s", per_step), ("tokens_per_s", tokens)):
+        rate = BY_KEY[key].of(one)
+        assert rate.value == (size and pytest.approx(size * steps_per_s))
+        # Tested within a run, as the time of steps is.
+        assert (rate.sample is None) == (size is None)
 
 
 BIG = {"instance_type": "big"}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         StepMode,
         StepTimes,
     )
+    from jobrules.analyses.throughput import Throughput
     from jobrules.model import FloatArray
     from jobrules.verdict.phases import JobPhases
 
@@ -275,4 +276,17 @@ def over_time(times: StepTimes, phases: JobPhases, unit: Unit, names: Sequence[s
         ("Longest", chart.quantity("high", unit.name, unit.digits)),
     ]
     canvas.tooltip(rows, drawn, formatters={"@left": "datetime"})
+    return canvas.figure
+
+
+def throughput(times: StepTimes, found: Throughput, phases: JobPhases, unit: str) -> Figure:
+    """A line through the columns with steps."""
+    rates = np.array([np.nan if rate is None else rate for rate in found.course])
+    canvas = Canvas(_time_axis(times), chart.upward(ceiling(float(np.nanmax(rates))), unit="/s"), zoom=True)
+    places = found.start_us + found.width_us * (np.arange(len(rates)) + 0.5)
+    drawn = canvas.line("line", places, rates)
+    canvas.upright("dots", phase_lines(times, phases))
+    digits = max(0, 2 - math.floor(math.log10(np.nanmax(rates))))
+    rows = [("At", canvas.x.told("@x", "%H:%M:%S")), ("Throughput", chart.quantity("y", unit, digits))]
+    canvas.tooltip_over_time(rows, [drawn], "@x")
     return canvas.figure

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.page.kit.head import page_contents, page_head
+from jobreport.page.sections.parts.throughput import in_short
 from jobreport.sentences import bad_end, unread
 from jobrules.rules.traces.shares import profiled_gpus
 
@@ -69,6 +70,8 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("Steps", _steps_of_results(job.steps)))
     elif job.steps:
         facts.append(("Steps", formats.number(job.steps, 0)))
+    if report.throughput:
+        facts.append(("Throughput", in_short(report.throughput)))
     if others := unread(report):
         facts.append(("Not read", others))
     if end := bad_end(report):

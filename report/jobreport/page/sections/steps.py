@@ -13,6 +13,7 @@ from jobreport.page.figures import steps as figures
 from jobreport.page.kit import Drawing, Figure, Note, Side, Table
 from jobreport.page.kit.table import MANY, node_cells, node_heads
 from jobreport.page.sections.outline import not_recorded, section, zone
+from jobreport.page.sections.parts import throughput
 from jobreport.page.sections.parts.rank_phases import phases_of_ranks
 from jobreport.page.sections.parts.step_parts import (
     contrast,
@@ -44,11 +45,18 @@ def steps(report: Report) -> Content:
         return not_recorded("single step", in_results=report.has_debugger)
     unit = figures.Unit.of(times)
     with_day = report.job.spans_days
-    sentences = [_lead(times, unit), _on_device(times, unit), _left_out(times), _unmarked(times, report)]
+    sentences = [
+        _lead(times, unit),
+        throughput.in_words(report),
+        _on_device(times, unit),
+        _left_out(times),
+        _unmarked(times, report),
+    ]
     return [
         " ".join(filter(None, sentences)),
         Side(blocks=[_histogram(times, unit), last_steps(times, unit, with_day=with_day)]),
         _time(times, report, unit, with_day=with_day),
+        throughput.over_time(report),
         *([phases_of_ranks(report.rank_waits, unit)] if report.rank_waits else []),
         steps_of_ranks(times, unit),
         contrast(times) or Note(why_no_contrast(times)),

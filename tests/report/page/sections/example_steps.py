@@ -17,6 +17,7 @@ from jobrules.analyses.steps import (
     StepTimeline,
     StepTimes,
 )
+from jobrules.analyses.throughput import Throughput
 
 START_US = 1_763_107_500_000_000  # 2025-11-14 08:05:00 UTC
 #: Steps per bin of 50 ms from 0.30 s on.
@@ -42,6 +43,23 @@ def row(name: str, phase: str = "TRAIN", **facts: object) -> StepRow:
         "above_two_medians": 2,
     }
     return StepRow(**(known | facts))  # type: ignore[arg-type]
+
+
+def throughput() -> Throughput:
+    """256 samples of 2,048 tokens in each step, which take longer in the second half; nothing in one column."""
+    return Throughput(
+        samples_per_step=254.6,
+        tokens_per_step=521_421.0,
+        samples_per_second=530.417,
+        tokens_per_second=1_086_290.0,
+        batch_size=256,
+        ranks=8,
+        ranks_known=8,
+        inferred=True,
+        start_us=START_US,
+        width_us=60_000_000,
+        course=(*[545.0] * 10, None, *[512.5] * 9),
+    )
 
 
 def step_times(name: str) -> StepTimes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -10,8 +10,12 @@ from msgspec import Struct
 from jobrules.measures.core_use import TELLING_LIFT, CoreUse
 from jobrules.measures.intervals import Intervals, joined, union
 from jobrules.measures.sample_weights import sample_weights
-from jobrules.measures.work import Work
 from jobrules.model import BoolArray, Job, Metric, Panel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jobrules.measures.work import Work
 
 
 class NodeStalls(Struct, frozen=True, kw_only=True, eq=False):

@@ -1,0 +1,54 @@
+"""Samples and tokens in a second, and their course."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jobreport import formats
+from jobreport.page.figures import steps as figures
+from jobreport.page.kit import Drawing, Figure
+
+if TYPE_CHECKING:
+    from jobreport.document import Report
+    from jobrules.analyses.throughput import Throughput
+
+#: Columns that a course needs.
+MIN_COLUMNS = 10
+
+
+def in_short(found: Throughput) -> str:
+    """``1,024 samples/s, 524,288 tokens/s``, and whether that is all of it, and sure."""
+    rates = (found.samples_per_second, "samples"), (found.tokens_per_second, "tokens")
+    words = [formats.rate(rate, unit) for rate, unit in rates if rate]
+    of = "" if found.ranks_known == found.ranks else f" on {found.ranks_known} of {found.ranks} ranks"
+    return f"{', '.join(words)}{of}{' (inferred)' if found.inferred else ''}"
+
+
+def in_words(report: Report) -> str:
+    """The throughput, the batch, and what they are of; empty if they are not known."""
+    found = report.throughput or None
+    if found is None:
+        return ""
+    per_step = (found.samples_per_step, "sample"), (found.tokens_per_step, "token")
+    batch = " and ".join(formats.count(round(size), unit) for size, unit in per_step if size)
+    shared = f", the sum over {found.ranks_known} ranks: what ranks share counts more than once"
+    guess = " Sizes are inferred from what data loaders gave." if found.inferred else ""
+    return f"Throughput: {in_short(found)}; {batch} per step{shared if found.ranks_known > 1 else ''}.{guess}"
+
+
+def over_time(report: Report) -> Figure | None:
+    """None without enough steps."""
+    found, times = report.throughput or None, report.steps
+    if found is None or times is None or len(found.course) < MIN_COLUMNS:
+        return None
+    unit = "samples" if found.samples_per_second else "tokens"
+    known = [rate for rate in found.course if rate is not None]
+    lowest, _, _ = formats.rate(min(known), unit).partition(formats.NBSP)
+    return Figure(
+        name="steps-throughput",
+        title="Throughput over time",
+        finding=f"Throughput: {lowest} to {formats.rate(max(known), unit)}.",
+        aid=f"Mean of {formats.duration(found.width_us)}, without evaluation and checkpoints.",
+        drawings=[Drawing(figure=figures.throughput(times, found, report.phases, f"{unit}/s"))],
+        zoom="the throughput",
+    )
