@@ -48,6 +48,7 @@ from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles import marshalled
 from jobreport.readers.python_profiles.function_times import of_tree, pyinstrument_session
 from jobreport.readers.python_profiles.reader import PythonProfiles
+from jobreport.readers.python_stacks.reader import PythonStacks
 from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.registry import Reading
 from jobreport.readers.system_samples.reader import SystemSamples
@@ -60,7 +61,9 @@ from jobreport.settings import Settings
 from jobreport.tables.engine import LocalEngine
 from jobreport.tables.parts import JobInParts
 from jobrules import RULES
+from jobrules.analyses.code_lines import code_lines
 from jobrules.captures.across import joined
+from jobrules.model import JobInMemory
 from jobrules.text import NBSP
 from tests.kineto import Recording, adds_up
 from tests.report.readers.nvidia_smi.forms import FORMS, contents
@@ -361,6 +364,19 @@ def _check_config(data: bytes) -> None:
     _assert_printable(found.recorded)
 
 
+def _check_stacks(data: bytes) -> None:
+    found = _read(PythonStacks(), _written({"pythonstacks/0-n/1.jsonl": data}))
+    assert found.quality.files + _count(found.quality.remarks, "files") >= 1
+    for one in found.stacks:
+        _assert_printable([text for frame in one.frames for text in (frame.file, frame.function)])
+        assert (one.parent < np.arange(len(one.parent))).all()
+        assert ((one.frame >= 0) & (one.frame < len(one.frames))).all()
+        assert ((one.stack >= 0) & (one.stack < len(one.parent))).all()
+        assert (np.diff(one.time_us) >= 0).all()
+    job = JobInMemory(name="job", stacks=found.stacks)
+    msgspec.json.encode(code_lines(job))
+
+
 def _check_facts(data: bytes) -> None:
     found = _read(RecorderFacts(), _written({"jobrecord/n.json": data}))
     assert found.quality.files + _count(found.quality.remarks, "files") == 1
@@ -572,6 +588,10 @@ def _of_config() -> list[bytes]:
     ]
 
 
+def _of_stacks() -> list[bytes]:
+    return [text for path, text in hostile.stacks(["a", "b"], "n").items() if path.endswith(".jsonl")]
+
+
 def _of_facts() -> list[bytes]:
     facts = next(text for path, text in hostile.facts(["a", "b"]).items() if path.endswith(".json"))
     known = json.loads(facts)
@@ -647,6 +667,7 @@ TARGETS = {
     "cprofile": Target(_check_cprofile, _of_cprofile),
     "pyinstrument": Target(_check_pyinstrument, _of_pyinstrument),
     "config": Target(_check_config, _of_config),
+    "stacks": Target(_check_stacks, _of_stacks),
     "facts": Target(_check_facts, _of_facts),
     "rule-results": Target(_check_rule_results, _of_rule_results_alone_and_together),
     "tar": Target(_check_archive(".tar"), _of_tar),

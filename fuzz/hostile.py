@@ -153,6 +153,7 @@ def job(names: Sequence[str], nodes: int = 2) -> dict[str, bytes]:
             changed.encode()
         )
     files |= _profiles(names, machines)
+    files |= stacks(names, in_path(machines[0]))
     files |= _configs(names)
     files |= facts(names)
     for name in names:
@@ -236,6 +237,21 @@ def _profiles(names: Sequence[str], machines: Sequence[str]) -> dict[str, bytes]
             {"root_frame": root}
         ).encode(),
     }
+
+
+def stacks(names: Sequence[str], machine: str) -> dict[str, bytes]:
+    """Samples of stacks of a training process and a loader process, with these names as files and functions."""
+    files = {}
+    for pid, kind in enumerate(("main", "loader")):
+        about = {"pid": pid, "kind": kind, "interval_us": 100_000, "started_us": 1_741_080_077_500_000}
+        rows: list[Any] = [["stacks", 1, about]]
+        for i, name in enumerate(names):
+            place = ("own", "library", "python")[i % 3]
+            rows += [["frame", i, place, name[:900], i, name[:900]], ["stack", i, i % 7 - 1, i]]
+        rows += [[100_000 * i, i % max(1, len(names)), i] for i in range(5000)]
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        files[f"framework/pythonstacks/0-{machine}/{pid}.jsonl"] = text.encode()
+    return files
 
 
 def facts(names: Sequence[str]) -> dict[str, bytes]:

@@ -52,7 +52,7 @@ class JobElsewhere(Job):
         ]
         return found
 
-    panels = steps = events = parts = property(lambda _: _fail())
+    panels = steps = events = stacks = parts = property(lambda _: _fail())
 
 
 def _fail() -> Any:

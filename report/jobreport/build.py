@@ -24,6 +24,7 @@ from jobrules.analyses.balance import balance
 from jobrules.analyses.blocks import step_blocks, time_blocks
 from jobrules.analyses.bottlenecks import bottlenecks
 from jobrules.analyses.close_ups import close_ups
+from jobrules.analyses.code_lines import code_lines
 from jobrules.analyses.data_loading import data_loading
 from jobrules.analyses.demand import demand
 from jobrules.analyses.devices import devices
@@ -247,6 +248,7 @@ _ANALYSES: dict[str, Callable[[_Evaluated], Any]] = {
     "framework": _Evaluated.framework,
     "steps": lambda of: steps(of.job, of.rule(StepOutlier)),
     "rank_waits": lambda of: rank_waits(of.job) or UNSET,
+    "code_lines": lambda of: code_lines(of.job) or UNSET,
     "typical_step": lambda of: typical_step(of.job) or UNSET,
     "throughput": lambda of: throughput(of.job) or UNSET,
     "balance": lambda of: balance(of.job, of.rule(LoadBalancing)),

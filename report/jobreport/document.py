@@ -23,6 +23,7 @@ from jobrules.analyses.balance import Balance
 from jobrules.analyses.blocks import StepBlocks, TimeBlocks
 from jobrules.analyses.bottlenecks import Bottlenecks
 from jobrules.analyses.close_ups import CloseUp
+from jobrules.analyses.code_lines import CodeLines
 from jobrules.analyses.data_loading import DataLoading
 from jobrules.analyses.demand import Demand
 from jobrules.analyses.devices import DeviceGrid
@@ -181,6 +182,8 @@ class Report(Struct, frozen=True, kw_only=True):
     rank_waits: WaitsOfRanks | UnsetType = UNSET
     typical_step: TypicalStep | UnsetType = UNSET
     throughput: Throughput | UnsetType = UNSET
+    #: Left out if no stacks of Python code were sampled.
+    code_lines: CodeLines | UnsetType = UNSET
     balance: Balance | None = None
     data_loading: DataLoading | None = None
     bottlenecks: tuple[Bottlenecks, ...] = ()

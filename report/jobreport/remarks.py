@@ -131,6 +131,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "profiles.no_function": "no usable function",
         "profiles.unreadable": "not a readable profile of {profiler}",
         "facts.unknown": "not the facts of a recording, or those of a newer record-job",
+        "stacks.unknown": "not samples of stacks, or those of a newer record-job",
         "config.no_settings": "no settings of the profiler",
         "debugger.no_result": "not the result of a known rule",
         "debugger.own": "a rule result that make-report wrote",
@@ -154,6 +155,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "samples.unknown": "unknown sensor {name}",
         "samples.unknown_rest": "other unknown sensors",
         "samples.repeated": "exact repetition of another sample",
+        "stacks.unknown_stack": "of a stack that is missing or damaged",
         "samples.sparse": "nearly every sample has a time of its own; the {devices} devices with most samples are used",
     },
     ("corrected", "samples"): {
@@ -166,6 +168,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "samples.time": "'Timestamp' is not a time in seconds between 1990 and 2100",
         "traces.not_json": "not complete JSON",
         "kineto.errors": "errors that the profiler itself logged in the trace",
+        "stacks.line": "not a frame, a stack, or a sample",
     },
     ("corrected", "nodes"): {
         "samples.jobs": "samples in the folders of several jobs, read as one job",
@@ -176,6 +179,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "traces.damaged_gzip": "compressed data is cut short or damaged; the rows before the damage are in use",
         "traces.no_end": "cut short or still being written; the complete rows are in use",
         "traces.growing": "not closed: the process was killed, or is still writing; the complete rows are in use",
+        "stacks.gap": "stacks were not sampled all the time: the recorder ran out of space, or reached its limit",
         "nvidia_smi.header_of_part": "no header line; the columns are those in {name}",
         "nvidia_smi.same_second": "several samples of a GPU per second; assumed: one machine, equal intervals",
         "nvidia_smi.zone": "no time zone in the log; read as {zone} (change with --timezone)",
@@ -302,6 +306,9 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "kineto.copy": "the same rank and events as {name}",
         "profiles.repeated": "exact repetition of another profile",
     },
+    ("dropped", "stacks"): {
+        "stacks.lost": "a caller or a frame is missing, or there are too many",
+    },
     ("dropped", "functions"): {
         "profiles.entry": "incomplete, or a value of another type",
         "profiles.second": "second entry of a function",
@@ -340,6 +347,7 @@ LOST = frozenset(
         *("nvidia_smi.other_fields", "nvidia_smi.part_of_row", "nvidia_smi.no_time", "nvidia_smi.no_writer"),
         *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.many_nodes"),
         *("nvidia_smi.damaged_document",),
+        *("stacks.unknown", "stacks.line", "stacks.unknown_stack", "stacks.lost"),
         *("kineto.cut", "kineto.unreadable", "kineto.dropped", "debugger.value"),
     }
 )

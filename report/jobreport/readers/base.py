@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from jobreport.remarks import SourceQuality
     from jobrules.captures.collectives import Communication
-    from jobrules.model import Panel, Profile
+    from jobrules.model import Panel, ProcessStacks, Profile
     from jobrules.model.captures import Capture
 
 
@@ -64,6 +64,7 @@ class Found(Struct, frozen=True, kw_only=True):
     panels: tuple[Panel, ...] = ()
     steps: Steps = field(default_factory=Steps)
     events: Events = field(default_factory=Events)
+    stacks: tuple[ProcessStacks, ...] = ()
     profiles: tuple[Profile, ...] = ()
     captures: tuple[Capture, ...] = ()
     communication: tuple[Communication, ...] = ()

@@ -40,7 +40,7 @@ class Piece(Struct, frozen=True, kw_only=True):
     """What a reader made of a group; the engine keeps the tables."""
 
     group: Group
-    #: Without panels, steps, and events.
+    #: Without panels, steps, events, and stacks.
     found: Found
     #: Facts of each node, and the handles of its tables: of a job of that node alone.
     facts: tuple[PartFacts, ...]
@@ -118,8 +118,9 @@ def _read(_: Sequence[Job], reader: Reader, files: Sequence[SourceFile], strict:
             left = [file for file in left if file not in failed]
     remarks = (*found.quality.remarks, *failures.remarks())
     found = replace(found, quality=replace(found.quality, remarks=remarks))
-    whole = JobInMemory(name="", panels=found.panels, steps=found.steps, events=found.events)
-    rest = replace(found, panels=(), steps=Steps(), events=Events())
+    tables = {name: getattr(found, name) for name in ("panels", "steps", "events", "stacks")}
+    whole = JobInMemory(name="", **tables)
+    rest = replace(found, panels=(), steps=Steps(), events=Events(), stacks=())
     return list(whole.parts), (rest, whole.facts)
 
 

@@ -24,6 +24,7 @@ from jobreport.readers.listing import is_end_marker, is_recorder_note, job_name,
 from jobreport.readers.machines import assign_logs
 from jobreport.readers.profiler_config.reader import ProfilerConfig
 from jobreport.readers.python_profiles.reader import PythonProfiles
+from jobreport.readers.python_stacks.reader import PythonStacks
 from jobreport.readers.recognized import Recognized, recognized, recognized_last
 from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.runs import chosen_run
@@ -55,6 +56,7 @@ __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 READERS: tuple[Reader, ...] = (
     SystemSamples(),
     PythonProfiles(),
+    PythonStacks(),
     ProfilerConfig(),
     RecorderFacts(),
     Kineto(),
@@ -172,7 +174,12 @@ def _job_of(pieces: Sequence[Piece], name: str, engine: Engine, tally: Tally) ->
     return JobInParts(
         name=name,
         engine=engine,
-        kept=tuple(Kept(facts=nodes[node][0], handles=nodes[node][1]) for node in natural_sorted(set(nodes))),
+        kept=tuple(
+            Kept(facts=nodes[node][0], handles=nodes[node][1])
+            for node in natural_sorted(set(nodes))
+            # Of a machine with nothing but stacks, not even a time is known.
+            if nodes[node][0].records
+        ),
         profiles=tuple(profile for piece in pieces for profile in piece.found.profiles),
         captures=captures,
         across_ranks=across_ranks,

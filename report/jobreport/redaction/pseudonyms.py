@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jobreport.readers.registry import Reading
     from jobreport.remarks import Quality, Remark, SourceQuality
     from jobreport.settings import Settings
-    from jobrules.model import Function, Profile
+    from jobrules.model import CodeFrame, Function, Profile
 
 #: Placeholder of the job's name, from the moment it is read.
 JOB = "job"
@@ -67,6 +67,8 @@ _PACKAGE = re.compile(r".*/(?:site|dist)-packages/((\w+?)(?:\.py|/.*))", re.DOTA
 _STANDARD = re.compile(r".*/lib(?:64)?/python[0-9.]+/((\w+?)(?:\.py|/.*))", re.DOTALL)
 #: ``<built-in method torch._C._nn.linear>``, ``<method 'run_backward' of 'torch._C._EngineBase' objects>``
 _BUILT_IN = re.compile(r"[<{]built-in method (\w+)[\w.]*[>}]|[<{]method '\w+' of '(\w+)[\w.]*' objects[>}]")
+#: Of a file in the folder of libraries.
+_FIRST_NAME = re.compile(r"(?:<frozen )?(\w+)")
 _TYPES = {
     "builtins",
     "bytes",
@@ -136,7 +138,14 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
     def part(self, part: JobInMemory) -> JobInMemory:
         """The tables of a node, with placeholders."""
         panels, steps, events = renamed((part.panels, part.steps, part.events), self)
-        return dataclasses.replace(part, panels=panels, steps=steps, events=events)
+        stacks = (
+            replace(
+                renamed(replace(one, frames=()), self),
+                frames=tuple(frame if _is_public(frame) else renamed(frame, self) for frame in one.frames),
+            )
+            for one in part.stacks
+        )
+        return dataclasses.replace(part, panels=panels, steps=steps, events=events, stacks=tuple(stacks))
 
     def profile(self, one: Profile) -> Profile:
         """A profile of Python code."""
@@ -214,6 +223,9 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
 def _names_of(part: Job) -> set[tuple[str, str]]:
     """Every name in a part of a job, with its kind; of operators, of which there may be many, only those that change."""
     names = names_in(part.panels, part.steps, part.events) | {("node", node) for node in part.nodes}
+    for one in part.stacks:
+        own = [frame for frame in one.frames if not _is_public(frame)]
+        names |= names_in(replace(one, frames=()), own)
     return {(kind, name) for kind, name in names if kind != "operator" or not is_common(name)}
 
 
@@ -253,6 +265,13 @@ def _library(one: Function) -> str | None:
         if (match := form.fullmatch(one.file)) and match[2] in packages:
             return match[1]
     return None
+
+
+def _is_public(frame: CodeFrame) -> bool:
+    """Whether a line is of a public library, or of Python's own."""
+    package = _FIRST_NAME.match(frame.file)
+    known = sys.stdlib_module_names if frame.place == "python" else _LIBRARIES
+    return frame.place != "own" and package is not None and package[1] in known
 
 
 # Results of SageMaker Debugger

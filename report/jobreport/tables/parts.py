@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jobreport.tables.engine import Engine, Handle
-    from jobrules.model import Frame, LoopFacts, Profile
+    from jobrules.model import Frame, LoopFacts, ProcessStacks, Profile
     from jobrules.model.captures import AcrossRanks, Capture
 
 #: Functions of these packages run where the parts lie, all others here: other processes lack a user's own rule.
@@ -114,6 +114,11 @@ class JobInParts(Job):
         """All events."""
         return Events.joined([part.events for part in self.parts])
 
+    @cached_property
+    def stacks(self) -> tuple[ProcessStacks, ...]:
+        """All samples of stacks."""
+        return tuple(one for part in self.parts for one in part.stacks)
+
 
 def _within(
     span_us: tuple[int, int],
@@ -165,6 +170,7 @@ def part_of(tables: Sequence[JobInMemory]) -> JobInMemory:
         panels=tuple(panels[metric] for metric in Metric if metric in panels),
         steps=Steps.joined([one.steps for one in tables]),
         events=Events.joined([one.events for one in tables]),
+        stacks=tuple(stacks for one in tables for stacks in one.stacks),
     )
 
 

@@ -20,6 +20,7 @@ from jobrules.model.metric import Metric, Quantity
 from jobrules.model.panel import OfGPU, Panel
 from jobrules.model.profiles import Function, Profile
 from jobrules.model.result import DeviceStatus, Reason, ReasonKind, RuleResult, Status
+from jobrules.model.stacks import CodeFrame, ProcessStacks
 from jobrules.model.steps import StepMark, Steps, StepSeries
 from jobrules.model.types import (
     SECOND_US,
@@ -45,6 +46,7 @@ __all__ = [
     "BoolArray",
     "ByNode",
     "CodeArray",
+    "CodeFrame",
     "Count",
     "DeviceStatus",
     "EventSource",
@@ -72,6 +74,7 @@ __all__ = [
     "PartFacts",
     "Percent",
     "Positive",
+    "ProcessStacks",
     "Profile",
     "Quantity",
     "Reason",

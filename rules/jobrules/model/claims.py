@@ -55,6 +55,8 @@ class Precedence(IntEnum):
     OTHER = 17
     UNEVEN_LOAD = 18
     SMALL_BATCH = 19
+    #: What no other cause explains.
+    CODE_LINE = 20
 
 
 class Samples(Struct, frozen=True, kw_only=True, eq=False):

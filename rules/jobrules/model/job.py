@@ -22,6 +22,7 @@ from jobrules.model.metric import Metric
 from jobrules.model.names import NodeName
 from jobrules.model.panel import ColumnName, Panel
 from jobrules.model.profiles import Profile
+from jobrules.model.stacks import ProcessStacks
 from jobrules.model.steps import Steps
 from jobrules.model.types import BoolArray, CodeArray, IntArray, natural_sorted, span_of
 
@@ -170,6 +171,11 @@ class Job(Protocol):
     @property
     def events(self) -> Events:
         """All events, sorted by start, then end."""
+        ...
+
+    @property
+    def stacks(self) -> tuple[ProcessStacks, ...]:
+        """Samples of stacks, a table for each process."""
         ...
 
     @property
@@ -343,6 +349,7 @@ class JobInMemory(Job):
     panels: tuple[Panel, ...] = ()
     steps: Steps = Steps()
     events: Events = Events()
+    stacks: tuple[ProcessStacks, ...] = ()
     profiles: tuple[Profile, ...] = ()
     captures: tuple[Capture, ...] = ()
     across_ranks: AcrossRanks | None = None
@@ -386,6 +393,7 @@ class JobInMemory(Job):
             panels=tuple(panel for panel in panels if panel),
             steps=self.steps.where(_began(self.steps.start_us, self.steps.code, of_series)),
             events=self.events.where(_began(self.events.start_us, self.events.lane, of_lane)),
+            stacks=tuple(one.within(*spans_us[one.node]) for one in self.stacks),
         )
 
     @cached_property
@@ -393,6 +401,7 @@ class JobInMemory(Job):
         nodes = {p.node for p in self.panels}
         nodes |= {lane.node for lane in _used(self.events.lanes, self.events.lane)}
         nodes |= {node for node, _, _ in _used(self.steps.series, self.steps.code)}
+        nodes |= {one.node for one in self.stacks}
         if len(nodes) == 1:
             # Not this job itself: it would hold itself, and its tables, until garbage is collected.
             return dict.fromkeys(nodes, dataclasses.replace(self))
@@ -405,6 +414,7 @@ class JobInMemory(Job):
                 panels=tuple(panels.get(node, ())),
                 steps=self.steps.of_node(node),
                 events=self.events.of_node(node),
+                stacks=tuple(one for one in self.stacks if one.node == node),
                 profiles=tuple(p for p in self.profiles if p.node == node),
             )
             for node in natural_sorted(nodes)

@@ -95,6 +95,7 @@ TIME_PARTS = {
     "one-process": NamedPart("one core per process may be the limit", "lost", "l8"),
     "load-balancing": NamedPart("uneven load", "lost", "l5"),
     "batch-size": NamedPart("GPU steadily below its capacity", "lost", "l5"),
+    "code-line": NamedPart("waiting at a line of code", "lost", "l7"),
     "idle": NamedPart("unexplained, GPU idle", "lost", "l3"),
     "low": NamedPart("unexplained, GPU below 70%", "lost", "l4"),
     "busy": NamedPart("unexplained, GPU above 70%", "lost", "l9"),

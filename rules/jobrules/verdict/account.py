@@ -15,6 +15,7 @@ from jobrules.model.claims import Cause
 from jobrules.rule import Role, Rule
 from jobrules.text import share
 from jobrules.verdict.accounting import UNEXPLAINED, NodeTime, spent_per_node
+from jobrules.verdict.code_lines import CODE_LINE, code_line
 from jobrules.verdict.edges import NEVER, START_UP, WIND_DOWN, edges
 from jobrules.verdict.late_ranks import SLOW_RANK, slow_rank
 from jobrules.verdict.observations import CROWDED, LOST_SAMPLES, NOT_MEASURED
@@ -29,6 +30,7 @@ RESERVED = frozenset(
         WIND_DOWN,
         *PHASES,
         SLOW_RANK,
+        CODE_LINE,
         *UNEXPLAINED,
         UNEXPLAINED_LOSS,
         NOT_MEASURED,
@@ -53,6 +55,7 @@ def account_of(job: Job, checks: Checks, *, strict: bool = False) -> Account:
     causes = [*edges(job, work, first_step), *(cause for cause, _ in of_rules)]
     causes += recorded_causes(job, work) if work else ()
     causes += [slow] if (slow := slow_rank(job)) and slow.claim else []
+    causes += [line] if work and (line := code_line(job)) else []
     causes.sort(key=lambda cause: cause.precedence)
     nodes = tuple(spent_per_node(job, causes, work))
     raised = [error for node in nodes for error in node.failed.values()]

@@ -17,6 +17,7 @@ from jobrules.rule import Role, Rule
 from jobrules.rules.traces.shares import NO_GPU_ACTIVITY, PROFILED_TIME
 from jobrules.text import capitalized, join_names, percent
 from jobrules.verdict.account import account_of, causes_of_rules
+from jobrules.verdict.code_lines import with_lines
 from jobrules.verdict.late_ranks import SLOW_RANK, late_start, slow_rank
 from jobrules.verdict.loop_parts import loop_findings
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many, how_to_record
@@ -269,6 +270,7 @@ def _ranked(
     findings = [_on_own_ground(finding, checks) for finding in findings]
     use = _with_unmeasured(use, findings)
     profiled, findings, of_traces = with_traces(job, rules, findings)
+    findings = with_lines(job, findings)
     # What steps show is judged by these, however few the samples are.
     by_steps = any(finding.key == SLOW_RANK for finding in findings)
     too_little = story.too_short if story and not by_steps else ""

@@ -1,0 +1,1 @@
+"""Samples of the stacks of Python code that record-job takes."""

@@ -1,0 +1,333 @@
+"""At which lines of code processes were sampled, while their GPU was idle, and in which phase of training.
+
+The line that counts is the innermost one of the job's own code, with the library function that it called. In a loader
+process only what the process itself runs counts, not the code of the training process that started it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from msgspec import Struct
+
+from jobrules.measures.data_loading import FETCH
+from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, phases_by_rank
+from jobrules.measures.intervals import time_of
+from jobrules.measures.rows import TRAIN, series_of
+from jobrules.measures.work import Work
+from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.model import (
+    BoolArray,
+    CodeFrame,
+    IntArray,
+    Job,
+    Metric,
+    Panel,
+    ProcessStacks,
+    natural_sorted,
+)
+from jobrules.model.names import Name
+from jobrules.text import count, share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: Phases of the time of a rank: before its work and after it, between whole steps, and outside of all that was recorded.
+#: Others have the names of their event types.
+BEFORE, AFTER, BETWEEN, REST = "before", "after", "between", ""
+#: What stands for all names of checkpoints, and of evaluation.
+SAVING, EVALUATING = CHECKPOINT[0], EVALUATION[0]
+#: Use of the GPU of the process at that moment.
+BUSY, IDLE, UNKNOWN = 0, 1, 2
+#: A sample of a GPU is the mean of the time before it: it tells of so many intervals.
+_NEAR_INTERVALS = 2
+#: Libraries that only call what is loaded: what they call tells more.
+_CALLERS = (
+    "torch/utils/data/",
+    "torch/utils/_contextlib.py",
+    "multiprocessing/",
+    "concurrent/",
+    "contextlib.py",
+)
+#: Where the own code of a process that was forked begins.
+_BEGINS = "multiprocessing/process.py"
+
+
+class CodePlace(Struct, frozen=True, kw_only=True, order=True):
+    """A line of the job's own code, and the function of a library that it called; the line of a library where no own code
+    is on the stack.
+    """
+
+    file: Annotated[str, Name("file")]
+    line: int
+    function: Annotated[str, Name("function")]
+    #: ``PIL.Image.open``; empty without any.
+    call: Annotated[str, Name("function")] = ""
+
+    @property
+    def own(self) -> tuple[str, int, str]:
+        """The line without what it called."""
+        return self.file, self.line, self.function
+
+    def __str__(self) -> str:
+        """``data.py:41 load_image → PIL.Image.open``."""
+        called = f" → {self.call}" if self.call else ""
+        return f"{self.file}:{self.line} {self.function}{called}"
+
+
+#: Of samples without a line: a process that only waits for work, as a loader process does.
+NOWHERE = CodePlace(file="", line=0, function="")
+
+
+class SampledLines(Struct, frozen=True, kw_only=True, eq=False):
+    """The samples of one process, counted."""
+
+    #: Without samples.
+    stacks: ProcessStacks
+    #: The places, and (nodes,) the position in them of each node of the tree.
+    places: tuple[CodePlace, ...]
+    of_node: IntArray
+    phases: tuple[str, ...]
+    #: (rows,) node of the tree, position in ``phases``, use of the GPU, and how many samples.
+    stack: IntArray
+    phase: IntArray
+    use: IntArray
+    count: IntArray
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it trains, and loads no data for another process."""
+        return self.stacks.kind == "main"
+
+    @property
+    def place(self) -> IntArray:
+        """(rows,) position in ``places``."""
+        return np.asarray(self.of_node[self.stack])
+
+    def within(self, *phases: str) -> BoolArray:
+        """(rows,) which are of some phases."""
+        return np.isin(self.phase, [i for i, one in enumerate(self.phases) if one in phases])
+
+    @property
+    def in_work(self) -> BoolArray:
+        """(rows,) which are of the work of the job."""
+        return ~self.within(BEFORE, AFTER)
+
+
+def sampled_lines(job: Job) -> list[SampledLines]:
+    """Of each process whose stacks were sampled, main processes first."""
+    return job.once(_sampled_lines)
+
+
+def _sampled_lines(job: Job) -> list[SampledLines]:
+    found = job.gathered(_of_node, Work.of(job))
+    return sorted(found, key=lambda one: not one.is_main)
+
+
+def _of_node(part: Job, work: Work | None) -> Iterator[SampledLines]:
+    (node,) = part.nodes
+    ranks = natural_sorted({one.rank for one in part.stacks if one.kind == "main"})
+    for stacks in part.stacks:
+        time_us = stacks.time_us
+        places, of_node = places_of(stacks)
+        phases, phase = _phases(part, stacks.rank, time_us, work)
+        use = _use(part.panel(node, Metric.GPU_UTILIZATION), ranks, stacks.rank, time_us)
+        rows, counts = np.unique(
+            (stacks.stack.astype(np.int64) * len(phases) + phase) * 3 + use, return_counts=True
+        )
+        stack, rest = np.divmod(rows, 3 * len(phases))
+        yield SampledLines(
+            stacks=stacks.within(0, -1),
+            places=places,
+            of_node=of_node,
+            phases=phases,
+            stack=stack,
+            phase=rest // 3,
+            use=rest % 3,
+            count=counts,
+        )
+
+
+def places_of(stacks: ProcessStacks) -> tuple[tuple[CodePlace, ...], IntArray]:
+    """All places, and (nodes,) the position of that of each node of the tree."""
+    frames, known = stacks.frames, {NOWHERE: 0}
+    calls_only = [one.place != "own" and one.file.startswith(_CALLERS) for one in frames]
+    begins = [stacks.kind == "loader" and one.file == _BEGINS for one in frames]
+    #: Frame of the line, and of what it called, of each node; -1 without any.
+    lines: list[int] = []
+    calls: list[int] = []
+    found = np.zeros(len(stacks.parent), np.int64)
+    for node, (parent, frame) in enumerate(zip(stacks.parent.tolist(), stacks.frame.tolist(), strict=True)):
+        line, call = (lines[parent], calls[parent]) if parent >= 0 else (-1, -1)
+        if begins[frame]:
+            line, call = -1, -1
+        elif frames[frame].place == "own" or (
+            line < 0 and frames[frame].place == "library" and not calls_only[frame]
+        ):
+            line, call = frame, -1
+        elif line >= 0 and (call < 0 or (calls_only[call] and not calls_only[frame])):
+            call = frame
+        lines.append(line)
+        calls.append(call)
+        place = _place(frames[line], frames[call] if call >= 0 else None) if line >= 0 else NOWHERE
+        found[node] = known.setdefault(place, len(known))
+    return tuple(known), found
+
+
+def _place(line: CodeFrame, call: CodeFrame | None) -> CodePlace:
+    called = ""
+    if call:
+        module = call.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        called = f"{module}.{call.function}"
+    return CodePlace(file=line.file, line=line.line, function=line.function, call=called)
+
+
+def _phases(part: Job, rank: str, time_us: IntArray, work: Work | None) -> tuple[tuple[str, ...], IntArray]:
+    """Names of phases, and (n,) the phase of each moment: of several at once the one that tells most."""
+    (node,) = part.nodes
+    events, steps = part.events, part.steps
+    held: list[tuple[str, BoolArray]] = []
+    kinds: tuple[tuple[str, tuple[str, ...]], ...] = (
+        (FETCH, (FETCH,)),
+        (EVALUATING, EVALUATION),
+        (SAVING, CHECKPOINT),
+    )
+    modes = {mode: rows for (_, own, mode), rows in series_of(steps).items() if own == rank}
+    if steps.whole and TRAIN in modes:
+        held.append((BETWEEN, ~time_of(steps, modes[TRAIN]).holds(time_us)))
+    own = {kind: time_of(events, rows) for kind, rows in phases_by_rank(events).get(rank, {}).items()}
+    # The shorter ones last: they lie in the longer ones, or tell more.
+    held += [(kind, own[kind].holds(time_us)) for kind in sorted(own, key=lambda kind: -own[kind].total)]
+    for name, names in kinds:
+        held += [(name, own[kind].holds(time_us)) for kind in names if kind in own]
+        held += [(name, time_of(steps, modes[mode]).holds(time_us)) for mode in names if mode in modes]
+    if work:
+        begin_us, end_us = work.span_us(node)
+        held += [(BEFORE, time_us < begin_us), (AFTER, time_us > end_us)]
+    known = [REST, *dict.fromkeys(name for name, _ in held)]
+    phase = np.zeros(len(time_us), np.int64)
+    for name, inside in held:
+        phase[inside] = known.index(name)
+    return tuple(known), phase
+
+
+def _use(panel: Panel | None, ranks: Sequence[str], rank: str, time_us: IntArray) -> IntArray:
+    """(n,) use of the GPU of a rank: as many GPUs as ranks are in their order, others are one, as far as they are alike."""
+    if panel is None:
+        return np.full(len(time_us), UNKNOWN)
+    values = panel.values
+    if len(ranks) == len(panel.devices) and rank in ranks:
+        values = values[:, [ranks.index(rank)]]
+    row = np.minimum(np.searchsorted(panel.time_us, time_us), len(panel.time_us) - 1)
+    near = np.abs(panel.time_us[row] - time_us) <= _NEAR_INTERVALS * max(panel.interval_us, 1)
+    idle = np.all(values < IDLE_PERCENT, axis=1)[row]
+    busy = np.all(values >= IDLE_PERCENT, axis=1)[row]
+    return np.select([near & idle, near & busy], [IDLE, BUSY], UNKNOWN)
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """The moments in which time was lost."""
+
+    #: ``gpu``: the GPU of the process was idle. ``fetch``: training waited for a batch. ``none``: neither was recorded.
+    known: Literal["gpu", "fetch", "none"]
+
+    def rows(self, lines: SampledLines) -> BoolArray:
+        """(rows,) of these moments."""
+        here = lines.use == IDLE if self.known == "gpu" else lines.within(FETCH)
+        return np.asarray(lines.in_work & here & (self.known != "none"))
+
+    def others(self, lines: SampledLines) -> BoolArray:
+        """(rows,) of other moments of the work."""
+        here = lines.use == BUSY if self.known == "gpu" else ~lines.within(FETCH)
+        return np.asarray(lines.in_work & here & (self.known != "none"))
+
+
+#: Samples in some time, without which no line is said to explain it.
+MIN_SAMPLES = 50
+
+
+def waiting_in(found: Sequence[SampledLines]) -> Waiting:
+    """GPUs that are idle, if they are for long enough; short stalls do not show in samples of GPUs, but in fetches."""
+    for known in ("gpu", "fetch"):
+        way = Waiting(known=known)
+        if sum(int(one.count[way.rows(one)].sum()) for one in found if one.is_main) >= MIN_SAMPLES:
+            return way
+    has_gpus = any((one.use != UNKNOWN).any() for one in found)
+    return Waiting(known="gpu" if has_gpus else "none")
+
+
+# Which line explains a time
+
+
+class LineShare(Struct, frozen=True, kw_only=True):
+    """The line at which a process was for most of some time."""
+
+    place: CodePlace
+    #: Samples in that time and at that line, and of all other time.
+    inside: int
+    of_inside: int
+    outside: int
+    of_outside: int
+
+    def counts(self, otherwise: str) -> str:
+        """``71.0% of 1,240 samples (9.0% while busy)``."""
+        others = f" ({share(self.outside / self.of_outside)} {otherwise})" if self.of_outside else ""
+        return f"{share(self.inside / self.of_inside)} of {count(self.of_inside, 'sample')}{others}"
+
+
+#: Half of the width of an interval of 95%.
+_Z = 1.96
+#: A line explains a time if it has more than this part of its samples, and so many times its part of the other ones.
+MOST, LIFT = 0.5, 2.0
+
+
+#: Some rows of the samples of a process.
+Rows = tuple[SampledLines, BoolArray]
+
+
+def leading_line(
+    inside: Sequence[Rows], outside: Sequence[Rows], least: int = MIN_SAMPLES
+) -> LineShare | None:
+    """The line that explains some time, from the samples in it and those in other time.
+
+    None with fewer than ``least`` samples in it, or unless a line has clearly more than half of them, and twice its part of
+    the others.
+    """
+    within, without = _by_place(inside), _by_place(outside)
+    of_inside, of_outside = sum(within.values()), sum(without.values())
+    by_line: dict[tuple[str, int, str], int] = {}
+    for place, n in within.items():
+        if place != NOWHERE:
+            by_line[place.own] = by_line.get(place.own, 0) + n
+    if of_inside < least or not by_line:
+        return None
+    line = max(by_line, key=by_line.__getitem__)
+    found, other = by_line[line], sum(n for place, n in without.items() if place.own == line)
+    if _at_least(found / of_inside, of_inside) <= MOST:
+        return None
+    if of_outside and found / of_inside < LIFT * other / of_outside:
+        return None
+    return LineShare(
+        place=max((place for place in within if place.own == line), key=within.__getitem__),
+        inside=found,
+        of_inside=of_inside,
+        outside=other,
+        of_outside=of_outside,
+    )
+
+
+def _by_place(several: Sequence[Rows]) -> dict[CodePlace, int]:
+    found: dict[CodePlace, int] = {}
+    for one, rows in several:
+        counts = np.bincount(one.place[rows], one.count[rows], len(one.places)).astype(np.int64)
+        for place, n in zip(one.places, counts.tolist(), strict=True):
+            if n:
+                found[place] = found.get(place, 0) + n
+    return found
+
+
+def _at_least(part: float, n: int) -> float:
+    """Lower end of Wilson's interval of a share of ``n`` samples."""
+    middle = part + _Z**2 / (2 * n)
+    return (middle - _Z * float(np.sqrt(part * (1 - part) / n + _Z**2 / (4 * n**2)))) / (1 + _Z**2 / n)

@@ -1,0 +1,209 @@
+"""The line of code at which processes were while time was lost: a cause of its own, and the last word of other findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobrules.causes.code_lines import (
+    BEFORE,
+    BETWEEN,
+    BUSY,
+    EVALUATING,
+    IDLE,
+    MIN_SAMPLES,
+    SAVING,
+    LineShare,
+    SampledLines,
+    leading_line,
+    sampled_lines,
+)
+from jobrules.causes.rank_waits import RankWaits, late_rank
+from jobrules.measures.data_loading import FETCH
+from jobrules.measures.work_span import IDLE_PERCENT
+from jobrules.model import BoolArray, Finding, FloatArray, Job, Note, Panel, Severity, When, Where
+from jobrules.model.claims import Cause, Claim, Claimed, Precedence
+from jobrules.text import count, escape_name
+from jobrules.verdict.edges import START_UP
+from jobrules.verdict.late_ranks import SLOW_RANK
+from jobrules.verdict.story import DATA_LOADING
+
+CODE_LINE = "code-line"
+#: Samples of loader processes, which are taken less often.
+_MIN_LOADER = 20
+#: Findings on time in recorded phases, and when that is; findings on idle GPUs, whatever the cause.
+_IN_PHASES = {
+    START_UP: ((BEFORE,), "Before the work"),
+    "checkpoint": ((SAVING,), "During checkpoints"),
+    "evaluation": ((EVALUATING,), "During evaluation"),
+    "between-steps": ((BETWEEN, EVALUATING, SAVING), "Between steps"),
+}
+_LOADING = (DATA_LOADING, "data-loader-wait")
+_WHILE_IDLE = (
+    *(CODE_LINE, "cpu-bottleneck", "io-bottleneck", "saturated-process", "one-process"),
+    *("step-outlier", "launch-bound", "synchronization-stall"),
+)
+#: What helps, by what the line called.
+_ADVICE = (
+    ("logging.", "Log less often, or through a queue: ``logging.handlers.QueueHandler``."),
+    ("json.", "Write JSON less often, or in another thread or process."),
+    ("torch.serialization.", "Write checkpoints in the background while training goes on, or less often."),
+    ("torch.utils.data.", "Load data in separate processes: set ``num_workers`` above 0."),
+    ("threading.", "See what the other thread does for which the main thread waits."),
+)
+_ANY_ADVICE = "Do less at that line, do it less often, or in the background while training goes on."
+
+
+class _Named(Struct, frozen=True, kw_only=True):
+    """A line and the processes that were there."""
+
+    line: LineShare
+    ranks: tuple[str, ...]
+
+
+def code_line(job: Job) -> Cause | None:
+    """The line at which main threads are while their GPUs are idle for no recorded reason; None if there is none."""
+    named = _while_idle(job)
+    if named is None:
+        return None
+    return Cause(
+        key=CODE_LINE,
+        precedence=Precedence.CODE_LINE,
+        when="while the code was at one line",
+        claim=partial(_idle_part, named.line.inside / named.line.of_inside),
+        finding=partial(_found, job, named),
+    )
+
+
+def _idle_part(part_of_idle: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+    del panel, weight_us
+    if not part.stacks:
+        return None
+    return lambda gpus: [np.where(gpu.values < IDLE_PERCENT, part_of_idle * gpu.left_us, 0.0) for gpu in gpus]
+
+
+def _found(job: Job, named: _Named, claimed: Claimed) -> Finding:
+    place = named.line.place
+    advice = next((text for start, text in _ADVICE if place.call.startswith(start)), _ANY_ADVICE)
+    return Finding(
+        key=CODE_LINE,
+        severity=Severity.WARNING,
+        title=f"{'The GPU was' if job.gpu_count == 1 else 'GPUs were'} idle while the code was at {_words(named.line)}",
+        evidence=(Where(claimed.nodes), When(claimed.start_us, claimed.end_us)),
+        advice=(advice,),
+        rules=(),
+        section="gpu-utilization",
+        devices=claimed.devices,
+    )
+
+
+def with_lines(job: Job, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, each with the line of code that explains it, or with the function of a profile that takes most time."""
+    return [
+        replace(one, evidence=(*one.evidence, Note(text))) if (text := _line_of(job, one)) else one
+        for one in findings
+    ]
+
+
+def _line_of(job: Job, finding: Finding) -> str:
+    lines = sampled_lines(job)
+    key = finding.key
+    if key in _IN_PHASES:
+        phases, when = _IN_PHASES[key]
+        inside, outside = _of(*phases), lambda one: one.in_work & ~one.within(*phases)
+        return _sentence(_agreed(lines, inside, outside), when)
+    if key == SLOW_RANK:
+        return _of_slow_rank(job, lines)
+    if key in _LOADING:
+        return _of_loading(lines)
+    return _sentence(_while_idle(job), "") if key in _WHILE_IDLE else ""
+
+
+def _of(*phases: str) -> Callable[[SampledLines], BoolArray]:
+    return lambda one: one.within(*phases)
+
+
+def _while_idle(job: Job) -> _Named | None:
+    """The line while GPUs were idle outside of phases that explain it."""
+
+    def used(use: int) -> Callable[[SampledLines], BoolArray]:
+        return lambda one: one.in_work & ~one.within(FETCH, EVALUATING, SAVING) & (one.use == use)
+
+    return _agreed(sampled_lines(job), used(IDLE), used(BUSY))
+
+
+def _agreed(
+    lines: Sequence[SampledLines],
+    inside: Callable[[SampledLines], BoolArray],
+    outside: Callable[[SampledLines], BoolArray],
+) -> _Named | None:
+    """The line of all training processes with enough samples; None if they differ: some may wait for the others."""
+    named: list[tuple[LineShare | None, str]] = []
+    for one in lines:
+        rows = inside(one)
+        if one.is_main and _enough(one, rows):
+            named.append((leading_line([(one, rows)], [(one, outside(one))]), one.stacks.rank))
+    found = [line for line, _ in named if line]
+    if not found or len({line.place.own if line else None for line, _ in named}) > 1:
+        return None
+    sums = {
+        field: sum(getattr(line, field) for line in found)
+        for field in ("inside", "of_inside", "outside", "of_outside")
+    }
+    return _Named(line=replace(found[0], **sums), ranks=tuple(rank for _, rank in named))
+
+
+def _enough(one: SampledLines, rows: BoolArray) -> bool:
+    return int(one.count[rows].sum()) >= MIN_SAMPLES
+
+
+def _of_loading(lines: Sequence[SampledLines]) -> str:
+    """What loader processes did while training waited for batches, or the training process itself."""
+    waits = _of(FETCH)
+    named = _agreed(lines, waits, lambda one: one.in_work & ~waits(one))
+    loaders = [(one, waits(one)) for one in lines if not one.is_main]
+    loading = leading_line(loaders, [], _MIN_LOADER)
+    if loading:
+        return f"While training waited for batches, loader processes were at {_words(loading)} in {loading.counts('')}"
+    # Where loader processes load, the main thread only waits for them.
+    return "" if loaders else _sentence(named, "While training waited for batches")
+
+
+def _of_slow_rank(job: Job, lines: Sequence[SampledLines]) -> str:
+    """What the rank that others wait for does in the phase that takes it longer."""
+    waits = RankWaits.of(job)
+    late = late_rank(waits) if waits else None
+    if late is None or late.reason is None:
+        return ""
+    own = [one for one in lines if (one.stacks.node, one.stacks.rank) == (late.node, late.rank)]
+    if late.reason == FETCH:
+        return _of_loading(own)
+    others = [one for one in lines if one.is_main and one not in own]
+    rows = _of(late.reason)
+    line = leading_line(
+        [(one, rows(one)) for one in own if one.is_main], [(one, rows(one)) for one in others]
+    )
+    return _sentence(_Named(line=line, ranks=(late.rank,)) if line else None, "In that phase")
+
+
+def _sentence(named: _Named | None, when: str) -> str:
+    """``While rank 0's GPU was idle, its main thread was at train.py:84 collate in 71.0% of 1,240 samples``."""
+    if named is None:
+        return ""
+    if len(named.ranks) == 1:
+        who = f"rank {escape_name(named.ranks[0], 24)}"
+        idle, threads = f"While the GPU of {who} was idle", f"the main thread of {who} was"
+        threads = threads if when else "its main thread was"
+    else:
+        idle, threads = "While GPUs were idle", f"the main threads of {count(len(named.ranks), 'rank')} were"
+    counts = named.line.counts("otherwise" if when else "while busy")
+    return f"{when or idle}, {threads} at {_words(named.line)} in {counts}"
+
+
+def _words(line: LineShare) -> str:
+    """The line as code."""
+    return f"`{escape_name(str(line.place).replace('`', ''), 160)}`"

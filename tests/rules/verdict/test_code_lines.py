@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from jobrules.analyses.code_lines import CodeLines, code_lines
+from jobrules.model import Job, Note, in_words
+from tests.copies import replace
+from tests.rules.code_jobs import IMAGES, MAIN, Act, code_job
+from tests.rules.rank_jobs import FETCH
+from tests.stacks import FORKED
+from tests.verdicts import found, keys, verdict_of
+
+WORK: Act = (4.0, "train.py:50 step", 95.0, "Forward")
+STACKED: Act = (3.0, "train.py:50 step", 0.0, "")
+JSON = (*MAIN, "train.py:84 log", "python:json/__init__.py:120 dump")
+LOG: Act = (3.0, JSON, 0.0, "")
+OTHER: Act = (1.0, "train.py:60 other", 0.0, "")
+LONGER: Act = (1.0, "train.py:50 step", 95.0, "Forward")
+ITSELF: Act = (3.0, (*MAIN, "library:torch/utils/data/dataloader.py:1 next", "data.py:41 load"), 0.0, FETCH)
+LOADED: Act = (3.0, (*MAIN, "library:torch/utils/data/dataloader.py:1 next"), 0.0, FETCH)
+SAVE: Act = (3.0, (*MAIN, "train.py:99 save", "library:torch/serialization.py:1 save"), 0.0, "Checkpoint")
+EVALUATE: Act = (3.0, "train.py:70 evaluate", 0.0, "Evaluation")
+IDLE_LOADER = (*FORKED, "python:multiprocessing/queues.py:1 get")
+LOGGED = "train.py:84 log → json.dump"
+
+
+@pytest.mark.parametrize(
+    ("job", "key", "line"),
+    [
+        (code_job((WORK, LOG), repeat=30), "code-line", LOGGED),
+        (code_job((WORK, LOG), repeat=30, steps=False), "code-line", LOGGED),
+        (code_job((WORK, LOG, OTHER), (WORK, LOG, OTHER), repeat=30), "code-line", LOGGED),
+        # As many GPUs as ranks, or another number of them that are idle together.
+        (code_job((WORK, LOG), (WORK, LOG), repeat=30, gpus=4), "code-line", LOGGED),
+        (code_job((WORK, ITSELF), repeat=30), "data-loading", "data.py:41 load"),
+        (code_job((WORK, ITSELF), repeat=30, gpus=0), "data-loading", "data.py:41 load"),
+        (code_job((WORK, LOADED), repeat=30, loaders=[IMAGES]), "data-loading", "data.py:41 load_image → PIL.Image.open"),
+        (code_job((WORK, LOADED), repeat=30, loaders=[IMAGES, IDLE_LOADER]), "data-loading", ""),
+        (code_job((WORK, SAVE), repeat=30), "checkpoint", "train.py:99 save → torch.serialization.save"),
+        (code_job((WORK, EVALUATE), repeat=30), "evaluation", "train.py:70 evaluate"),
+        # At the same line whether the GPU works or not; too few samples; in part only; ranks that differ.
+        (code_job((WORK, STACKED), repeat=30), "unexplained", ""),
+        (code_job((WORK, LOG, (3.0, "train.py:60 other", 0.0, "")), repeat=30), "unexplained", ""),
+        (code_job((WORK, LOG), (WORK, OTHER, OTHER, OTHER), repeat=30), "unexplained", ""),
+        (code_job((WORK,), repeat=30), "", ""),
+    ],
+)  # fmt: skip
+def test_findings_name_the_line_that_explains_them(job: Job, key: str, line: str) -> None:
+    verdict = verdict_of(job)
+    assert keys(verdict)[:1] == ([key] if key else [])
+    named = [
+        text for one in verdict.findings for text in in_words(one.evidence).split("`")[1::2] if ".py:" in text
+    ]
+    assert named == ([line] if line else [])
+
+
+def test_the_line_is_counted_beside_other_moments() -> None:
+    one = found(verdict_of(code_job((WORK, LOG, OTHER), repeat=30)), "code-line")
+    note = [fact.text for fact in one.evidence if isinstance(fact, Note)][-1]
+    assert "% of 1," in note
+    assert "(0.0% " in note
+    # Three of four idle seconds are at the line, the other ones are no loss of it.
+    assert one.share == pytest.approx(3 / 8, abs=0.03)
+
+
+def test_a_slow_rank_has_the_line_that_it_spends_more_time_at() -> None:
+    slow: Act = (0.06, "train.py:55 augment", 0.0, "Forward")
+    fast: Act = (0.01, "train.py:55 augment", 0.0, "Forward")
+    model: Act = (0.04, "model.py:7 forward", 0.0, "Forward")
+    wait: Act = (0.06, "train.py:56 backward", 0.0, "Backward(post-forward)")
+    short: Act = (0.01, "train.py:56 backward", 0.0, "Backward(post-forward)")
+    job = code_job((fast, model, wait), (slow, model, short), (fast, model, wait), repeat=600, gpus=0)
+    one = found(verdict_of(job), "slow-rank")
+    assert "train.py:55 augment" in in_words(one.evidence)
+
+
+def lines_of(job: Job) -> CodeLines:
+    lines = code_lines(job)
+    assert lines
+    return lines
+
+
+def test_lines_are_listed_with_their_samples_and_processes() -> None:
+    lines = lines_of(code_job((WORK, ITSELF, OTHER), (WORK, ITSELF, LONGER), repeat=30, loaders=[IMAGES]))
+    rows = {(one.kind, str(one.place)): one for one in lines.lines}
+    own = rows["main", "data.py:41 load"]
+    assert (lines.waiting, lines.processes, lines.loaders) == ("gpu", 2, 2)
+    assert (own.processes, own.rank, own.busy) == (2, "", 0)
+    assert own.idle == own.samples == pytest.approx(2 * 30 * 30, rel=0.1)
+    assert rows["main", "train.py:60 other"].rank == "0"
+    assert rows["loader", "data.py:41 load_image → PIL.Image.open"].processes == 2
+    assert lines.idle == sum(one.idle for one in lines.lines if one.kind == "main")
+    assert lines.samples == sum(one.samples for one in lines.lines if one.kind == "main")
+
+
+def test_stacks_are_one_tree_with_the_samples_below_each_part() -> None:
+    lines = lines_of(code_job((WORK, LOG), (WORK, LOG), repeat=30))
+    names = [f"{one.frame.file}:{one.frame.line}" for one in lines.parts]
+    assert names[:2] == ["train.py:90", "train.py:30"]
+    assert (lines.parts[0].idle, lines.parts[0].busy) == (lines.idle, lines.busy)
+    assert all(-1 <= one.parent < i for i, one in enumerate(lines.parts))
+    for i, one in enumerate(lines.parts):
+        assert sum(part.idle for part in lines.parts if part.parent == i) in (0, one.idle)
+    log = names.index("train.py:84")
+    assert names[lines.parts[-1].parent] == names[log]
+
+
+def test_a_job_without_stacks_has_no_lines() -> None:
+    job = code_job((WORK,), repeat=3)
+    assert code_lines(job)
+    assert code_lines(replace(job, stacks=())) is None
