@@ -15,6 +15,7 @@ from jobreport import __version__, document
 from jobreport.cost.one_job import job_cost
 from jobreport.cost.prices import Pricing
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
+from jobreport.ended import ended, with_ending
 from jobreport.errors import UsageError
 from jobreport.lost_samples import with_lost_samples
 from jobreport.output import publish
@@ -165,6 +166,16 @@ def build_report(
     grid = columns(job)
     compared = node_comparison(job, grid, in_time)
     start_us, end_us = job.span_us
+    end = ended(quality, job)
+    verdict = judge(
+        job,
+        rules,
+        in_work,
+        in_time,
+        added.account if added else None,
+        added.findings if added else (),
+        strict=strict,
+    )
     report = Report(
         schema_version=document.SCHEMA_VERSION,
         version=__version__,
@@ -179,19 +190,8 @@ def build_report(
             finished=job.finished,
             recorded=job.recorded,
         ),
-        verdict=with_lost_samples(
-            judge(
-                job,
-                rules,
-                in_work,
-                in_time,
-                added.account if added else None,
-                added.findings if added else (),
-                strict=strict,
-            ),
-            quality,
-            job,
-        ),
+        verdict=with_ending(with_lost_samples(verdict, quality, job), end),
+        ended=end,
         phases=in_time,
         utilization=utilization(job),
         columns=grid,

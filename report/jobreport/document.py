@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from jobreport import formats
 from jobreport.cost.document import JobCost
+from jobreport.ended import Ended
 from jobreport.errors import NothingReadableError
 from jobreport.remarks import Quality
 from jobrules.analyses.balance import Balance
@@ -208,6 +209,8 @@ class Report(Struct, frozen=True, kw_only=True):
     time_blocks: tuple[TimeBlocks, ...] | UnsetType = UNSET
     goodput: Goodput | UnsetType | None = UNSET
     demand: Demand | UnsetType | None = UNSET
+    #: Left out of a job that ended well, and if its end was not recorded.
+    ended: Ended | UnsetType = UNSET
     #: Left out if no price was given.
     cost: JobCost | UnsetType = UNSET
 

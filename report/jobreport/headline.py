@@ -8,9 +8,11 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.cost import words
+from jobreport.ended import ENDED, lost_work, signal_name
 from jobreport.sentences import bad_end
+from jobrules.model import Severity
 from jobrules.model.finding import OF_LOOP
-from jobrules.text import NBSP, capitalized, count, duration, number, rounded_percent
+from jobrules.text import NBSP, capitalized, count, duration, escape_name, number, rounded_percent
 from jobrules.verdict.story import UNEXPLAINED_LOSS, WARNING_SHARE
 from jobrules.verdict.time_use import TimeUse, lost_sentence
 
@@ -43,6 +45,8 @@ def headline(report: Report) -> Headline:
     """The first two lines on a job: what its main finding is, and how much of which time it explains."""
     verdict = report.verdict
     number, rest = _second(report)
+    if report.ended and (before := _before_end(report)):
+        number, rest = "", f"{before} {number} {rest}".strip()
     # Without a finding that is said first, the second line holds what else was seen.
     seen = next((f"{one.title}." for one in verdict.findings), "") if not verdict.lead else ""
     little = verdict.little and f"Judged from {verdict.little}."
@@ -60,7 +64,27 @@ def _first(report: Report) -> str:
     elif verdict.too_little:
         # What a sensor says is so for as long as it was looked at.
         found += f" All else is too short to judge: {verdict.too_little}."
-    return f"The job ended: {end}. {found}" if end else found
+    if not end or (verdict.lead and verdict.lead.key == ENDED):
+        return found
+    how, known = "The job ended", report.ended or None
+    if known and known.how == "asked":
+        step = f" in step{NBSP}{known.step:,}" if known.step is not None else ""
+        how, end = "The job was asked to end", f"{signal_name(known.signal)}{step}"
+    elif not verdict.lead and not verdict.caveat:
+        # What ended it may be what is wrong with it.
+        found = "No exception was recorded: read the job's output."
+    if known and known.how == "exit" and known.rank:
+        end += f", rank {escape_name(known.rank, 24)} first"
+    return f"{how}: {end}. {found}"
+
+
+def _before_end(report: Report) -> str:
+    """What was lost with a job that ended badly, and what was found of the time before, if that is not said first."""
+    verdict = report.verdict
+    others = (one for one in verdict.findings if one.key != ENDED and one.severity is not Severity.INFO)
+    is_first = verdict.lead is not None and verdict.lead.key == ENDED
+    before = next((f"Before that: {one.title}." for one in others), "") if is_first else ""
+    return " ".join(filter(None, [lost_work(report.ended) if report.ended else "", before]))
 
 
 def _nothing_found(report: Report) -> str:

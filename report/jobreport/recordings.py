@@ -6,7 +6,16 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from jobrules.model.names import DeviceName, Message, Name, NodeName, OwnText
+from jobrules.model.names import (
+    DeviceName,
+    ErrorName,
+    FileName,
+    FunctionName,
+    Message,
+    Name,
+    NodeName,
+    OwnText,
+)
 
 
 class GPUModel(Struct, frozen=True, kw_only=True):
@@ -75,6 +84,32 @@ class RecordedPart(Struct, frozen=True, kw_only=True):
     off: Message
 
 
+class Raised(Struct, frozen=True, kw_only=True):
+    """An exception that ended a process of the job."""
+
+    #: Of the process, or of the one that the exception of a launcher is about; empty if it has none.
+    rank: Message
+    #: ``MemoryError``, ``json.decoder.JSONDecodeError``.
+    type: ErrorName
+    #: At most 200 characters, without what looks secret.
+    message: Message
+    #: The innermost frame of the user's own code; line 0 if there is none.
+    file: FileName
+    line: int
+    function: FunctionName
+    #: The training step that had begun; None outside of a recorded training.
+    step: int | None
+    at_us: int
+    #: Memory that ran out: ``gpu``, ``host``, or empty.
+    memory: OwnText
+    #: Bytes as the message has them; None where it has none.
+    asked: int | None
+    used: int | None
+    total: int | None
+    #: How the process of the rank ended, or minus the signal that did, if a launcher raised this; else None.
+    exit_code: int | None
+
+
 class Recording(Struct, frozen=True, kw_only=True):
     """The recording of one node; None for what is not known."""
 
@@ -123,3 +158,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     framework: Message = ""
     #: Those whose libraries the job imported.
     parts: tuple[RecordedPart, ...] = ()
+    #: Of the last run, the first ones.
+    exceptions: tuple[Raised, ...] = ()
+    #: Those that processes without a recorded step had imported, such as ``torch``.
+    libraries: tuple[Message, ...] = ()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
-import signal
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.ended import first_bad
 from jobrules.model import SECOND_US, natural_sorted
 from jobrules.model.time_parts import named
 from jobrules.text import count, join_names
@@ -50,22 +49,14 @@ def phase_name(key: str, event_type: str) -> str:
 
 
 def bad_end(report: Report) -> str:
-    """``exit status 1``, ``killed by signal 9 on node-2``; empty if the job ended well, or nobody knows.
-
-    Of several nodes that of the cause: the first one that was not asked to end, as launchers do once a node has failed.
-    """
+    """``exit status 1``, ``killed by signal 9 on node-2``; empty if the job ended well, or nobody knows."""
     found = recordings_of(report)
-    last = {one.node: one.runs[-1] for one in found}
-    bad = {n: run for n, run in last.items() if run.exit_status or run.ended_by.startswith("signal")}
-    if not bad:
+    bad = first_bad(found)
+    if bad is None:
         return ""
-    first = min(bad.values(), key=lambda run: (_was_terminated(run), run.end_us or math.inf))
-    nodes = [formats.escape_name(node, 40) for node, run in bad.items() if end_of(run) == end_of(first)]
-    return end_of(first) if len(found) == 1 else f"{end_of(first)} on {formats.join_names(nodes)}"
-
-
-def _was_terminated(run: RecordedRun) -> bool:
-    return run.exit_status == 128 + signal.SIGTERM or run.ended_by == f"signal:{signal.SIGTERM.value}"
+    how = end_of(bad[1])
+    nodes = [formats.escape_name(one.node, 40) for one in found if end_of(one.runs[-1]) == how]
+    return how if len(found) == 1 else f"{how} on {formats.join_names(nodes)}"
 
 
 def end_of(run: RecordedRun, *, is_last: bool = True) -> str:

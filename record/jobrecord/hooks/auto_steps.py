@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +19,8 @@ FOLDER = Path(__file__).with_name("auto")
 #: Set for all processes of a job that is recorded so.
 AUTO = "JOBRECORD_AUTO"
 _NO_SITE = frozenset("IES")
+#: Libraries that train, by their modules.
+LIBRARIES = ("torch", "jax", "tensorflow", "keras")
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -40,4 +46,15 @@ def obstacle(command: Sequence[str]) -> str:
 def begin() -> None:
     """Wait for the libraries that trainings use. Nothing is written by a process that does not train."""
     if AUTO in os.environ:
+        atexit.register(_note_end, os.getpid())
         parts.await_all()
+
+
+def _note_end(pid: int) -> None:
+    """Leave a note on the end of this process, not on that of the child of a fork."""
+    error = getattr(sys, "last_value", None)
+    is_odd = error is not None or any(name in sys.modules for name in LIBRARIES)
+    # Imports now would make Python forget that it is to end by the signal of an interrupt.
+    if is_odd and os.getpid() == pid and not isinstance(error, KeyboardInterrupt):
+        with suppress(Exception):
+            import_module("jobrecord.hooks.endings").note_end()

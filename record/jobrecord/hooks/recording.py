@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from jobrecord.hooks import loading, parts
+from jobrecord.hooks import endings, loading, parts
 from jobrecord.hooks.device import DeviceSteps
 from jobrecord.hooks.imports import when_imported
 from jobrecord.hooks.inferred import Inferred
@@ -170,6 +170,7 @@ class Recording:
             return
         self._close()
         self.trace.close()
+        endings.note_end_of(self.trace, self.steps.number)
         self.is_open = False
 
     def fail(self, error: Exception) -> None:

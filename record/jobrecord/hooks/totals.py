@@ -10,6 +10,8 @@ from jobrecord.folder import Folder
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: Exceptions that are kept, the first ones.
+_MAX_EXCEPTIONS = 64
 #: What is added up.
 _FIELDS = {
     "worker",
@@ -30,6 +32,13 @@ def add(node_facts: dict[str, Any], out: Path) -> None:
             read = [facts.read(folder, name) for name in sorted(folder.names()) if name.endswith(".json")]
     except OSError:
         return
+    raised = [one for each in read if isinstance(one := each.get("exception"), dict)]
+    raised = [one for one in raised if isinstance(one.get("at_us"), int)]
+    node_facts["exceptions"] = sorted(raised, key=lambda one: one["at_us"])[:_MAX_EXCEPTIONS]
+    libraries = [each.get("libraries") for each in read]
+    node_facts["libraries"] = sorted(
+        {str(name) for some in libraries if isinstance(some, list) for name in some}
+    )
     # A file may be damaged, or of another version of jobrecord in the training image.
     found = [one for one in read if one.keys() >= _FIELDS]
     if not found:

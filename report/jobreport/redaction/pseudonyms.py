@@ -8,6 +8,7 @@ mode given as ``StepOutlier.mode`` is a name, too, and gets a placeholder that t
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import errno
 import itertools
@@ -203,6 +204,8 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
     for source in quality.sources:
         names |= {("node", one.node) for one in source.logs}
         names |= {("node", one.node) for one in source.recordings}
+        raised = [error for one in source.recordings for error in one.exceptions]
+        names |= {(kind, name) for kind, name in names_in(raised) if kind in ("file", "function")}
     names |= {("node", node) for node in _nodes_of(results)} if results else set()
     pseudonyms = Pseudonyms.of(names, mode)
     changed_job = dataclasses.replace(
@@ -234,6 +237,9 @@ def _stays(kind: str, name: str) -> bool:
         return not name
     if kind == "rank":
         return _is_process(name)
+    if kind == "error":
+        package, _, rest = name.partition(".")
+        return hasattr(builtins, name) or bool(rest and package in _LIBRARIES | sys.stdlib_module_names)
     return is_common(name) or (
         kind in _OF_RECORDER and (name in _SYSTEM_MESSAGES or _RECORDER.fullmatch(name) is not None)
     )

@@ -47,3 +47,8 @@ GroupName: TypeAlias = Annotated[str, Name("group")]
 CaptureName: TypeAlias = Annotated[str, Name("capture")]
 #: What the recorder and the system say.
 Message: TypeAlias = Annotated[str, Name("message")]
+#: The type of an exception.
+ErrorName: TypeAlias = Annotated[str, Name("error")]
+#: A file with Python code, and a function in it.
+FileName: TypeAlias = Annotated[str, Name("file")]
+FunctionName: TypeAlias = Annotated[str, Name("function")]

@@ -36,6 +36,11 @@ NOT_MEASURED, CROWDED = "not-measured", "other-processes"
 DISJOINT_TIMES = "disjoint-times"
 #: What the recorder could not write.
 LOST_SAMPLES = "lost-samples"
+MEMORY_KILLS = "memory-kills"
+MEMORY_ADVICE = (
+    "Use fewer loader processes or shorter prefetch queues, or load less data into memory.",
+    "Or raise the memory limit of the container.",
+)
 
 #: A start-up that is a warning: this share of the job, and at least so long.
 LONG_START_SHARE, LONG_START_US = 0.2, 5 * 60 * SECOND_US
@@ -222,7 +227,7 @@ def other_processes(job: Job) -> list[Finding]:
     ]
 
 
-class _Kills(Struct, frozen=True, kw_only=True):
+class Kills(Struct, frozen=True, kw_only=True):
     """Kills for lack of memory on a node."""
 
     node: str
@@ -234,21 +239,18 @@ class _Kills(Struct, frozen=True, kw_only=True):
 
 def memory_kills(job: Job) -> list[Finding]:
     """Processes that the kernel killed because the container, or the node, was out of memory."""
-    found = job.gathered(_kills)
+    found = job.gathered(kills)
     if not found:
         return []
-    killed = sum(kills.count for kills in found)
-    start_us, end_us = min(kills.first_us for kills in found), max(kills.last_us for kills in found)
+    killed = sum(one.count for one in found)
+    start_us, end_us = min(one.first_us for one in found), max(one.last_us for one in found)
     return [
         Finding(
-            key="memory-kills",
+            key=MEMORY_KILLS,
             severity=Severity.WARNING,
             title=f"The kernel killed {count(killed, 'process', 'processes')} for lack of memory",
-            evidence=(Where(tuple(kills.node for kills in found)), When(start_us, end_us)),
-            advice=(
-                "Use fewer loader processes or shorter prefetch queues, or load less data into memory.",
-                "Or raise the memory limit of the container.",
-            ),
+            evidence=(Where(tuple(one.node for one in found)), When(start_us, end_us)),
+            advice=MEMORY_ADVICE,
             rules=(),
             section="utilization",
             start_us=start_us,
@@ -257,12 +259,13 @@ def memory_kills(job: Job) -> list[Finding]:
     ]
 
 
-def _kills(part: Job) -> Iterator[_Kills]:
+def kills(part: Job) -> Iterator[Kills]:
+    """Those of a node, if there are any."""
     for panel in part.panels_of(Metric.OOM_KILLS):
         growth = np.maximum(0, np.diff(panel.values[:, 0]))
         (grew,) = np.nonzero(growth)
         if len(grew):
-            yield _Kills(
+            yield Kills(
                 node=panel.node,
                 count=int(growth.sum()),
                 first_us=int(panel.time_us[grew[0]]),

@@ -24,6 +24,7 @@ from jobreport.recordings import (
     Label,
     LeftOut,
     LessWritten,
+    Raised,
     RecordedPart,
     RecordedRun,
     Recording,
@@ -161,6 +162,27 @@ class _Hooks(Struct):
     parts: dict[str, str] = field(default_factory=dict)
 
 
+class _Place(Struct):
+    file: str
+    line: Annotated[int, Meta(ge=0, le=10**9)]
+    function: str = ""
+
+
+class _Exception(Struct):
+    type: str
+    at_us: Microseconds
+    message: str = ""
+    place: _Place | None = None
+    rank: str = ""
+    step: Count | None = None
+    memory: str = ""
+    asked_bytes: Count | None = None
+    free_bytes: Count | None = None
+    total_bytes: Count | None = None
+    launcher: bool = False
+    exit_code: Annotated[int, Meta(ge=-255, le=255)] | None = None
+
+
 class _Facts(_Run, kw_only=True):
     """The file, as far as the report shows it: the last run, and what is kept of those before."""
 
@@ -184,6 +206,8 @@ class _Facts(_Run, kw_only=True):
     clock_steps: Count = 0
     hooks: _Hooks = field(default_factory=_Hooks)
     auto_steps: str | None = None
+    exceptions: list[_Exception] = field(default_factory=list)
+    libraries: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -244,6 +268,8 @@ def _recording(file: SourceFile) -> Recording:
             for name, off in list(facts.hooks.parts.items())[:_MAX_ENTRIES]
         ),
         no_steps=_text(facts.auto_steps or ""),
+        exceptions=tuple(map(_raised, facts.exceptions[:_MAX_ENTRIES])),
+        libraries=tuple(map(_text, facts.libraries[:_MAX_ENTRIES])),
         labels=tuple(
             Label(key=_text(key), value=_text(value))
             for key, value in list(facts.labels.items())[:_MAX_ENTRIES]
@@ -264,6 +290,25 @@ def _run(facts: _Run) -> RecordedRun:
         dropped_reason=_text(dropped.reason or ""),
         dropped_since_us=dropped.since_us,
         dropped_until_us=dropped.until_us,
+    )
+
+
+def _raised(one: _Exception) -> Raised:
+    where, free, total = one.place or _Place("", 0), one.free_bytes, one.total_bytes
+    return Raised(
+        rank=as_name(one.rank),
+        type=as_name(one.type),
+        message=_text(one.message),
+        file=as_name(where.file),
+        line=where.line,
+        function=as_name(where.function),
+        step=one.step,
+        at_us=one.at_us,
+        memory=one.memory if one.memory in ("gpu", "host") else "",
+        asked=one.asked_bytes,
+        used=None if free is None or total is None or free > total else total - free,
+        total=total,
+        exit_code=(one.exit_code or 0) if one.launcher else None,
     )
 
 

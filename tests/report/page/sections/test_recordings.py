@@ -46,7 +46,8 @@ def recording(node: str, *runs: RecordedRun, **facts: Any) -> Recording:
     known: dict[str, Any] = dict.fromkeys(Recording.__struct_fields__)
     zeros = ("late_ticks", "clock_steps", "hooked_processes", "other_threads", "other_lane_events")
     known |= dict.fromkeys(zeros, 0)
-    known |= dict.fromkeys(("gpus", "shared_gpus", "left_out", "less_written", "labels", "parts"), ())
+    lists = ("gpus", "shared_gpus", "left_out", "less_written", "labels", "parts", "exceptions", "libraries")
+    known |= dict.fromkeys(lists, ())
     known |= {
         "node": node,
         "runs": runs or (run(0),),
