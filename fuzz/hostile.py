@@ -277,10 +277,25 @@ def facts(names: Sequence[str]) -> dict[str, bytes]:
             "overhead": {"sampler_cpu_s": 9.5, "hook_s": 9.5, "steps": 1, "processes": 1},
             "hooks": {"written": [{"worker": name, "at_us": run["started_us"], "written": name}]},
             "auto_steps": name,
+            "exceptions": [_exception(name, run["ended_us"])],
+            "libraries": [name],
             "labels": {name: name},
         }
         files[f"jobrecord/{i}.json"] = json.dumps(one | texts).encode()
     return {path: text for path, text in files.items() if len(text) < 1 << 20}
+
+
+def _exception(name: str, at_us: int) -> dict[str, Any]:
+    return {
+        "type": name,
+        "message": name,
+        "place": {"file": name, "line": 3, "function": name},
+        "rank": name,
+        "step": 7,
+        "at_us": at_us,
+        "memory": "gpu",
+        "asked_bytes": 1 << 34,
+    }
 
 
 def _configs(names: Sequence[str]) -> dict[str, bytes]:
