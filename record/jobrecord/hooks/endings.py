@@ -34,7 +34,7 @@ _GPU_FULL = re.compile(
 _HOST_FULL = re.compile(r"DefaultCPUAllocator|[Cc](?:annot|an't) allocate memory")
 _SIZE = r"([0-9.]+) ?(bytes|[KMGT]iB)"
 _SIZES = {
-    "asked_bytes": re.compile(rf"allocat(?:e|ing) {_SIZE}"),
+    "asked_bytes": re.compile(rf"(?:allocate|allocating) {_SIZE}"),
     "total_bytes": re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity"),
     "free_bytes": re.compile(rf"of which {_SIZE} is free|{_SIZE} free"),
 }
