@@ -280,6 +280,12 @@ def facts(names: Sequence[str]) -> dict[str, bytes]:
             "exceptions": [_exception(name, run["ended_us"])],
             "libraries": [name],
             "labels": {name: name},
+            "host": {"os": name, "cpu": name},
+            "git": {"commit": name if i % 2 else "0" * 40, "dirty": True},
+            "driver": name,
+            "versions": {name: name},
+            "config": {name: name},
+            "world_size": 8,
         }
         files[f"jobrecord/{i}.json"] = json.dumps(one | texts).encode()
     return {path: text for path, text in files.items() if len(text) < 1 << 20}

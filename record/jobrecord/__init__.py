@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jobrecord.hooks.current import (
         batch,
+        config,
         data,
         eval,
         phase,
@@ -23,7 +24,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["batch", "data", "eval", "phase", "predict", "record", "resume", "start", "step", "stop", "watch"]
+__all__ = [
+    "batch",
+    "config",
+    "data",
+    "eval",
+    "phase",
+    "predict",
+    "record",
+    "resume",
+    "start",
+    "step",
+    "stop",
+    "watch",
+]
 
 _FRAMEWORKS = frozenset({"huggingface", "keras", "lightning"})
 

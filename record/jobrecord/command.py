@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from jobrecord import __version__, facts, names, settings
+from jobrecord import __version__, facts, names, settings, what_ran
 from jobrecord.hooks import auto_steps
 from jobrecord.job import Job, JobStartError
 from jobrecord.sampler_process import SamplerProcess
@@ -146,7 +146,7 @@ def _claimed(options: argparse.Namespace, command: Sequence[str], environment: d
     for option, is_given in (("--operators", chosen.operators), ("--profile-steps", chosen.profile_steps)):
         if is_given and (no_steps or chosen.steps == "script"):
             _say(f"{option}: only if the script calls jobrecord.start()")
-    return facts.claim(chosen, environment, command, no_steps)
+    return facts.claim(chosen, environment, command, no_steps, what_ran.commit() if command else None)
 
 
 def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> int:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobrecord import __version__, names
+from jobrecord import __version__, names, what_ran
 from jobrecord.command_line import without_secrets
 from jobrecord.folder import Folder, check
 from jobrecord.settings import SettingError, Settings
@@ -106,11 +106,15 @@ def of_node(out: Path, node: str) -> dict[str, Any]:
 
 
 def claim(
-    settings: Settings, environment: Mapping[str, str], command: Sequence[str] = (), no_steps: str = ""
+    settings: Settings,
+    environment: Mapping[str, str],
+    command: Sequence[str] = (),
+    no_steps: str = "",
+    commit: Mapping[str, Any] | None = None,
 ) -> Settings:
     """Make the node's file of facts, so that no second recorder writes into the same files.
 
-    `no_steps` says why ``--steps auto`` records none. Returns the settings with the node's name, which changes if
+    `no_steps` says why ``--steps auto`` records none, `commit` is that of the script. Returns the settings with the node's name, which changes if
     another machine of this name records into the folder. Raises SettingError.
     """
     try:
@@ -128,6 +132,7 @@ def claim(
                         hooks.remove(name)
             if no_steps:
                 facts["auto_steps"] = no_steps
+            facts["git"] = commit
             folder.remove(_command(node))
             if settings.record_command:
                 # For its owner only.
@@ -280,6 +285,7 @@ def first_facts(settings: Settings, environment: Mapping[str, str]) -> dict[str,
         "node_rank": names.node_rank(environment),
         "labels": dict(settings.labels),
         "scheduler": _scheduler(environment),
+        "host": what_ran.host(),
     }
 
 

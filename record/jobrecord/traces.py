@@ -23,7 +23,7 @@ from jobrecord.names import shown
 from jobrecord.open_files import identity, is_open
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 SECOND_NS = 1_000_000_000
@@ -77,6 +77,8 @@ class Trace:
         self.parts: Mapping[str, str] = {}
         #: The trainer that says where its loop is; empty without one.
         self.framework = ""
+        #: Further facts of this process, as of when they are written.
+        self.more_facts: Callable[[], Mapping[str, Any]] = dict
         #: Steps of optimizers in threads that do not train.
         self.other_threads = 0
         self._rows: deque[tuple[str, str, int, int, int | None, Mapping[str, Any] | None]] = deque()
@@ -135,6 +137,10 @@ class Trace:
     def restart_share(self) -> None:
         """Let what was done until now not count as the recorder's share of the time."""
         self._share_from, self._share_ns = (now(), self.steps), 0
+
+    def write_facts_soon(self) -> None:
+        """Write the facts with the next rows."""
+        self._facts_due_ns = 0
 
     def flush(self) -> None:
         """Write what is in memory."""
@@ -331,6 +337,8 @@ class Trace:
             "parts": dict(self.parts),
             "framework": self.framework,
         }
+        with suppress(Exception):
+            facts |= self.more_facts()
         with suppress(OSError), Folder(self.out, hooks_folder(self.node), make=True) as folder:
             # The sampler adds them to facts of its own.
             write_facts(folder, self.worker, facts, is_last=is_last, is_synced=False)

@@ -76,6 +76,14 @@ class Label(Struct, frozen=True, kw_only=True):
     value: Annotated[str, Name("label")]
 
 
+class Version(Struct, frozen=True, kw_only=True):
+    """That of something that ran."""
+
+    #: ``python``, ``torch``, ``driver``.
+    what: Message
+    number: Annotated[str, Name("version")]
+
+
 class RecordedPart(Struct, frozen=True, kw_only=True):
     """Something that is recorded of a script that was not changed."""
 
@@ -162,3 +170,14 @@ class Recording(Struct, frozen=True, kw_only=True):
     exceptions: tuple[Raised, ...] = ()
     #: Those that processes without a recorded step had imported, such as ``torch``.
     libraries: tuple[Message, ...] = ()
+    versions: tuple[Version, ...] = ()
+    #: The commit of the working directory, and whether its files were changed; empty without one.
+    commit: Annotated[str, Name("commit")] = ""
+    is_changed: bool | None = None
+    #: Operating system and processor.
+    system: Annotated[str, Name("system")] = ""
+    cpu_model: Message = ""
+    #: Training processes of the job, as they say.
+    world_size: int | None = None
+    #: What the script gave to ``jobrecord.config``.
+    config: tuple[Label, ...] = ()

@@ -15,7 +15,7 @@ from jobrecord.hooks.recording import Recording
 from jobrecord.traces import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from jobrecord.sampler_process import SamplerProcess
@@ -150,6 +150,12 @@ def batch(*, samples: int | None = None, tokens: int | None = None) -> None:
         _recording.batch(samples=samples, tokens=tokens)
 
 
+def config(values: Mapping[str, Any]) -> None:
+    """Note settings of the script, for the report and comparisons."""
+    if recording := _told():
+        recording.config(values)
+
+
 def step() -> None:
     """End a training step."""
     if _recording is not None:
@@ -160,6 +166,17 @@ def resume(step: int) -> None:
     """Number the next step `step`."""
     if _recording is not None:
         _recording.resume(step)
+
+
+def _told() -> Recording | None:
+    """The recording; under ``record-job`` it may begin with what the script says, before a library is imported."""
+    if (
+        _recording is None
+        and settings.PREFIX + "RUN" in os.environ
+        and settings.read(os.environ).steps == "auto"
+    ):
+        record_untouched()
+    return _recording
 
 
 def _folder(out: str | Path | None) -> dict[str, str]:

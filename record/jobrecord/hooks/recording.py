@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,13 @@ from jobrecord.hooks.device import DeviceSteps
 from jobrecord.hooks.imports import when_imported
 from jobrecord.hooks.inferred import Inferred
 from jobrecord.hooks.passes import Passes, is_compiled_inside
+from jobrecord.hooks.process_facts import ProcessFacts
 from jobrecord.hooks.profiles import Operators, PythonProfile
 from jobrecord.hooks.steps import Steps
 from jobrecord.traces import STEP_LANE, Trace, now, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from types import ModuleType
 
     from jobrecord.hooks.inferred import Loop
@@ -52,6 +54,7 @@ class Recording:
         self.is_open, self.is_automatic = True, is_automatic
         self.trace = Trace(settings.out, settings.node)
         self.trace.parts = parts.states
+        self.process = self.trace.more_facts = ProcessFacts()
         #: What libraries tell is used only where they tell all of it.
         self.inferred = Inferred(self._inferred_evaluation) if parts.states else None
         self.steps = Steps(self.trace, None, self._step_ended, self._step_ends)
@@ -159,6 +162,13 @@ class Recording:
             if not isinstance(count, Integral):
                 raise TypeError(f"batch() needs whole numbers, not {type(count).__name__}: {name}")
             self.steps.args[name] = self.steps.args.get(name, 0) + int(count)
+
+    def config(self, values: Mapping[str, Any]) -> None:
+        """Note settings of the script. Raises TypeError for anything but a mapping."""
+        if not isinstance(values, Mapping):
+            raise TypeError(f"config() needs a mapping, not {type(values).__name__}")
+        self.process.add_config(values)
+        self.trace.write_facts_soon()
 
     def resume(self, step: int) -> None:
         """Number the next step `step`, as after a checkpoint was loaded."""

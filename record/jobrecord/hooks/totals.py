@@ -52,6 +52,12 @@ def add(node_facts: dict[str, Any], out: Path) -> None:
     if failed and not dropped["reason"]:
         dropped |= {"reason": failed["reason"], "since_us": failed["since_us"]}
     parts = [one.get("parts") or {} for one in found]
+    for name in ("config", "versions"):
+        # Of values that differ, that of the first process.
+        known = [values for one in found if isinstance(values := one.get(name), dict)]
+        node_facts[name] = {key: str(value) for values in known[::-1] for key, value in values.items()}
+    sizes = (size for one in found if isinstance(size := one.get("world_size"), int) and size > 0)
+    node_facts["world_size"] = next(sizes, None)
     node_facts["hooks"] = {
         "other_threads": sum(one["other_threads"] for one in found),
         "other_lane_events": sum(one["other_lane_events"] for one in found),

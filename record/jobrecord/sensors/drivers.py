@@ -55,6 +55,8 @@ def sensors(settings: Settings, machine: Machine, environment: Mapping[str, str]
             with contextlib.suppress(OSError):
                 print(f"record-job: no GPU is sampled: {reason}.", file=sys.stderr)
         return []
+    with contextlib.suppress(Exception):
+        machine.facts["driver"] = driver.version()  # type: ignore[attr-defined]
     devices = select(visible(settings.gpus, environment, driver.variables), driver.devices(), strict=False)
     machine.facts["gpus"] = [device.facts() for device in devices]
     if not devices:

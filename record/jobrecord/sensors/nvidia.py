@@ -52,6 +52,10 @@ class NVML:
             Reading("memory size", _MINUTE_S, _MEMORY, self._memory_total),
         )
 
+    def version(self) -> str:
+        """That of the driver."""
+        return str(self._nvml.nvmlSystemGetDriverVersion())
+
     def devices(self) -> list[Device]:
         """All GPUs in NVML's order (by PCI bus), each with its instances behind it."""
         found = []

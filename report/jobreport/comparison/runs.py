@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 
 from jobreport.comparison.document import Fact
 from jobreport.cost.document import RunCost  # noqa: TC001 - msgspec reads the annotation
-from jobreport.cost.facts import LABELS, KnownJob, facts_of, joined
+from jobreport.cost.facts import CONFIG, LABELS, OF_WHAT_RAN, KnownJob, facts_of, joined
 from jobreport.document import Origin
 from jobrules.model.captures import AcrossRanks, Capture  # noqa: TC001 - msgspec reads the annotations
 from jobrules.rules.traces.shares import MIN_WINDOW_NS, idle_ns, launch_bound_ns
@@ -306,6 +306,8 @@ def common_facts(runs: Sequence[RunOf]) -> dict[str, str | float | None]:
 def differences(variants: Mapping[str, Mapping[str, str | float | None]]) -> list[Fact]:
     """Different facts first, unknown ones last; a fact that nobody knows is left out unless it matters."""
     keys = dict.fromkeys(key for facts in variants.values() for key in facts)
+    # Where all scripts give settings, one that is missing is a difference.
+    configured = all(any(key.startswith(CONFIG) for key in facts) for facts in variants.values())
     found = []
     for key in keys:
         values = {label: facts.get(key) for label, facts in variants.items()}
@@ -313,6 +315,10 @@ def differences(variants: Mapping[str, Mapping[str, str | float | None]]) -> lis
         if not known and key not in ("batch_size", "instance_type"):
             continue
         kind = "unknown" if None in values.values() else "different" if len(known) > 1 else "same"
+        if key.startswith(CONFIG) and configured and kind == "unknown":
+            kind = "different"
+        if key.startswith(OF_WHAT_RAN) and kind != "different":
+            continue
         found.append(Fact(key=key, label=LABELS.get(key, key), kind=kind, values=values))
     order = ("different", "same", "unknown")
     return sorted(found, key=lambda fact: order.index(fact.kind))

@@ -35,6 +35,9 @@ LABELS = {
     "samples": "Training samples",
     "tokens_per_step": "Tokens per step",
     "interval_s": "Sampling interval (s)",
+    "commit": "Git commit",
+    "system": "Operating system",
+    "cpu_model": "CPU model",
     "finished": "Recorded from start to end",
     "sources": "Sources",
     "version": "jobreport version",
@@ -51,6 +54,10 @@ LABELS = {
     "trace_versions": "Versions in traces",
     "unknown_waits": "Waits for an event that the trace lacks",
 }
+#: Begin of the keys of versions, and of what the script gave to ``jobrecord.config``.
+VERSION, CONFIG = "version ", "config "
+#: Facts that need no mention where they are the same, or not known.
+OF_WHAT_RAN = ("commit", "system", "cpu_model", VERSION, CONFIG)
 #: Given facts that are numbers.
 NUMBERS = frozenset(
     {
@@ -157,6 +164,7 @@ def facts_of(
         "version": report.version,
     }
     found |= {key: value for key, value in (of_traces or {}).items() if value is not None}
+    found |= _what_ran(recordings)
     for key, value in _labels(recordings).items():
         found[key if found.get(key) is None else f"label {key}"] = value
     # What is given stands over a label, and over what follows from another one.
@@ -202,6 +210,29 @@ def _product(one: str | float | None, other: str | float | None) -> float | None
 def joined(names: Iterable[str]) -> str | None:
     """``A100 / V100``; None without names."""
     return " / ".join(sorted({name for name in names if name})) or None
+
+
+def _what_ran(recordings: Sequence[Recording]) -> dict[str, str | float | None]:
+    """Commit, versions, and settings; those of all nodes, if they do not agree."""
+    texts: dict[str, list[str]] = {}
+    for one in recordings:
+        state = (
+            {True: ", changed", False: "", None: ", perhaps changed"}[one.is_changed] if one.commit else ""
+        )
+        known = {
+            "commit": f"{one.commit[:12]}{state}" if one.commit not in ("", HIDDEN) else "",
+            "system": one.system,
+            "cpu_model": one.cpu_model,
+            **{f"{VERSION}{version.what}": version.number for version in one.versions},
+            **{f"{CONFIG}{label.key}": label.value for label in one.config},
+        }
+        for key, value in known.items():
+            texts.setdefault(key, []).append("" if value == HIDDEN else value)
+    ranks = {one.world_size for one in recordings}
+    found: dict[str, str | float | None] = {
+        key: text for key, every in texts.items() if (text := joined(every))
+    }
+    return found | ({"world_size": ranks.pop()} if len(ranks) == 1 and None not in ranks else {})
 
 
 def _labels(recordings: Sequence[Recording]) -> dict[str, str | float]:

@@ -48,8 +48,9 @@ _TOGETHER = ("device", "rank")
 _SYSTEM_MESSAGES = frozenset(map(os.strerror, errno.errorcode))
 #: What the recorder says of its own limit, and its version.
 _RECORDER = re.compile(r"--max-bytes [0-9]{1,20} reached|jobrecord [0-9.]{1,20}")
+_VERSION = re.compile(r"[0-9][0-9.]{0,20}(?:\+(?:cpu|cu[0-9]{1,4}))?")
 #: Kinds of names that never stay, and kinds of what the recorder tells.
-_ALWAYS_CHANGE = ("node", "capture", "path", "quote", "row", "command")
+_ALWAYS_CHANGE = ("node", "capture", "path", "quote", "row", "command", "commit")
 _OF_RECORDER = ("message", "sensor", "label")
 #: End of the modes that StepOutlier checks. No name that is kept ends so.
 _CHOSEN = "chosen"
@@ -240,6 +241,8 @@ def _stays(kind: str, name: str) -> bool:
     if kind == "error":
         package, _, rest = name.partition(".")
         return hasattr(builtins, name) or bool(rest and package in _LIBRARIES | sys.stdlib_module_names)
+    if kind == "version" and _VERSION.fullmatch(name):
+        return True
     return is_common(name) or (
         kind in _OF_RECORDER and (name in _SYSTEM_MESSAGES or _RECORDER.fullmatch(name) is not None)
     )

@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 
 import jobrecord
-from jobrecord.hooks import current
+from jobrecord.hooks import current, process_facts
 from tests.record.hooks import fake_torch
 from tests.record.hooks.written import events, hook_facts, steps, trace_files
 from tests.record.recordings import rows, wait_for
@@ -39,7 +39,45 @@ def test_script_runs_without_a_recording() -> None:
         jobrecord.step()
         jobrecord.resume(5)
         jobrecord.watch(object())
+        jobrecord.config({"lr": 0.1})
     jobrecord.stop()
+
+
+class Broken(dict[str, int]):
+    """Settings that cannot be listed."""
+
+    def items(self) -> Any:
+        raise RuntimeError
+
+
+def test_settings_of_the_script_are_noted_without_secrets(out: Path) -> None:
+    jobrecord.start()
+    own: dict[str, Any] = {"width": 12, "credentials": {"user": "hush"}, "deep": {"a": {"b": [1, 2]}}}
+    jobrecord.config(
+        {"lr": 0.1, "api_key": "hush", "model": own, "note": "my token: hush", "hub token": "hush"}
+    )
+    own["model"] = own
+    jobrecord.config(own)
+    jobrecord.config({f"k{i}": "x" * 10_000 for i in range(1000)})
+    jobrecord.config(Broken(a=1))
+    with pytest.raises(TypeError, match="needs a mapping, not list"):
+        jobrecord.config([])  # type: ignore[arg-type]
+    jobrecord.step()
+    jobrecord.step()
+    jobrecord.stop()
+
+    facts = hook_facts(out)
+    config = facts["config"]
+    assert (
+        config.items()
+        >= {"lr": "0.1", "model.width": "12", "model.deep.a.b": "[1, 2]", "width": "12"}.items()
+    )
+    assert "hush" not in json.dumps(facts)
+    assert (len(config), max(map(len, config.values()))) == (
+        process_facts.MAX_CONFIG,
+        process_facts.MAX_VALUE,
+    )
+    assert facts["versions"].keys() >= {"python", "jobrecord"}
 
 
 def test_loop_by_hand(out: Path) -> None:

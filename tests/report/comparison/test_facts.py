@@ -9,11 +9,11 @@ import pytest
 from jobreport.comparison.measures import BY_KEY
 from jobreport.comparison.runs import differences
 from jobreport.cost.billing import cost_of
-from jobreport.cost.facts import facts_of
+from jobreport.cost.facts import OF_WHAT_RAN, facts_of
 from jobreport.cost.prices import Machine
 from jobreport.cost.sizes import sizing
 from jobreport.document import Report
-from jobreport.recordings import GPUModel, Label
+from jobreport.recordings import GPUModel, Label, Version
 from jobreport.remarks import Quality, SourceQuality
 from jobrules.analyses.throughput import Throughput
 from tests.copies import replace
@@ -130,6 +130,49 @@ def test_recorded_batches_count_as_known_unless_somebody_says_otherwise(
         assert rate.value == (size and pytest.approx(size * steps_per_s))
         # Tested within a run, as the time of steps is.
         assert (rate.sample is None) == (size is None)
+
+
+def with_facts(**facts: Any) -> Report:
+    source = SourceQuality(source="record-job", files=1, rows=1, recordings=(recording("n", **facts),))
+    return replace(steady(), quality=Quality(sources=(source,)))
+
+
+def settings(**values: str) -> tuple[Label, ...]:
+    return tuple(Label(key=key, value=value) for key, value in values.items())
+
+
+def versions(**numbers: str) -> tuple[Version, ...]:
+    return tuple(Version(what=what, number=number) for what, number in numbers.items())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [
+        ({"commit": "a" * 40, "is_changed": False}, {"commit": "a" * 40, "is_changed": True}, {"commit"}),
+        ({"commit": "a" * 40, "is_changed": False}, {}, set()),
+        (
+            {"versions": versions(torch="2.1", cuda="12")},
+            {"versions": versions(torch="2.2", cuda="12")},
+            {"version torch"},
+        ),
+        ({"versions": versions(torch="2.1")}, {}, set()),
+        ({"config": settings(lr="1", a="1")}, {"config": settings(lr="1", b="1")}, {"config a", "config b"}),
+        ({"config": settings(lr="1")}, {"config": settings(lr="2")}, {"config lr"}),
+        # The other script gives none.
+        ({"config": settings(lr="1")}, {}, set()),
+        ({"config": settings(lr="1")}, {"config": settings(lr="…")}, set()),
+        ({"world_size": 2}, {"world_size": 4}, {"world_size"}),
+        ({"cpu_model": "a", "system": "b"}, {"cpu_model": "c", "system": "b"}, {"cpu_model"}),
+    ],
+    ids=str,
+)
+def test_what_ran_is_a_difference_where_both_know_it(
+    one: dict[str, Any], other: dict[str, Any], differ: set[str]
+) -> None:
+    found = differences({"A": facts_of(with_facts(**one), {}), "B": facts_of(with_facts(**other), {})})
+
+    assert {fact.key for fact in found if fact.kind == "different"} == differ
+    assert not {fact.key for fact in found if fact.kind != "different" and fact.key.startswith(OF_WHAT_RAN)}
 
 
 BIG = {"instance_type": "big"}

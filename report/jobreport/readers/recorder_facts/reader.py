@@ -29,6 +29,7 @@ from jobreport.recordings import (
     RecordedRun,
     Recording,
     SharedGPU,
+    Version,
 )
 from jobreport.remarks import SourceQuality
 from jobrules.model import natural_key
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?:.*/)?jobrecord/[^/]+\.json", re.DOTALL)
 _FACTS, _COMMAND = ".json", ".command.json"
 _ENDED_BY = re.compile(r"exit|signal:[0-9]{1,3}|detached|parent gone")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 #: Far more than a recorder writes: labels, a command line, and a thousand earlier runs.
 _MAX_BYTES = 8 << 20
 #: Entries of each list, and characters of a text and of the command, that are kept.
@@ -183,6 +185,16 @@ class _Exception(Struct):
     exit_code: Annotated[int, Meta(ge=-255, le=255)] | None = None
 
 
+class _Host(Struct):
+    os: str = ""
+    cpu: str = ""
+
+
+class _Git(Struct):
+    commit: str
+    dirty: bool | None = None
+
+
 class _Facts(_Run, kw_only=True):
     """The file, as far as the report shows it: the last run, and what is kept of those before."""
 
@@ -209,6 +221,12 @@ class _Facts(_Run, kw_only=True):
     exceptions: list[_Exception] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
+    host: _Host = field(default_factory=_Host)
+    git: _Git | None = None
+    driver: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    world_size: Annotated[int, Meta(ge=1, le=10**7)] | None = None
+    config: dict[str, str] = field(default_factory=dict)
 
 
 def _read(file: SourceFile, kind: type[_Read]) -> _Read:
@@ -270,10 +288,24 @@ def _recording(file: SourceFile) -> Recording:
         no_steps=_text(facts.auto_steps or ""),
         exceptions=tuple(map(_raised, facts.exceptions[:_MAX_ENTRIES])),
         libraries=tuple(map(_text, facts.libraries[:_MAX_ENTRIES])),
-        labels=tuple(
-            Label(key=_text(key), value=_text(value))
-            for key, value in list(facts.labels.items())[:_MAX_ENTRIES]
+        labels=_labels(facts.labels),
+        versions=tuple(
+            Version(what=_text(what), number=_text(number))
+            for what, number in [*facts.versions.items(), ("driver", facts.driver)][-_MAX_ENTRIES:]
+            if number
         ),
+        commit=facts.git.commit if facts.git and _COMMIT.fullmatch(facts.git.commit) else "",
+        is_changed=facts.git.dirty if facts.git else None,
+        system=_text(facts.host.os),
+        cpu_model=_text(facts.host.cpu),
+        world_size=facts.world_size,
+        config=_labels(facts.config),
+    )
+
+
+def _labels(values: dict[str, str]) -> tuple[Label, ...]:
+    return tuple(
+        Label(key=_text(key), value=_text(value)) for key, value in list(values.items())[:_MAX_ENTRIES]
     )
 
 

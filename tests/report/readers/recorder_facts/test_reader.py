@@ -63,6 +63,8 @@ def test_facts_that_are_not_given_are_not_known(tmp_path: Path) -> None:
         (FACTS | {"late_ticks": 10**30}, "facts.unknown"),
         (FACTS | {"started_us": 10**18}, "facts.unknown"),
         (FACTS | {"labels": {"a": [1]}}, "facts.unknown"),
+        (FACTS | {"world_size": 0}, "facts.unknown"),
+        (FACTS | {"git": {"commit": 5}}, "facts.unknown"),
     ],
 )
 def test_a_file_that_is_something_else_is_skipped(tmp_path: Path, content: Any, code: str) -> None:
@@ -83,13 +85,19 @@ def test_texts_of_any_length_and_content_are_bounded(tmp_path: Path) -> None:
             "gpu_reason": text,
             "left_out": [{"sensor": text, "reason": text, "count": 1}] * 600,
             "labels": {str(i) * 120: text for i in range(600)},
+            "config": {str(i) * 120: text for i in range(600)},
+            "versions": {str(i) * 120: text for i in range(600)},
+            "host": {"os": text, "cpu": text},
+            "git": {"commit": text},
         },
     )
 
     assert "\n" not in found.node
     assert found.runs[0].ended_by == ""
     assert len(found.gpu_reason) < 400
-    assert max(len(found.left_out), len(found.labels)) < 600
+    assert max(map(len, (found.left_out, found.labels, found.config, found.versions))) < 600
+    assert max(len(found.system), len(found.cpu_model), *(len(one.number) for one in found.versions)) < 400
+    assert found.commit == ""
     assert max(len(label.key) for label in found.labels) < 400
 
 

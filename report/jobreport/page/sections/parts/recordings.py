@@ -27,6 +27,8 @@ MAX_OVERHEAD, MIN_OVERHEAD_S = 1.0, 1.0
 MAX_ROWS, MAX_OPEN_ROWS = 50, 8
 #: Labels in a sentence, and changes of what a rank wrote.
 MAX_LABELS, MAX_CHANGES = 20, 4
+#: Rows of what was run.
+MAX_FACTS = 250
 
 
 def recorded(report: Report) -> Subsection | None:
@@ -41,7 +43,13 @@ def recorded(report: Report) -> Subsection | None:
     notes = map(code, [*_sentences(found, _notes), *_labels(found)])
     return Subsection(
         title="Recording",
-        blocks=[Sentences([*warnings, *notes]), _nodes(found, report), _runs(found), _left_out(found)],
+        blocks=[
+            Sentences([*warnings, *notes]),
+            _nodes(found, report),
+            _what_ran(found),
+            _runs(found),
+            _left_out(found),
+        ],
     )
 
 
@@ -253,6 +261,38 @@ def _nodes(found: Sequence[Recording], report: Report) -> Table:
         ),
         rows=rows,
         style="heads",
+    )
+
+
+def _what_ran(found: Sequence[Recording]) -> Table:
+    """System, versions, commit, and settings; values of nodes that do not agree one after the other."""
+    values: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for one in found:
+        state = {True: ", files changed", False: "", None: ", changes not known"}[one.is_changed]
+        known = [
+            ("Git commit", one.commit and f"{one.commit}{state}"),
+            ("Training ranks", str(one.world_size or "")),
+            *((version.what, version.number) for version in one.versions),
+            ("Operating system", one.system),
+            ("CPU", one.cpu_model),
+            *((f"config {label.key}", label.value) for label in one.config),
+        ]
+        for what, value in known:
+            if value:
+                values[what][value] = None
+    rows = [
+        (
+            formats.escape_name(what, 100),
+            "; ".join(formats.escape_name(value, 200) for value in [*every][:MAX_LABELS]),
+        )
+        for what, every in values.items()
+    ]
+    return Table(
+        label="What was run",
+        fold="what was run",
+        caption=f"As record-job and the script noted it.{formats.not_shown(len(rows) - MAX_FACTS, 'fact')}",
+        heads=(":Fact", ":Value"),
+        rows=rows[:MAX_FACTS],
     )
 
 
