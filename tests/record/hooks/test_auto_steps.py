@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,6 +47,18 @@ def test_untouched_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optio
     assert run.returncode == 0, run.stderr
     assert [event.step for event in steps(tmp_path / "job")] == list(range(7 if option == "auto" else 0))
     assert facts(tmp_path / "job")["overhead"].get("steps") == (7 if option == "auto" else None)
+
+
+def test_python_that_does_not_have_the_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = getattr(sys, "_base_executable", "")
+    looks = [base, "-c", "import importlib.util as i; print(i.find_spec('jobrecord'))"]
+    if not base or subprocess.run(looks, capture_output=True, text=True, check=False).stdout != "None\n":
+        pytest.skip("there is no Python without the recorder")
+    fake_torch.install(tmp_path / "lib", monkeypatch)
+    run = record(tmp_path / "job", command=[base, "-c", TRAIN], PYTHONPATH=str(tmp_path / "lib"))
+
+    assert run.returncode == 0, run.stderr
+    assert [event.step for event in steps(tmp_path / "job")] == list(range(7))
 
 
 def test_script_without_the_recorder_is_recorded_without_steps(tmp_path: Path) -> None:

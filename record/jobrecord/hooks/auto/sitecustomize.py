@@ -3,7 +3,7 @@
 import sys
 from contextlib import suppress
 from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 
 _HERE = Path(__file__).parent
@@ -13,8 +13,14 @@ if _own is not None and _own.loader is not None:
     sys.modules["sitecustomize"] = _module
     _own.loader.exec_module(_module)
 
-# The Python of the training may be another one, without the recorder.
+# The Python of the training may be one without the recorder; its version may be one that the recorder cannot run with.
 with suppress(Exception):
+    if find_spec("jobrecord") is None:
+        _spec = spec_from_file_location("jobrecord", _HERE.parents[1] / "__init__.py")
+        if _spec is not None and _spec.loader is not None:
+            _recorder = sys.modules["jobrecord"] = module_from_spec(_spec)
+            _spec.loader.exec_module(_recorder)
+
     from jobrecord.hooks.auto_steps import begin
 
     begin()
