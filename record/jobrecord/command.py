@@ -80,6 +80,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="WHEN",
         help="auto: steps, without a change of the script; script: only if it calls jobrecord [default: auto]",
     )
+    option(
+        "--stacks",
+        metavar="RATE",
+        help="looks at the line of code that runs, a second in each training process; 0: none [default: 10]",
+    )
     option("--profile-steps", metavar="FIRST-LAST", help="Python profile of these steps")
     option("--profiler", metavar="NAME", help="cprofile or pyinstrument [default: cprofile]")
     option("--operators", metavar="STEPS", help="operators of these steps, such as 5,6")

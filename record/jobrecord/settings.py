@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PREFIX = "JOBRECORD_"
 #: Of all labels together, and of the name of a run: facts hold them, and those of earlier runs.
 MAX_LABELS, MAX_LABELS_BYTES, MAX_RUN = 100, 64 << 10, 100
+MAX_STACKS = 100
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
 _SIZES = {
     "": 1,
@@ -50,6 +51,8 @@ class Settings:
     all_cores: bool = False
     #: ``auto``, or ``script``: nothing that the script does not ask for.
     steps: str = "auto"
+    #: Samples of the stack of a process that trains, a second; 0 for none.
+    stacks: float = 10.0
     #: First and last step of the Python profile.
     profile_steps: tuple[int, int] | None = None
     profiler: str = "cprofile"
@@ -82,6 +85,7 @@ def read(environment: Mapping[str, str]) -> Settings:
         gpus=text("GPUS", "auto"),
         all_cores=flag("ALL_CORES"),
         steps=_choice("--steps", text("STEPS", "auto"), ("auto", "script")),
+        stacks=_rate(text("STACKS", "10")),
         profile_steps=_stretch(text("PROFILE_STEPS")),
         profiler=_choice("--profiler", text("PROFILER", "cprofile"), ("cprofile", "pyinstrument")),
         operators=_numbers(text("OPERATORS")),
@@ -126,6 +130,15 @@ def _interval(text: str) -> float:
     if not 0.1 <= seconds <= 60:
         raise SettingError(f"--interval {text}: use a time from 100ms to 1min, such as 500ms.")
     return seconds
+
+
+def _rate(text: str) -> float:
+    rate = float(text) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", text) else -1.0
+    if rate and not 0.1 <= rate <= MAX_STACKS:
+        raise SettingError(
+            f"--stacks {text}: use 0, or a number of samples a second from 0.1 to {MAX_STACKS}."
+        )
+    return rate
 
 
 def _size(text: str) -> int:

@@ -129,6 +129,10 @@ class Trace:
         """A ``perf_counter_ns`` as time since the epoch."""
         return (perf_ns - self._perf_ns + self._wall_ns) // 1000
 
+    def written_as(self) -> str:
+        """Name of this process and its node in names of files; nothing as long as nothing was written."""
+        return f"{self.worker}-{self.node}" if self._name else ""
+
     def worker_or_name(self) -> str:
         """Name of this process in names of files, the same from the first call on."""
         self.worker = self.worker or worker_name()
@@ -198,7 +202,7 @@ class Trace:
         taken = [rows.popleft() for _ in range(count)]
         kept = [row for row in taken if self._level < 2 or row[0].startswith(STEP_LANE)]
         self._dropped += _event_count(taken)
-        self._size += _write_all(self._file, "".join(self._row(*row) for row in kept).encode())
+        self._size += write_all(self._file, "".join(self._row(*row) for row in kept).encode())
         self._dropped -= _event_count(kept)
         if self._size > MAX_FILE_BYTES or began - self._opened_ns > MAX_FILE_NS:
             self._close_file()
@@ -241,7 +245,7 @@ class Trace:
             file = folder.create(self._name)
             try:
                 self._identity = identity(file)
-                self._size = _write_all(file, head)
+                self._size = write_all(file, head)
             except OSError:
                 os.close(file)
                 folder.remove(self._name)
@@ -261,7 +265,7 @@ class Trace:
         file, self._file = self._file, -1
         try:
             os.ftruncate(file, self._size - len(",\n"))
-            _write_all(file, b"\n]\n")
+            write_all(file, b"\n]\n")
             os.fsync(file)
         finally:
             os.close(file)
@@ -362,7 +366,7 @@ def _event_count(rows: Sequence[tuple[Any, ...]]) -> int:
     return len(rows) - [row[0] for row in rows].count(RECORDER_LANE)
 
 
-def _write_all(file: int, data: bytes) -> int:
+def write_all(file: int, data: bytes) -> int:
     """Write all of it. Returns the number of bytes."""
     left = memoryview(data)
     while left:

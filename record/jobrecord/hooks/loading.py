@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobrecord.folder import Folder
+from jobrecord.hooks import stacks
 from jobrecord.hooks.inferred import Loop
 from jobrecord.traces import now
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from jobrecord.hooks.stacks import Plan
     from jobrecord.traces import Trace
 
 FETCH_LANE, SETUP_LANE, WORKER_LANE = "DataLoaderIter", "DataLoaderIterInitialize", "DataLoaderWorker"
@@ -35,6 +37,7 @@ class Recording(Protocol):
 
     trace: Trace
     is_open: bool
+    plan: Plan | None
 
     def is_elsewhere(self) -> bool:
         """Whether this is no thread that trains, or within a fetch."""
@@ -85,6 +88,10 @@ def recorded(
     recording: Recording, loader: Any, begin: Callable[[Any], Iterator[Any]], notes: str
 ) -> Iterator[Any]:
     """What `begin` makes of a loader, with its fetches recorded. `notes` names those of its processes."""
+    noted = getattr(loader, "worker_init_fn", None)
+    if isinstance(noted, NotedWorker) and recording.plan is not None:
+        trace = recording.trace
+        noted.sampled = recording.plan, f"{trace.worker_or_name()}-{trace.node}"
     began = now()
     iterator = begin(loader)
     # A loader of PyTorch may be recorded by itself.
@@ -172,6 +179,8 @@ class NotedWorker:
 
     def __init__(self, out: Path, name: str, own: Callable[[int], object] | None) -> None:
         self.out, self.name, self.own = out, name, own
+        #: How loader processes are sampled, and for whom.
+        self.sampled: tuple[Plan, str] | None = None
 
     def __call__(self, worker_id: int) -> None:
         """Note this process, which is loader process `worker_id`."""
@@ -181,6 +190,8 @@ class NotedWorker:
             folder.remove(file := f"{self.name}-{os.getpid()}.json")
             with os.fdopen(folder.create(file), "w") as stream:
                 json.dump(note, stream)
+        if self.sampled is not None:
+            stacks.sample_loader(*self.sampled, worker_id)
         if self.own is not None:
             self.own(worker_id)
 

@@ -8,13 +8,14 @@ from contextlib import contextmanager, suppress
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
-from jobrecord.hooks import endings, loading, parts
+from jobrecord.hooks import endings, loading, parts, stacks
 from jobrecord.hooks.device import DeviceSteps
 from jobrecord.hooks.imports import when_imported
 from jobrecord.hooks.inferred import Inferred
 from jobrecord.hooks.passes import Passes, is_compiled_inside
 from jobrecord.hooks.process_facts import ProcessFacts
 from jobrecord.hooks.profiles import Operators, PythonProfile
+from jobrecord.hooks.stacks import MAIN, Stacks
 from jobrecord.hooks.steps import Steps
 from jobrecord.traces import STEP_LANE, Trace, now, warn
 
@@ -58,6 +59,9 @@ class Recording:
         #: What libraries tell is used only where they tell all of it.
         self.inferred = Inferred(self._inferred_evaluation) if parts.states else None
         self.steps = Steps(self.trace, None, self._step_ended, self._step_ends)
+        #: How this process and those of its loaders are sampled.
+        self.plan = stacks.plan(settings)
+        self.stacks = self.plan and Stacks(self.plan, MAIN, self.trace.written_as, self.thread)
         #: Whether the script set a model to evaluate, and not to train since.
         self.evaluates = False
         #: End of the last fetch, and begin of the first one of the newest loop.
@@ -182,6 +186,13 @@ class Recording:
         self.trace.close()
         endings.note_end_of(self.trace, self.steps.number)
         self.is_open = False
+        self.stop_stacks()
+
+    def stop_stacks(self) -> None:
+        """End the samples of this process."""
+        if self.stacks is not None:
+            self.stacks.stop()
+            self.stacks = None
 
     def fail(self, error: Exception) -> None:
         """End because of a fault of the recorder."""
@@ -191,11 +202,14 @@ class Recording:
             with suppress(Exception):
                 self.trace.close()
             self.trace.abandon()
+            self.stop_stacks()
 
     def abandon(self) -> None:
         """Be inert: this is the child of a fork."""
         self.is_open = False
         self.trace.abandon()
+        if self.stacks is not None:
+            self.stacks.abandon()
 
     @harmless
     def add(self, lane: str, name: str, start_ns: int, end_ns: int) -> None:
@@ -284,8 +298,11 @@ class Recording:
         """Whether a fetch now is none that training waits for: of another thread, or within another fetch."""
         if self.inferred is None:
             return False
-        thread = self.steps.thread or threading.main_thread().ident
-        return not self.is_open or self._is_fetching or threading.get_ident() != thread
+        return not self.is_open or self._is_fetching or threading.get_ident() != self.thread()
+
+    def thread(self) -> int:
+        """The thread that trains, as far as it is known."""
+        return self.steps.thread or threading.main_thread().ident or 0
 
     @harmless
     def fetch_begins(self, loop: Loop, at_ns: int) -> None:

@@ -1,0 +1,114 @@
+"""Frames and stacks, each written once: a tree, whose nodes are a caller's node and a frame."""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+from collections import deque
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jobrecord.traces import MAX_NAME, quoted
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+#: File, function, and line; a stack has its outermost frame first.
+Frame = tuple[str, str, int]
+Stack = list[Frame]
+
+#: Of a deep stack these frames are kept, of those that are looked at.
+OUTERMOST, INNERMOST, MAX_WALK = 20, 80, 5000
+#: Nodes in memory; then all is written anew, with new numbers.
+MAX_NODES = 50_000
+
+_HERE = str(Path(__file__).parent.parent) + os.sep
+_PYTHON = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_LIBRARIES = re.compile(r".*?[/\\](?:site|dist)-packages[/\\](.*)", re.DOTALL)
+#: What `torch.compile` writes, in a folder with the user's name.
+_GENERATED = re.compile(r".*[/\\](torchinductor)_[^/\\]*[/\\]", re.DOTALL)
+#: Code that no file holds, and yet the user's own: of ``python -c``, ``exec``, and cells of notebooks.
+_OWN_TEXT = ("<string>", "<stdin>", "<ipython-input", "<cell")
+
+
+class Tree:
+    """The stacks of a process. Nothing of the script is kept but names and numbers of lines."""
+
+    def __init__(self, start: str) -> None:
+        #: Folder that paths of the user's own code are relative to.
+        self._start = os.path.join(start, "")  # noqa: PTH118 - ends with a separator
+        self._frame_count = self._node_count = 0
+        self._places: dict[str, tuple[str, str]] = {}
+        self._frames: dict[Frame, int] = {}
+        self._nodes: dict[tuple[int, int], int] = {}
+
+    def add(self, stack: Stack) -> tuple[int, str]:
+        """The node of a stack, and the lines to write before it is used."""
+        if len(self._nodes) > MAX_NODES:
+            self._places, self._frames, self._nodes = {}, {}, {}
+        lines: list[str] = []
+        node = -1
+        for frame in stack:
+            at = node, self._frame(frame, lines)
+            known = self._nodes.get(at)
+            if known is None:
+                known = self._nodes[at] = self._node_count
+                self._node_count += 1
+                lines.append(f'["stack",{known},{node},{at[1]}]\n')
+            node = known
+        return node, "".join(lines)
+
+    def _frame(self, frame: Frame, lines: list[str]) -> int:
+        number = self._frames.get(frame)
+        if number is None:
+            number = self._frames[frame] = self._frame_count
+            self._frame_count += 1
+            path, name, line = frame
+            where, shown = self._places.get(path) or self._places.setdefault(path, place(path, self._start))
+            lines.append(f'["frame",{number},"{where}",{quoted(shown)},{line},{quoted(name)}]\n')
+        return number
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """The stack whose innermost frame this is, without frames of the recorder."""
+    inner: Stack = []
+    outer: deque[Frame] = deque(maxlen=OUTERMOST)
+    walked = 0
+    while frame is not None and walked < MAX_WALK:
+        code = frame.f_code
+        if not code.co_filename.startswith(_HERE):
+            name = getattr(code, "co_qualname", code.co_name)
+            (inner if len(inner) < INNERMOST else outer).append((code.co_filename, name, frame.f_lineno or 0))
+        walked += 1
+        frame = frame.f_back
+    return [*reversed(outer), *reversed(inner)]
+
+
+def caller_of_both(before: Stack, after: Stack) -> Stack:
+    """The stack from which both were called, at the line of `after`; `after` if there is none."""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    if same < min(len(before), len(after)) and before[same][:2] == after[same][:2]:
+        same += 1
+    return after[:same] or after
+
+
+def place(path: str, start: str) -> tuple[str, str]:
+    """Whose code a file is, and its shown name: the end of it, if it is long."""
+    where, shown = _place(path, start)
+    return where, shown[-MAX_NAME:]
+
+
+def _place(path: str, start: str) -> tuple[str, str]:
+    if path.startswith("<"):
+        is_own = path.startswith(_OWN_TEXT)
+        return "own" if is_own else "python" if path.startswith("<frozen ") else "library", path
+    if found := _LIBRARIES.match(path):
+        return "library", found[1]
+    for folder in _PYTHON:
+        if path.startswith(folder):
+            return "python", path[len(folder) :]
+    if found := _GENERATED.match(path):
+        return "library", f"{found[1]}/{path[found.end() :]}"
+    return "own", path[len(start) :] if path.startswith(start) else path
