@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import sysconfig
 from collections import deque
 from itertools import takewhile
@@ -15,6 +16,8 @@ from jobrecord.traces import MAX_NAME, quoted
 if TYPE_CHECKING:
     from types import FrameType
 
+#: Whose code it is.
+OWN, LIBRARY, PYTHON = "own", "library", "python"
 #: File, function, and line; a stack has its outermost frame first.
 Frame = tuple[str, str, int]
 Stack = list[Frame]
@@ -25,12 +28,17 @@ OUTERMOST, INNERMOST, MAX_WALK = 20, 80, 5000
 MAX_NODES = 50_000
 
 _HERE = str(Path(__file__).parent.parent) + os.sep
-_PYTHON = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+_PYTHON = tuple(
+    {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")}  # noqa: PTH118
+    | {str(Path(os.__file__).parent) + os.sep}
+)
 _LIBRARIES = re.compile(r".*?[/\\](?:site|dist)-packages[/\\](.*)", re.DOTALL)
 #: What `torch.compile` writes, in a folder with the user's name.
 _GENERATED = re.compile(r".*[/\\](torchinductor)_[^/\\]*[/\\]", re.DOTALL)
-#: Code that no file holds, and yet the user's own: of ``python -c``, ``exec``, and cells of notebooks.
-_OWN_TEXT = ("<string>", "<stdin>", "<ipython-input", "<cell")
+#: What is no file, and yet the user's own: a terminal, and cells of notebooks.
+_OWN_TEXT = ("<stdin>", "<ipython-input", "<cell")
+#: Code of ``exec``, which belongs to its caller, or the script of ``python -c``.
+_TEXT = "<string>"
 
 
 class Tree:
@@ -39,9 +47,10 @@ class Tree:
     def __init__(self, start: str) -> None:
         #: Folder that paths of the user's own code are relative to.
         self._start = os.path.join(start, "")  # noqa: PTH118 - ends with a separator
+        self._outermost = OWN if sys.argv[:1] == ["-c"] else PYTHON
         self._frame_count = self._node_count = 0
         self._places: dict[str, tuple[str, str]] = {}
-        self._frames: dict[Frame, int] = {}
+        self._frames: dict[tuple[Frame, str], int] = {}
         self._nodes: dict[tuple[int, int], int] = {}
 
     def add(self, stack: Stack) -> tuple[int, str]:
@@ -49,26 +58,26 @@ class Tree:
         if len(self._nodes) > MAX_NODES:
             self._places, self._frames, self._nodes = {}, {}, {}
         lines: list[str] = []
-        node = -1
+        node, where = -1, self._outermost
         for frame in stack:
-            at = node, self._frame(frame, lines)
+            path, name, line = frame
+            known_where, shown = self._places.get(path) or self._places.setdefault(
+                path, place(path, self._start)
+            )
+            where = known_where or where
+            number = self._frames.get((frame, where))
+            if number is None:
+                number = self._frames[frame, where] = self._frame_count
+                self._frame_count += 1
+                lines.append(f'["frame",{number},"{where}",{quoted(shown)},{line},{quoted(name)}]\n')
+            at = node, number
             known = self._nodes.get(at)
             if known is None:
                 known = self._nodes[at] = self._node_count
                 self._node_count += 1
-                lines.append(f'["stack",{known},{node},{at[1]}]\n')
+                lines.append(f'["stack",{known},{node},{number}]\n')
             node = known
         return node, "".join(lines)
-
-    def _frame(self, frame: Frame, lines: list[str]) -> int:
-        number = self._frames.get(frame)
-        if number is None:
-            number = self._frames[frame] = self._frame_count
-            self._frame_count += 1
-            path, name, line = frame
-            where, shown = self._places.get(path) or self._places.setdefault(path, place(path, self._start))
-            lines.append(f'["frame",{number},"{where}",{quoted(shown)},{line},{quoted(name)}]\n')
-        return number
 
 
 def stack_of(frame: FrameType | None) -> Stack:
@@ -95,20 +104,21 @@ def caller_of_both(before: Stack, after: Stack) -> Stack:
 
 
 def place(path: str, start: str) -> tuple[str, str]:
-    """Whose code a file is, and its shown name: the end of it, if it is long."""
+    """Whose code a file is (empty: its caller's), and its shown name: the end of it, if it is long."""
     where, shown = _place(path, start)
     return where, shown[-MAX_NAME:]
 
 
 def _place(path: str, start: str) -> tuple[str, str]:
     if path.startswith("<"):
-        is_own = path.startswith(_OWN_TEXT)
-        return "own" if is_own else "python" if path.startswith("<frozen ") else "library", path
+        if path == _TEXT:
+            return "", path
+        return OWN if path.startswith(_OWN_TEXT) else PYTHON if path.startswith("<frozen ") else LIBRARY, path
     if found := _LIBRARIES.match(path):
-        return "library", found[1]
+        return LIBRARY, found[1]
     for folder in _PYTHON:
         if path.startswith(folder):
-            return "python", path[len(folder) :]
+            return PYTHON, path[len(folder) :]
     if found := _GENERATED.match(path):
-        return "library", f"{found[1]}/{path[found.end() :]}"
-    return "own", path[len(start) :] if path.startswith(start) else path
+        return LIBRARY, f"{found[1]}/{path[found.end() :]}"
+    return OWN, path[len(start) :] if path.startswith(start) else path
