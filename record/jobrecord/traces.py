@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jobrecord import __version__
 from jobrecord.clocks import read_both
 from jobrecord.facts import hooks_folder
+from jobrecord.facts import of_node as facts_of_node
 from jobrecord.facts import write as write_facts
 from jobrecord.folder import Folder
 from jobrecord.names import shown
@@ -234,6 +235,8 @@ class Trace:
             "start_time_since_epoch_in_micros": wall // 1000,
             "writer": f"jobrecord {__version__}",
             "pid": self._pid,
+            "command": _command(),
+            "recording": facts_of_node(self.out, self.node).get("started_us"),
         }
         head = f"[\n{json.dumps({'name': 'process_name', 'ph': 'M', 'pid': 0, 'args': base})},\n".encode()
         with Folder(self.out, _FRAMEWORK, make=True) as folder:
@@ -359,6 +362,15 @@ def warn(text: str) -> None:
     """One line for the user. A warning of Python's could be an error in the training script."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(f"jobrecord: {shown(text)}\n")
+
+
+def _command() -> str:
+    """A short mark of the command line, by which commands of one script are told apart; nothing leads back from it."""
+    import hashlib  # noqa: PLC0415 - once a file
+
+    # Python starts the processes of multiprocessing by command lines of its own.
+    words = sys.argv if "--multiprocessing-fork" in sys.orig_argv else sys.orig_argv
+    return hashlib.blake2s("\0".join(words).encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
 
 
 def _event_count(rows: Sequence[tuple[Any, ...]]) -> int:

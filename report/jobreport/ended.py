@@ -126,7 +126,9 @@ def ended(quality: Quality, job: Job) -> Ended | UnsetType:
     known = _cause(bad, run, raised)
     if killed and known.how in ("signal", "exception", "exit") and known.type in _VICTIMS:
         known = replace(known, how="memory kill", node=killed[0].node)
-    known = _with_work(known, works)
+    # Of another command of the script nothing is known but its end.
+    if known.at_us <= max(job.span_us[1], last_us) + _KILL_US:
+        known = _with_work(known, works)
     if known.how in ("memory", "memory kill", "signal"):
         known = _with_memory(known, job.gathered(memory_at_end))
     return known

@@ -266,6 +266,9 @@ def reported_run(runs: Sequence[Run]) -> str:
         for i, run in others
     ]
     newest = ", the newest" if number == len(runs) else ""
+    if runs[0].command:
+        longest = max(runs, key=lambda run: run.end_us - run.start_us)
+        newest = f" training commands{', the longest' if longest.reported else ''}"
     left = len(named) - MAX_RUNS
     more = f", and {left} earlier in report.json" if left > 0 else ""
     listed = "; ".join(named[-MAX_RUNS:])

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from jobreport.recordings import Recording  # noqa: TC001 - msgspec reads the annotation
 from jobrules.model.names import Name, NodeName, OwnText, PathName
@@ -395,12 +395,14 @@ class Remark(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One run of a recording that a long pause separates from others."""
+    """One run of a recording that a long pause separates from others, or a command of a script."""
 
     start_us: int
     end_us: int
     #: Whether the report is of it.
     reported: bool
+    #: Whether it is a command of a script that has several.
+    command: bool | UnsetType = UNSET
 
 
 class LogFile(Struct, frozen=True, kw_only=True):
@@ -440,5 +442,5 @@ class Quality(Struct, frozen=True, kw_only=True):
     sources: tuple[SourceQuality, ...] = ()
     #: Files that no reader recognized or that could not be opened.
     remarks: tuple[Remark, ...] = ()
-    #: In the order of time; empty if a long pause separates no runs.
+    #: In the order of time; empty if nothing separates runs.
     runs: tuple[Run, ...] = ()

@@ -57,6 +57,32 @@ class FileFailedError(Exception):
         self.file = file
 
 
+class CommandSpan(Struct, frozen=True, kw_only=True):
+    """When a command ran that trained, as one of several in a script; or several that are one job."""
+
+    #: When the last of its recordings began, and the marks of its command lines.
+    recording: int
+    marks: frozenset[str]
+    start_us: int
+    end_us: int
+    #: Of its training steps, of all processes.
+    trained_us: int
+
+    def is_started_again(self, later: CommandSpan) -> bool:
+        """Whether a later one is the same job: the same command, or one of another recording."""
+        return self.recording != later.recording or not self.marks.isdisjoint(later.marks)
+
+    def joined(self, other: CommandSpan) -> CommandSpan:
+        """Both as one."""
+        return CommandSpan(
+            recording=max(self.recording, other.recording),
+            marks=self.marks | other.marks,
+            start_us=min(self.start_us, other.start_us),
+            end_us=max(self.end_us, other.end_us),
+            trained_us=self.trained_us + other.trained_us,
+        )
+
+
 class Found(Struct, frozen=True, kw_only=True):
     """The tables that one reader made of its files."""
 
@@ -72,6 +98,8 @@ class Found(Struct, frozen=True, kw_only=True):
     recorded: tuple[str, ...] = ()
     #: Whether the files say that the job ended; None if they cannot say.
     finished: bool | None = None
+    #: The commands that jobrecord recorded.
+    commands: tuple[CommandSpan, ...] = ()
 
 
 class Reader(Protocol):

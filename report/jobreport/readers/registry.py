@@ -27,7 +27,7 @@ from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.python_stacks.reader import PythonStacks
 from jobreport.readers.recognized import Recognized, recognized, recognized_last
 from jobreport.readers.recorder_facts.reader import RecorderFacts
-from jobreport.readers.runs import chosen_run
+from jobreport.readers.runs import chosen_command, chosen_run, command_runs
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.traces.reader import Traces
@@ -133,9 +133,12 @@ def read_directory(
 
     groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
     pieces = read_groups(engine, groups, progress, strict=options.strict)
-    pieces, runs = chosen_run(assign_logs(pieces, engine, zone), engine, options.run)
-    if not runs:
-        pieces = drop_implausible_times(pieces, engine)
+    commands, pieces = command_runs(pieces), assign_logs(pieces, engine, zone)
+    if len(commands) > 1:
+        pieces, runs = chosen_command(drop_implausible_times(pieces, engine), engine, commands, options.run)
+    else:
+        pieces, runs = chosen_run(pieces, engine, options.run)
+        pieces = pieces if runs else drop_implausible_times(pieces, engine)
     sources = sources_of(pieces, tally)
     results = _debugger_results(files.debugger_results, tally, strict=options.strict)
 

@@ -1,6 +1,7 @@
-"""The runs of a recording: a log goes on where it ended, a day or half a year later.
+"""The runs of a recording: a log goes on where it ended, a day or half a year later; a script trains several times.
 
-Only logs are split. A job with samples or events of its own is one job, however long it was interrupted.
+Logs are split by time. A job with samples or events of its own is one job, however long it was interrupted, unless the
+recorder saw that its script ran one command after another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from jobreport.errors import UsageError
+from jobreport.readers.bounds import LATEST_US
 from jobreport.readers.implausible_times import restricted
 from jobreport.remarks import Run
 from jobrules.model import SECOND_US
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from jobreport.options import Choice
+    from jobreport.readers.base import CommandSpan
     from jobreport.readers.grouping import Piece
     from jobreport.tables.engine import Engine
     from jobrules.model import IntArray, Job
@@ -68,6 +71,42 @@ def chosen_run(pieces: list[Piece], engine: Engine, choice: Choice) -> tuple[lis
     of_nodes = {facts.node: spans for piece in pieces for facts in piece.facts}
     code = "times.other_run" if len(found) > 1 else "times.no_run"
     return [restricted(piece, of_nodes, engine, code) for piece in pieces], tuple(runs)
+
+
+def command_runs(pieces: Sequence[Piece]) -> list[CommandSpan]:
+    """The commands of a script that ran one after the other; those that overlap are one job, and so are restarts."""
+    runs: list[CommandSpan] = []
+    for one in sorted(
+        (one for piece in pieces for one in piece.found.commands), key=lambda one: one.start_us
+    ):
+        if runs and (one.start_us < runs[-1].end_us or runs[-1].is_started_again(one)):
+            one = runs.pop().joined(one)  # noqa: PLW2901 - a longer one
+        runs.append(one)
+    return runs
+
+
+def chosen_command(
+    pieces: Sequence[Piece], engine: Engine, found: Sequence[CommandSpan], choice: Choice
+) -> tuple[list[Piece], tuple[Run, ...]]:
+    """The pieces of the command that is reported, by default the one that trained longest, and all commands as runs.
+
+    Raises ``UsageError`` for the number of a run that is not there.
+    """
+    if isinstance(choice, int) and choice > len(found):
+        raise UsageError(f"--run {choice}: the recording has {count(len(found), 'run')}.")
+    longest = max(range(len(found)), key=lambda i: (found[i].trained_us, found[i].end_us - found[i].start_us))
+    number = longest + 1 if choice is None else choice
+    # What comes before the first event of a command is its start-up.
+    ends_us = [0, *(one.end_us for one in found[:-1]), LATEST_US]
+    spans = [(before_us + 1, end_us) for before_us, end_us in pairwise(ends_us)]
+    runs = tuple(
+        Run(start_us=one.start_us, end_us=one.end_us, reported=number in (i, "all"), command=True)
+        for i, one in enumerate(found, start=1)
+    )
+    if number == "all":
+        return list(pieces), runs
+    of_nodes = {facts.node: [spans[number - 1]] for piece in pieces for facts in piece.facts}
+    return [restricted(piece, of_nodes, engine, "times.other_run") for piece in pieces], runs
 
 
 def _logs_only(pieces: Sequence[Piece]) -> bool:

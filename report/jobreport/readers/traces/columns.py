@@ -43,6 +43,8 @@ _MAX_NAME = 1000
 _name = partial(short_name, longest=_MAX_NAME)
 #: Whole numbers up to here are exact as floats.
 _MAX_STEP = 2**53
+#: Of the mark of a command.
+_MAX_COMMAND = 16
 #: Of the batches of one step.
 _MAX_SIZE = 10**12
 _NO_SIZE = NO_NUMBER, NO_NUMBER, False
@@ -66,6 +68,8 @@ class _Place(Struct, frozen=True, eq=False):
     base_us: int
 
 
+#: When a recording began, and the mark of a command.
+Command: TypeAlias = tuple[int, str]
 #: Of each origin, event type and time base.
 _Places: TypeAlias = dict[tuple[str, str, EventSource, str, int], _Place]
 
@@ -105,6 +109,8 @@ class _File(dict[Scalar, _Place]):
         self.base_us = origin.base_us
         #: Whether jobrecord wrote it.
         self.is_recorded = False
+        #: When its recording began, and a mark of the command that wrote it.
+        self.command: Command | None = None
         #: Begin events whose end has not come yet, with their places, by process and thread.
         self.begun: defaultdict[tuple[Scalar, Scalar], list[tuple[Row, _Place]]] = defaultdict(list)
         #: What is left out or changed, by the remark on it.
@@ -147,6 +153,8 @@ class Columns:
         self.sizes: dict[tuple[int, int, bool], int] = {_NO_SIZE: 0}
         #: Node, and rank or process id, of the files that jobrecord wrote.
         self.recorded: set[tuple[str, str]] = set()
+        #: The command that wrote a file, by the file's number.
+        self.commands: dict[int, Command] = {}
         self._files = files
         self._tally = tally
         self._places: _Places = {}
@@ -164,6 +172,8 @@ class Columns:
                 self._convert()
         if file.is_recorded:
             self.recorded.add((origin.node, origin.rank))
+            if file.command:
+                self.commands[number] = file.command
         file.counts["traces.begin_only"] = sum(map(len, file.begun.values()))
         file.counts["traces.long_name"] = sum(map(_is_cut, self.names.listed[known:]))
         for code, count in file.counts.items():
@@ -246,6 +256,8 @@ class Columns:
                 is_date = type(base_us) in (int, float) and EARLIEST_US <= base_us <= LATEST_US
                 file.counts["traces.time_base"] += not is_date
                 file.is_recorded = isinstance(args.writer, str) and args.writer.startswith(_RECORDER)
+                if isinstance(args.command, str) and type(args.recording) is int:
+                    file.command = args.recording, args.command[:_MAX_COMMAND]
                 file.set_base(round(base_us) if is_date else 0)
             elif isinstance(args.name, str):
                 file.set_event_type(row.pid, self.names.listed[self.names[args.name]])

@@ -88,7 +88,7 @@ class Traces:
         for number, (file, where) in enumerate(chosen):
             columns.add(number, scan(file, tally, growing=where.growing))
             progress.advance(file.size)
-        events, notes, used = table(columns, [file.name for file, _ in chosen], tally)
+        events, notes, used, commands = table(columns, [file.name for file, _ in chosen], tally)
         quality = SourceQuality(source=self.source, files=used, rows=len(events), remarks=tally.remarks())
         timed = any(where.timed for _, where in chosen)
         return Found(
@@ -100,6 +100,7 @@ class Traces:
                 whole=bool(columns.recorded),
             ),
             finished=False if timed and len(events) else None,
+            commands=commands,
         )
 
 

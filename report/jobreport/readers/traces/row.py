@@ -26,6 +26,9 @@ class Args(msgspec.Struct, gc=False):
     writer: Any = None
     profiled: Any = None
     cut: Any = None
+    #: By jobrecord: when the recording began in which a file was written, and a mark of the command that wrote it.
+    recording: Any = None
+    command: Any = None
     #: By jobrecord: the size of the batches of a step, and whether that, or that it is an evaluation, was inferred.
     samples: Any = None
     tokens: Any = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from jobreport.readers.base import CommandSpan
 from jobreport.readers.bounds import EARLIEST_US, LATEST_US
 from jobreport.readers.traces.columns import RECORDER_LANE
 from jobrules.model import BoolArray, Events, IntArray, Lane, Loader, natural_key
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from jobreport.readers.columns import Table
     from jobreport.readers.tally import Tally
-    from jobreport.readers.traces.columns import Columns
+    from jobreport.readers.traces.columns import Columns, Command
     from jobrules.model import CodeArray
 
 _T = TypeVar("_T", str, Lane)
@@ -25,12 +26,16 @@ _OfRank = TypeVar("_OfRank", Lane, Loader)
 #: Node and rank, or process id in its place.
 _Process: TypeAlias = tuple[str, str]
 
+#: In the name of each training step.
+_TRAIN_STEP = "Step:ModeKeys.TRAIN"
 #: Columns that make an event what it is, in the order that the table is sorted by.
 _EVENT = ("start_us", "end_us", "lane", "name", "step", "pid", "thread")
 
 
-def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events, Table, int]:
-    """All events, ``mark`` and ``size`` of each, and the number of files that they come from.
+def table(
+    columns: Columns, files: Sequence[str], tally: Tally
+) -> tuple[Events, Table, int, tuple[CommandSpan, ...]]:
+    """All events, ``mark`` and ``size`` of each, the number of files that they come from, and the recorded commands.
 
     ``files`` are the names of all files.
 
@@ -44,9 +49,10 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
     if any(own):
         _keep(events, ~np.array(own)[events["lane"]])
     if not len(events["file"]):
-        return Events(), events, 0
+        return Events(), events, 0, ()
     pids = _pids(events, columns)
     ranks = _in_turn(events, columns, pids) | _ranks(pids)
+    commands = _commands(events, columns)
     dated = (events["start_us"] >= EARLIEST_US) & (events["end_us"] <= LATEST_US)
     if dated.any():
         _drop(events, ~dated, "traces.undated", files, tally)
@@ -74,7 +80,7 @@ def table(columns: Columns, files: Sequence[str], tally: Tally) -> tuple[Events,
         ),
         **{key: events[key] for key in _EVENT},
     )
-    return found, {key: events[key] for key in ("mark", "size")}, used_files
+    return found, {key: events[key] for key in ("mark", "size")}, used_files, commands
 
 
 def _keep(events: Table, rows: BoolArray | IntArray) -> None:
@@ -130,23 +136,55 @@ def _named_by_id(pids: Mapping[_Process, set[int]]) -> set[_Process]:
 def _in_turn(events: Table, columns: Columns, pids: Mapping[_Process, set[int]]) -> dict[_Process, str]:
     """The name of the first of several processes without a rank that jobrecord recorded on a node one after the other.
 
-    A job that is started again is one rank, not two.
+    A job that is started again is one rank, not two; another command is another one.
     """
     nameless = columns.recorded & _named_by_id(pids)
     spans = []
     for process in nameless if len(nameless) > 1 else ():
         lanes = [code for lane, code in columns.lanes.items() if (lane.node, lane.rank) == process]
         rows = np.isin(events["lane"], lanes)
-        spans.append((int(events["start_us"][rows].min()), int(events["end_us"][rows].max()), process))
+        command = columns.commands.get(int(events["file"][rows.argmax()]))
+        spans.append((process, _span(command, events["start_us"][rows], events["end_us"][rows])))
     found: dict[_Process, str] = {}
-    # When the last process of each name ended.
-    ends_us: dict[_Process, int] = {}
-    for start_us, end_us, (node, name) in sorted(spans):
-        before = [one for one, us in ends_us.items() if one[0] == node and us <= start_us]
-        first = max(before, key=lambda one: ends_us[one], default=(node, name))
-        ends_us[first] = end_us
+    # The last process of each name.
+    last: dict[_Process, CommandSpan] = {}
+    for (node, name), span in sorted(spans, key=lambda one: (one[1].start_us, one[1].end_us, one[0])):
+        before = [
+            one
+            for one, its in last.items()
+            if one[0] == node and its.end_us <= span.start_us and its.is_started_again(span)
+        ]
+        first = max(before, key=lambda one: last[one].end_us, default=(node, name))
+        last[first] = span
         found[node, name] = first[1]
     return found
+
+
+def _commands(events: Table, columns: Columns) -> tuple[CommandSpan, ...]:
+    """When each command ran that jobrecord recorded."""
+    is_step = np.array([_TRAIN_STEP in name for name in columns.names.listed], np.bool_)
+    found: dict[Command, CommandSpan] = {}
+    for file, command in columns.commands.items():
+        # Rows are in the order of their files.
+        first, stop = np.searchsorted(events["file"], (file, file + 1)).tolist()
+        if stop > first:
+            start_us, end_us = events["start_us"][first:stop], events["end_us"][first:stop]
+            trained_us = (end_us - start_us)[is_step[events["name"][first:stop]]].sum()
+            one = _span(command, start_us, end_us, int(trained_us))
+            found[command] = found[command].joined(one) if command in found else one
+    return tuple(found.values())
+
+
+def _span(command: Command | None, start_us: IntArray, end_us: IntArray, trained_us: int = 0) -> CommandSpan:
+    """That of some events; a command that an older version of jobrecord recorded is always the same."""
+    recording, mark = command or (0, "")
+    return CommandSpan(
+        recording=recording,
+        marks=frozenset([mark]),
+        start_us=int(start_us.min()),
+        end_us=int(end_us.max()),
+        trained_us=trained_us,
+    )
 
 
 def _with_rank(one: _OfRank, ranks: Mapping[_Process, str]) -> _OfRank:

@@ -1,0 +1,71 @@
+"""Commands that one script runs one after the other are runs of their own; a job that is started again is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobreport import pipeline
+from tests.record.recordings import PYTHON, record
+from tests.record.reports import report
+
+TRAIN = """
+import sys, time, jobrecord
+jobrecord.start()
+steps, step_s = int(sys.argv[1]), float(sys.argv[2])
+for _ in range(steps):
+    time.sleep(step_s)
+    jobrecord.step()
+"""
+SHORT, LONG = "train.py 20 0.01", "train.py 60 0.01"
+
+
+@pytest.mark.parametrize(
+    ("commands", "steps", "runs"),
+    [
+        (f"python {SHORT}; python {LONG}", [60], [False, True]),
+        (f"python {LONG}; python {SHORT}", [60], [True, False]),
+        (f"python {SHORT}; python {SHORT}", [40], []),
+        (f"RANK=0 python {SHORT}; RANK=0 python {LONG}", [60], [False, True]),
+        (f"python {SHORT} --rank 0 & python {LONG} --rank 1; wait", [20, 60], []),
+    ],
+)
+def test_the_longest_command_is_reported(
+    commands: str, steps: list[int], runs: list[bool], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    out = tmp_path / "job"
+    record(out, "--quiet", command=["sh", "-c", commands.replace("python", PYTHON)], cwd=tmp_path)
+
+    found = report(out)
+
+    assert found["job"]["steps"] == sum(steps)
+    assert sorted(one["steps"] for one in found["steps"]["rows"]) == steps
+    assert [run["reported"] for run in found["quality"]["runs"]] == runs
+
+
+def test_a_recording_that_goes_on_is_one_job(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    out = tmp_path / "job"
+    for command in (SHORT, LONG):
+        record(out, "--quiet", "--force", command=[PYTHON, *command.split()], cwd=tmp_path)
+
+    found = report(out)
+
+    assert (found["job"]["steps"], found["quality"]["runs"]) == (80, [])
+
+
+def test_any_command_can_be_chosen(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    out = tmp_path / "job"
+    commands = f"python {SHORT}; python {LONG}".replace("python", PYTHON)
+    record(out, "--quiet", command=["sh", "-c", commands], cwd=tmp_path)
+    steps = {}
+    for run in (1, 2, "all"):
+        chosen = pipeline.Options(formats=["json"], strict=True, force=True, run=run)
+        steps[run] = pipeline.make_report(out, tmp_path / "report", chosen).report.job.steps
+
+    assert steps == {1: 20, 2: 60, "all": 80}
+    with pytest.raises(pipeline.JobReportError):
+        pipeline.make_report(out, tmp_path / "report", pipeline.Options(formats=["json"], force=True, run=3))
