@@ -169,7 +169,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     #: Of the last run, the first ones.
     exceptions: tuple[Raised, ...] = ()
     #: Those that processes without a recorded step had imported, such as ``torch``.
-    libraries: tuple[Message, ...] = ()
+    libraries: tuple[OwnText, ...] = ()
     versions: tuple[Version, ...] = ()
     #: The commit of the working directory, and whether its files were changed; empty without one.
     commit: Annotated[str, Name("commit")] = ""

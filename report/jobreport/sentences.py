@@ -73,6 +73,17 @@ def end_of(run: RecordedRun, *, is_last: bool = True) -> str:
     return "not recorded" if run.exit_status is None else f"exit status {run.exit_status}"
 
 
+def without_steps(report: Report) -> str:
+    """What helps if a process imported a library that trains, and nothing recorded a step; empty otherwise."""
+    names = dict.fromkeys(name for one in recordings_of(report) for name in one.libraries)
+    if report.job.steps or not names:
+        return ""
+    return (
+        f"No step was recorded, but a process imported {join_names([*names])}. If it trains, call `jobrecord.start()` "
+        "before the loop and `jobrecord.step()` after each step."
+    )
+
+
 def unread(report: Report) -> str:
     """``3 files are not read: the output of vmstat, the log of a training with Megatron.``; empty for none.
 

@@ -36,7 +36,7 @@ def job(*, saved_s: float | None = 400.0, kills: int = 0, memory: float = 20.0) 
     killed = np.zeros(n)
     killed[-1] = kills
     panels = {
-        Metric.HOST_MEMORY_USED: np.linspace(4.0, memory, n) * GIB,
+        Metric.HOST_MEMORY_USED: np.linspace(20.0, memory, n) * GIB,
         Metric.HOST_MEMORY_TOTAL: np.full(n, 32.0 * GIB),
         Metric.OOM_KILLS: killed,
     }
@@ -113,6 +113,7 @@ CASES: dict[str, tuple[Job, tuple[Recording, ...]]] = {
     "asked, through a launcher": (job(), ended(replace(CHILD, exit_code=-15, rank=""))),
     "interrupted": (job(), ended(raised(type="KeyboardInterrupt", message=""))),
     "an exit status": (job(), ended(exit_status=3)),
+    "well, but memory grows": (job(memory=27.0), ended(exit_status=0)),
     "well": (job(), ended(exit_status=0)),
 }  # fmt: skip
 
@@ -142,7 +143,7 @@ def test_a_job_that_ended_badly_is_never_cleared(case: str) -> None:
     report = report_of(*CASES[case])
     first = summary.terminal(report)[0]
     assert ("Nothing to fix" in first) == (
-        case in {"asked", "asked, through a launcher", "interrupted", "well"}
+        case in {"asked", "asked, through a launcher", "interrupted", "well", "well, but memory grows"}
     )
     assert [one.key for one in report.verdict.findings].count(ENDED) == bool(
         report.ended and report.ended.is_known

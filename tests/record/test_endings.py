@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from jobrecord.hooks.endings import MAX_MESSAGE, _memory
+from jobreport.output import summary
+from jobreport.page import sections
 from tests.record.recordings import PYTHON, environment, facts, record
-from tests.record.reports import report
+from tests.record.reports import pipeline, report
 
 GIB = 1 << 30
 #: A script, and what is recorded of its end: type, message, line, function, and memory. Lines count from 1.
@@ -144,3 +146,36 @@ def test_the_first_line_is_about_the_rank_that_failed_first(tmp_path: Path) -> N
 
     assert (ended["rank"], ended["type"], ended["file"], ended["line"]) == ("1", "KeyError", "train.py", 10)
     assert (ended["how"], ended["step"], ended["exit_status"]) == ("exception", 21, 1)
+
+
+@pytest.mark.parametrize(
+    ("script", "libraries"),
+    [
+        ("import jax\n", ["jax"]),
+        ("import jax, jobrecord\njobrecord.start()\njobrecord.step()\n", []),
+        ("import jax, os\nos._exit(0)\n", []),
+        ("import json\n", []),
+        # What another process of Python's made does not train by itself.
+        (
+            "import multiprocessing as m\nimport sys\n"
+            "def child(): import jax\n"
+            "if __name__ == '__main__': p = m.get_context('spawn').Process(target=child); p.start(); p.join()\n",
+            [],
+        ),
+    ],
+)
+def test_a_process_that_may_have_trained_without_a_step_is_told(
+    script: str, libraries: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "jax.py").write_text("")
+    out = tmp_path / "job"
+    record(out, "--quiet", command=[PYTHON, "train.py"], cwd=tmp_path)
+
+    found = pipeline.make_report(
+        out, tmp_path / "report", pipeline.Options(formats=["json"], strict=True)
+    ).report
+
+    assert facts(out).get("libraries", []) == libraries
+    assert ("<code>jobrecord.step()</code>" in str(sections.head(found).html)) == bool(libraries)
+    assert any("jobrecord.step()" in line for line in summary.terminal(found)[-1:]) == bool(libraries)

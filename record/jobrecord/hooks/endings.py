@@ -44,16 +44,16 @@ _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s*File "(.+)", line ([0-9]+), in (.+)$', re.MULTILINE)
 _LAST_LINE = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
 
-_is_left = False
+#: Whether a note was left, and whether a step was recorded.
+_is_left = _has_trained = False
 
 
 def note_end_of(trace: Trace, step: int) -> None:
     """Leave a note on the end of a recorded process, in the `step` of this number."""
-    global _is_left  # noqa: PLW0603 - one end of a process
+    global _is_left, _has_trained  # noqa: PLW0603 - one end of a process
+    _has_trained = _has_trained or trace.steps > 0
     with suppress(Exception):
-        found = cause(step if trace.steps else None)
-        if found or not trace.steps:
-            _is_left = _leave(trace.out, trace.node, found)
+        _is_left = _leave(trace.out, trace.node, cause(step if trace.steps else None))
 
 
 def note_end() -> None:
@@ -96,7 +96,7 @@ def cause(step: int | None = None) -> dict[str, Any] | None:
 
 def _leave(out: Path, node: str, found: dict[str, Any] | None) -> bool:
     """Write what the end of this process has to say: what ended it, or with what it may have trained."""
-    libraries = [] if _is_helper() else [name for name in LIBRARIES if name in sys.modules]
+    libraries = [] if _has_trained or _is_helper() else [name for name in LIBRARIES if name in sys.modules]
     if not (found or libraries):
         return False
     # One file for all processes of a kind that ended well.

@@ -9,7 +9,7 @@ from jobreport.cost import words
 from jobreport.headline import headline
 from jobreport.markdown import CODE, MAX_CHARACTERS, document, escape, prose
 from jobreport.output.step_tree import step_tree
-from jobreport.sentences import goodput_sentence, mixed, unread
+from jobreport.sentences import goodput_sentence, mixed, unread, without_steps
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
 from jobrules.verdict.not_evaluated import by_reason
@@ -36,6 +36,7 @@ def markdown(report: Report) -> str:
         *_profiled(report.verdict),
         f"{_ran(report)} on {_machines(report)}. Sources: {', '.join(report.job.sources)}.",
         *([f"Run {escape(run)}"] if (run := formats.reported_run(report.quality.runs)) else []),
+        *([prose(steps)] if (steps := without_steps(report)) else []),
         *(escape(one) for one in (mixed(report), unread(report)) if one),
     ]
     if report.of_debugger:
@@ -89,7 +90,7 @@ def terminal(report: Report) -> list[str]:
         lines.append(words.no_cost(report.cost))
     if run := formats.reported_run(report.quality.runs):
         lines.append(f"Run {run}")
-    lines += [mixed(report), unread(report)]
+    lines += [without_steps(report), mixed(report), unread(report)]
     return [CODE.sub(r"\g<code>", line) for line in lines if line]
 
 

@@ -20,6 +20,7 @@ from jobrules.verdict.account import account_of, causes_of_rules
 from jobrules.verdict.code_lines import with_lines
 from jobrules.verdict.late_ranks import SLOW_RANK, late_start, slow_rank
 from jobrules.verdict.loop_parts import loop_findings
+from jobrules.verdict.memory_growth import memory_growth
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many, how_to_record
 from jobrules.verdict.observations import (
     CROWDED,
@@ -334,6 +335,7 @@ def _about_samples(job: Job, phases: JobPhases, use: TimeUse | None, unmeasured_
         *clock_offsets(job),
         *disjoint_times(job),
         *memory_kills(job),
+        *memory_growth(job),
         *nearly_full(job),
     ]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobreport import formats
+from jobreport.page.kit import code
 from jobreport.page.kit.head import page_contents, page_head
 from jobreport.page.sections.parts.throughput import in_short
-from jobreport.sentences import bad_end, unread
+from jobreport.sentences import bad_end, unread, without_steps
 from jobrules.rules.traces.shares import profiled_gpus
+from jobrules.verdict.observations import LOST_SAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +72,10 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("Steps", _steps_of_results(job.steps)))
     elif job.steps:
         facts.append(("Steps", formats.number(job.steps, 0)))
+    elif steps := without_steps(report):
+        facts.append(("Steps", code(steps)))
+    if lost := next((one.title for one in report.verdict.findings if one.key == LOST_SAMPLES), ""):
+        facts.append(("Lost", lost))
     if report.throughput:
         facts.append(("Throughput", in_short(report.throughput)))
     if others := unread(report):

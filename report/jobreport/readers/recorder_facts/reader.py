@@ -43,6 +43,8 @@ _NAME = re.compile(r"(?:.*/)?jobrecord/[^/]+\.json", re.DOTALL)
 _FACTS, _COMMAND = ".json", ".command.json"
 _ENDED_BY = re.compile(r"exit|signal:[0-9]{1,3}|detached|parent gone")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
+#: Those that train.
+_LIBRARIES = ("torch", "jax", "tensorflow", "keras")
 #: Far more than a recorder writes: labels, a command line, and a thousand earlier runs.
 _MAX_BYTES = 8 << 20
 #: Entries of each list, and characters of a text and of the command, that are kept.
@@ -287,7 +289,7 @@ def _recording(file: SourceFile) -> Recording:
         ),
         no_steps=_text(facts.auto_steps or ""),
         exceptions=tuple(map(_raised, facts.exceptions[:_MAX_ENTRIES])),
-        libraries=tuple(map(_text, facts.libraries[:_MAX_ENTRIES])),
+        libraries=tuple(one for one in _LIBRARIES if one in facts.libraries),
         labels=_labels(facts.labels),
         versions=tuple(
             Version(what=_text(what), number=_text(number))
