@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobreport import pipeline
+from jobreport.errors import UsageError
+from jobreport.options import Options
+from jobreport.pipeline import make_report
 from tests.record.recordings import PYTHON, record
 from tests.record.reports import report
 
@@ -63,9 +65,9 @@ def test_any_command_can_be_chosen(tmp_path: Path) -> None:
     record(out, "--quiet", command=["sh", "-c", commands], cwd=tmp_path)
     steps = {}
     for run in (1, 2, "all"):
-        chosen = pipeline.Options(formats=["json"], strict=True, force=True, run=run)
-        steps[run] = pipeline.make_report(out, tmp_path / "report", chosen).report.job.steps
+        chosen = Options(formats=["json"], strict=True, force=True, run=run)
+        steps[run] = make_report(out, tmp_path / "report", chosen).report.job.steps
 
     assert steps == {1: 20, 2: 60, "all": 80}
-    with pytest.raises(pipeline.JobReportError):
-        pipeline.make_report(out, tmp_path / "report", pipeline.Options(formats=["json"], force=True, run=3))
+    with pytest.raises(UsageError):
+        make_report(out, tmp_path / "report", Options(formats=["json"], force=True, run=3))
