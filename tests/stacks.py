@@ -90,3 +90,8 @@ def as_file(stacks: ProcessStacks) -> bytes:
     columns = np.column_stack([stacks.time_us - START_US + late_us, stacks.stack, late_us])
     rows += columns.tolist()
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def plain(place: object) -> str:
+    """``data.py:41 load → PIL.Image.open``: as in a sentence, without marks of code."""
+    return str(place).replace("`", "")

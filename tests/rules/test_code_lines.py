@@ -6,7 +6,7 @@ import pytest
 from jobrules.causes.code_lines import NOWHERE, Rows, leading_line, places_of, sampled_lines
 from tests.copies import replace
 from tests.jobs import make_job
-from tests.stacks import FORKED, Stack, make_stacks
+from tests.stacks import FORKED, Stack, make_stacks, plain
 
 LOOP = ("train.py:90 <module>", "train.py:30 main")
 FETCH = (
@@ -36,7 +36,7 @@ def test_the_innermost_own_line_counts_with_what_it_called(kind: str, stack: Sta
     stacks = replace(make_stacks([(0, stack)]), kind=kind)
     places, of_node = places_of(stacks)
     found = places[of_node[stacks.stack[0]]]
-    assert (str(found) if found != NOWHERE else "") == place
+    assert (plain(found) if found != NOWHERE else "") == place
 
 
 SLOW, OTHER = (*LOOP, "train.py:84 collate"), (*LOOP, "train.py:50 step")

@@ -60,7 +60,8 @@ def _page(
     head = pieces.pop("head", None)
     if head is None:
         raise JobReportError("The notebook has no head of the report: it was not run to its end.")
-    scripts = [] if static else [assets.compact("script/page.js") + assets.compact("script/dig.js")]
+    own = ["page", "dig", *(["icicle"] if any('class="icicle' in html for html in pieces.values()) else [])]
+    scripts = [] if static else ["".join(assets.compact(f"script/{name}.js") for name in own)]
     if any("jr-figures" in html for html in pieces.values()):
         scripts += [bokeh_script(), figures_script()]
     # Checkers of the policy hash scripts without white space at their ends.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
 from jobrules.causes.code_lines import NOWHERE, CodePlace, SampledLines, Waiting, sampled_lines, waiting_in
-from jobrules.model import CodeFrame, Count, IntArray, Job
+from jobrules.model import BoolArray, CodeFrame, Count, IntArray, Job
 from jobrules.model.names import RankName
 
 #: Lines that are listed, and parts of stacks that are drawn: those with most samples.
@@ -45,17 +45,19 @@ class StackPart(Struct, frozen=True, kw_only=True):
 class CodeLines(Struct, frozen=True, kw_only=True):
     """Lines of code by samples, within the work of the job."""
 
-    #: What ``idle`` means: the GPU of the process was, or training waited for batches; ``none`` if neither is known.
+    #: What ``idle`` means: the GPU of the process was, or training waited for batches; ``none`` if neither is known, and all samples are busy ones.
     waiting: Literal["gpu", "fetch", "none"]
     #: Training processes, and loader processes of which some were sampled.
     processes: Count
     loaders: Count
     #: Mean time between two samples of a training process.
     interval_us: Count
-    #: Samples of training processes.
+    #: Samples of training processes; then those of loader processes.
     samples: Count
     idle: Count
     busy: Count
+    loader_idle: Count
+    loader_busy: Count
     #: Most idle ones first, then those with most samples.
     lines: tuple[CodeLine, ...]
     lines_left: Count
@@ -68,25 +70,30 @@ def code_lines(job: Job) -> CodeLines | None:
     found = sampled_lines(job)
     waiting = waiting_in(found)
     mains = [one for one in found if one.is_main]
-    idle, busy, samples = (
-        sum(int(one.count[rows(one)].sum()) for one in mains)
-        for rows in (waiting.rows, waiting.others, lambda one: one.in_work)
-    )
+    others = found[len(mains) :]
+    idle, busy = _sum(mains, waiting.rows), _sum(mains, waiting.others)
+    samples = _sum(mains, lambda one: one.in_work)
     if not samples:
         return None
     lines = _lines(found, waiting)
     return CodeLines(
         waiting=waiting.known,
         processes=len(mains),
-        loaders=len(found) - len(mains),
+        loaders=len(others),
         interval_us=max(one.stacks.interval_us for one in mains),
         samples=samples,
         idle=idle,
         busy=busy,
+        loader_idle=_sum(others, waiting.rows),
+        loader_busy=_sum(others, waiting.others),
         lines=tuple(lines[:MAX_LINES]),
         lines_left=len(lines[MAX_LINES:]),
         parts=_parts(mains, waiting, idle, busy),
     )
+
+
+def _sum(several: Sequence[SampledLines], rows: Callable[[SampledLines], BoolArray]) -> int:
+    return sum(int(one.count[rows(one)].sum()) for one in several)
 
 
 def _lines(found: Sequence[SampledLines], waiting: Waiting) -> list[CodeLine]:

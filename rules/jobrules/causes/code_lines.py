@@ -28,7 +28,7 @@ from jobrules.model import (
     natural_sorted,
 )
 from jobrules.model.names import Name
-from jobrules.text import count, share
+from jobrules.text import count, escape_name, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,10 +70,15 @@ class CodePlace(Struct, frozen=True, kw_only=True, order=True):
         """The line without what it called."""
         return self.file, self.line, self.function
 
+    @property
+    def name(self) -> str:
+        """``data.py:41 load_image``; the line alone outside of functions."""
+        return f"{self.file}:{self.line} {self.function}".removesuffix(" <module>")
+
     def __str__(self) -> str:
-        """``data.py:41 load_image → PIL.Image.open``."""
-        called = f" → {self.call}" if self.call else ""
-        return f"{self.file}:{self.line} {self.function}{called}"
+        """The same as code, with what it called, for a sentence."""
+        names = [escape_name(text, 100).replace("`", "") for text in (self.name, self.call) if text]
+        return " → ".join(f"`{text}`" for text in names)
 
 
 #: Of samples without a line: a process that only waits for work, as a loader process does.
@@ -176,11 +181,7 @@ def places_of(stacks: ProcessStacks) -> tuple[tuple[CodePlace, ...], IntArray]:
 
 
 def _place(line: CodeFrame, call: CodeFrame | None) -> CodePlace:
-    called = ""
-    if call:
-        module = call.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        called = f"{module}.{call.function}"
-    return CodePlace(file=line.file, line=line.line, function=line.function, call=called)
+    return CodePlace(file=line.file, line=line.line, function=line.function, call=call.dotted if call else "")
 
 
 def _phases(part: Job, rank: str, time_us: IntArray, work: Work | None) -> tuple[tuple[str, ...], IntArray]:
@@ -238,9 +239,9 @@ class Waiting(Struct, frozen=True, kw_only=True):
         return np.asarray(lines.in_work & here & (self.known != "none"))
 
     def others(self, lines: SampledLines) -> BoolArray:
-        """(rows,) of other moments of the work."""
-        here = lines.use == BUSY if self.known == "gpu" else ~lines.within(FETCH)
-        return np.asarray(lines.in_work & here & (self.known != "none"))
+        """(rows,) of other moments of the work; all of them where nothing is known."""
+        here = lines.use == BUSY if self.known == "gpu" else ~self.rows(lines)
+        return np.asarray(lines.in_work & here)
 
 
 #: Samples in some time, without which no line is said to explain it.

@@ -22,6 +22,12 @@ class CodeFrame(Struct, frozen=True, kw_only=True):
     line: int
     function: Annotated[str, Name("function")]
 
+    @property
+    def dotted(self) -> str:
+        """``PIL.Image.open``, as one imports it."""
+        module = self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        return f"{module}.{self.function}"
+
 
 class ProcessStacks(Struct, frozen=True, kw_only=True, eq=False):
     """The samples of the main thread of one process."""

@@ -25,12 +25,12 @@ from jobrules.causes.code_lines import (
 from jobrules.causes.rank_waits import RankWaits, late_rank
 from jobrules.measures.data_loading import FETCH
 from jobrules.measures.work_span import IDLE_PERCENT
-from jobrules.model import BoolArray, Finding, FloatArray, Job, Note, Panel, Severity, When, Where
+from jobrules.model import BoolArray, Finding, FloatArray, Job, Note, Panel, Profile, Severity, When, Where
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence
-from jobrules.text import count, escape_name
+from jobrules.text import count, escape_name, share
 from jobrules.verdict.edges import START_UP
 from jobrules.verdict.late_ranks import SLOW_RANK
-from jobrules.verdict.story import DATA_LOADING
+from jobrules.verdict.story import DATA_LOADING, UNEXPLAINED_LOSS
 
 CODE_LINE = "code-line"
 #: Samples of loader processes, which are taken less often.
@@ -47,6 +47,8 @@ _WHILE_IDLE = (
     *(CODE_LINE, "cpu-bottleneck", "io-bottleneck", "saturated-process", "one-process"),
     *("step-outlier", "launch-bound", "synchronization-stall"),
 )
+#: A function that takes less of a profile is not named.
+_NAMED_PART = 0.2
 #: What helps, by what the line called.
 _ADVICE = (
     ("logging.", "Log less often, or through a queue: ``logging.handlers.QueueHandler``."),
@@ -92,11 +94,11 @@ def _found(job: Job, named: _Named, claimed: Claimed) -> Finding:
     return Finding(
         key=CODE_LINE,
         severity=Severity.WARNING,
-        title=f"{'The GPU was' if job.gpu_count == 1 else 'GPUs were'} idle while the code was at {_words(named.line)}",
+        title=f"{'The GPU was' if job.gpu_count == 1 else 'GPUs were'} idle while the code was at {named.line.place}",
         evidence=(Where(claimed.nodes), When(claimed.start_us, claimed.end_us)),
         advice=(advice,),
         rules=(),
-        section="gpu-utilization",
+        section="code-waits",
         devices=claimed.devices,
     )
 
@@ -119,8 +121,27 @@ def _line_of(job: Job, finding: Finding) -> str:
     if key == SLOW_RANK:
         return _of_slow_rank(job, lines)
     if key in _LOADING:
-        return _of_loading(lines)
-    return _sentence(_while_idle(job), "") if key in _WHILE_IDLE else ""
+        return _of_loading(lines) or _in_profile(job.profiles)
+    if key in (*_WHILE_IDLE, UNEXPLAINED_LOSS):
+        named = _while_idle(job) if key != UNEXPLAINED_LOSS else None
+        return _sentence(named, "", unexplained=key == CODE_LINE) or _in_profile(job.profiles)
+    return ""
+
+
+def _in_profile(profiles: Sequence[Profile]) -> str:
+    """The function with most self time, of the profile with most of it: ``decode (train.py:15), 52.3%``."""
+    longest = max(profiles, key=lambda one: one.self_s, default=None)
+    if longest is None or not longest.functions:
+        return ""
+    first = longest.functions[0]
+    if first.self_s < _NAMED_PART * longest.self_s:
+        return ""
+    where = f" ({escape_name(first.file, 80)}:{first.line})" if first.file else ""
+    who = f"rank {escape_name(longest.rank, 24)}" if longest.rank else "the training process"
+    part = share(first.self_s / longest.self_s)
+    return (
+        f"Most self time in a profile of {who}: {_as_code(f'{escape_name(first.name, 60)}{where}')}, {part}"
+    )
 
 
 def _of(*phases: str) -> Callable[[SampledLines], BoolArray]:
@@ -168,7 +189,7 @@ def _of_loading(lines: Sequence[SampledLines]) -> str:
     loaders = [(one, waits(one)) for one in lines if not one.is_main]
     loading = leading_line(loaders, [], _MIN_LOADER)
     if loading:
-        return f"While training waited for batches, loader processes were at {_words(loading)} in {loading.counts('')}"
+        return f"While training waited for batches, loader processes were at {loading.place} in {loading.counts('')}"
     # Where loader processes load, the main thread only waits for them.
     return "" if loaders else _sentence(named, "While training waited for batches")
 
@@ -190,20 +211,23 @@ def _of_slow_rank(job: Job, lines: Sequence[SampledLines]) -> str:
     return _sentence(_Named(line=line, ranks=(late.rank,)) if line else None, "In that phase")
 
 
-def _sentence(named: _Named | None, when: str) -> str:
+def _sentence(named: _Named | None, when: str, *, unexplained: bool = False) -> str:
     """``While rank 0's GPU was idle, its main thread was at train.py:84 collate in 71.0% of 1,240 samples``."""
     if named is None:
         return ""
+    why = " without a recorded reason" if unexplained else ""
     if len(named.ranks) == 1:
         who = f"rank {escape_name(named.ranks[0], 24)}"
-        idle, threads = f"While the GPU of {who} was idle", f"the main thread of {who} was"
+        idle, threads = f"While the GPU of {who} was idle{why}", f"the main thread of {who} was"
         threads = threads if when else "its main thread was"
     else:
-        idle, threads = "While GPUs were idle", f"the main threads of {count(len(named.ranks), 'rank')} were"
+        idle, threads = (
+            f"While GPUs were idle{why}",
+            f"the main threads of {count(len(named.ranks), 'rank')} were",
+        )
     counts = named.line.counts("otherwise" if when else "while busy")
-    return f"{when or idle}, {threads} at {_words(named.line)} in {counts}"
+    return f"{when or idle}, {threads} at {named.line.place} in {counts}"
 
 
-def _words(line: LineShare) -> str:
-    """The line as code."""
-    return f"`{escape_name(str(line.place).replace('`', ''), 160)}`"
+def _as_code(text: str) -> str:
+    return f"`{text.replace('`', '')}`"

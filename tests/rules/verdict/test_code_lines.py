@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from jobrules.analyses.code_lines import CodeLines, code_lines
-from jobrules.model import Job, Note, in_words
+from jobrules.model import Function, Job, Note, Profile, in_words
 from tests.copies import replace
+from tests.jobs import START_US
 from tests.rules.code_jobs import IMAGES, MAIN, Act, code_job
 from tests.rules.rank_jobs import FETCH
-from tests.stacks import FORKED
+from tests.stacks import FORKED, plain
 from tests.verdicts import found, keys, verdict_of
 
 WORK: Act = (4.0, "train.py:50 step", 95.0, "Forward")
@@ -48,9 +51,8 @@ LOGGED = "train.py:84 log → json.dump"
 def test_findings_name_the_line_that_explains_them(job: Job, key: str, line: str) -> None:
     verdict = verdict_of(job)
     assert keys(verdict)[:1] == ([key] if key else [])
-    named = [
-        text for one in verdict.findings for text in in_words(one.evidence).split("`")[1::2] if ".py:" in text
-    ]
+    texts = [in_words(one.evidence) for one in verdict.findings]
+    named = [plain(line) for text in texts for line in re.findall(r" at (`.+?`) in", text)]
     assert named == ([line] if line else [])
 
 
@@ -82,7 +84,7 @@ def lines_of(job: Job) -> CodeLines:
 
 def test_lines_are_listed_with_their_samples_and_processes() -> None:
     lines = lines_of(code_job((WORK, ITSELF, OTHER), (WORK, ITSELF, LONGER), repeat=30, loaders=[IMAGES]))
-    rows = {(one.kind, str(one.place)): one for one in lines.lines}
+    rows = {(one.kind, plain(one.place)): one for one in lines.lines}
     own = rows["main", "data.py:41 load"]
     assert (lines.waiting, lines.processes, lines.loaders) == ("gpu", 2, 2)
     assert (own.processes, own.rank, own.busy) == (2, "", 0)
@@ -109,3 +111,29 @@ def test_a_job_without_stacks_has_no_lines() -> None:
     job = code_job((WORK,), repeat=3)
     assert code_lines(job)
     assert code_lines(replace(job, stacks=())) is None
+
+
+PROFILE = Profile(
+    node="algo-1",
+    rank="0",
+    profiler="cProfile",
+    start_us=START_US,
+    end_us=START_US + 1,
+    begin="step 1",
+    end="step 2",
+    functions=(
+        Function(file="train.py", line=15, name="decode", calls=9, self_s=5.23, total_s=6.0),
+        Function(file="train.py", line=3, name="main", calls=1, self_s=1.0, total_s=9.0),
+    ),
+    count=2,
+    self_s=10.0,
+)
+
+
+@pytest.mark.parametrize(("part", "named"), [(1.0, True), (0.3, False)])
+def test_without_stacks_a_profile_names_the_function_with_most_self_time(part: float, named: bool) -> None:
+    first = replace(PROFILE.functions[0], self_s=part * 5.23)
+    profile = replace(PROFILE, functions=(first, *PROFILE.functions[1:]))
+    job = replace(code_job((WORK, LOADED), repeat=30), stacks=(), profiles=(profile,))
+    one = found(verdict_of(job), "data-loading")
+    assert ("`decode (train.py:15)`, 52.3%" in in_words(one.evidence)) is named

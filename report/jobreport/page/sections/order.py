@@ -15,6 +15,7 @@ from jobreport.page.sections.captures.kernels import kernels
 from jobreport.page.sections.captures.profiled_steps import profiled_steps
 from jobreport.page.sections.captures.profiled_time import profiled_time
 from jobreport.page.sections.close_ups import close_ups
+from jobreport.page.sections.code_waits import code_waits
 from jobreport.page.sections.cost import cost
 from jobreport.page.sections.data_loading import data_loading
 from jobreport.page.sections.devices import devices
@@ -54,6 +55,7 @@ BY_ANCHOR = {
         balance,
         data_loading,
         batch_size,
+        code_waits,
         cpu_bottlenecks,
         io_bottlenecks,
         gpu_memory,

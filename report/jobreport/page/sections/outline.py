@@ -21,6 +21,7 @@ SECTIONS = (
     ("balance", "Workload balance"),
     ("data-loading", "Data loading"),
     ("batch-size", "Batch size"),
+    ("code-waits", "Where the code waited"),
     ("cpu-bottlenecks", "CPU bottlenecks"),
     ("io-bottlenecks", "I/O bottlenecks"),
     ("gpu-memory", "GPU memory"),
@@ -41,7 +42,7 @@ SECTIONS = (
     ("identifiers", "Identifying information"),
 )
 #: The analysis of a section that does not have the name of the anchor (see ``pipeline``).
-ANALYSES = {"cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}
+ANALYSES = {"code-waits": "code_lines", "cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}
 #: Sections that end the page whatever was found.
 LAST = ("rules", "quality", "identifiers")
 #: Sections on traces of PyTorch's profiler; a page without such traces does not have them.

@@ -175,9 +175,8 @@ class _Process:
         try:
             if line.startswith(b'["frame"'):
                 _, number, place, file, at, function = _FRAME.decode(line)
-                one = CodeFrame(
-                    place=place, file=escape_name(file, 200), line=at, function=escape_name(function, 120)
-                )
+                name = escape_name(function.replace(".<locals>", ""), 120)
+                one = CodeFrame(place=place, file=escape_name(file, 200), line=at, function=name)
                 if one in self._frame_of or len(self._frame_of) < _MAX_FRAMES:
                     self._frame_at[number] = self._frame_of.setdefault(one, len(self._frame_of))
             elif line.startswith(b'["stack"'):
