@@ -285,6 +285,9 @@ def facts(names: Sequence[str]) -> dict[str, bytes]:
             "driver": name,
             "versions": {name: name},
             "config": {name: name},
+            "flops": {"per_step": [1e12], "source": name},
+            "parameters": 10**9,
+            "precision": name,
             "world_size": 8,
         }
         files[f"jobrecord/{i}.json"] = json.dumps(one | texts).encode()

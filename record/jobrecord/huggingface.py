@@ -28,7 +28,11 @@ class JobRecorderCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin the first step."""
-        self._marks.training_begins(kwargs.get("train_dataloader"), state.global_step)
+        mixed = {"bfloat16": getattr(args, "bf16", False), "float16": getattr(args, "fp16", False)}
+        precision = next((name for name, is_on in mixed.items() if is_on), "")
+        self._marks.training_begins(
+            kwargs.get("train_dataloader"), state.global_step, kwargs.get("model"), precision
+        )
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin a fetch."""

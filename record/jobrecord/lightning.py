@@ -24,7 +24,9 @@ class JobRecorder(Callback):  # type: ignore[misc]
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin the first step."""
         self._step = trainer.global_step
-        self._marks.training_begins(trainer.train_dataloader, self._step)
+        mixed = str(getattr(trainer, "precision", "")).partition("-")[0]
+        precision = {"bf16": "bfloat16", "16": "float16"}.get(mixed, "")
+        self._marks.training_begins(trainer.train_dataloader, self._step, pl_module, precision)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a fetch."""

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from jobreport import __version__, document
 from jobreport.cost.one_job import job_cost
 from jobreport.cost.prices import Pricing
+from jobreport.cost.share_of_peak import share_of_peak
 from jobreport.document import JobFacts, NodeFacts, Parameter, Report, RuleCard
 from jobreport.ended import ended, with_ending
 from jobreport.errors import UsageError
@@ -210,7 +211,8 @@ def build_report(
     )
     report = added.added(report) if added else report
     evaluated = _Evaluated(job=job, rules=rules, results=results, columns=grid)
-    return _with_analyses(report, evaluated, strict=strict)
+    report = _with_analyses(report, evaluated, strict=strict)
+    return _with_analysis(report, "share_of_peak", lambda: share_of_peak(report) or UNSET, strict=strict)
 
 
 class _Evaluated(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from jobreport import formats
-from jobreport.cost.document import JobCost
+from jobreport.cost.document import JobCost, ShareOfPeak
 from jobreport.ended import Ended
 from jobreport.errors import NothingReadableError
 from jobreport.remarks import Quality
@@ -183,6 +183,7 @@ class Report(Struct, frozen=True, kw_only=True):
     rank_waits: WaitsOfRanks | UnsetType = UNSET
     typical_step: TypicalStep | UnsetType = UNSET
     throughput: Throughput | UnsetType = UNSET
+    share_of_peak: ShareOfPeak | UnsetType = UNSET
     #: Left out if no stacks of Python code were sampled.
     code_lines: CodeLines | UnsetType = UNSET
     balance: Balance | None = None

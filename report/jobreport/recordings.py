@@ -181,3 +181,10 @@ class Recording(Struct, frozen=True, kw_only=True):
     world_size: int | None = None
     #: What the script gave to ``jobrecord.config``.
     config: tuple[Label, ...] = ()
+    #: Operations of a step of each training process that knows them, and from where: ``given``, ``counted``.
+    flops_per_step: tuple[float, ...] = ()
+    flops_source: OwnText = ""
+    #: Of the model, if each token goes through all of them, and they are known.
+    parameters: int | None = None
+    #: In which products of matrices are computed: ``bfloat16``; of processes that differ, all of them.
+    precision: OwnText = ""

@@ -156,6 +156,12 @@ def config(values: Mapping[str, Any]) -> None:
         recording.config(values)
 
 
+def flops(per_step: float | str, *, precision: str = "") -> None:
+    """Note the operations of a step of this process, for the share of the peak; ``"count"`` counts one step."""
+    if recording := _told():
+        recording.flops(per_step, precision=precision)
+
+
 def step() -> None:
     """End a training step."""
     if _recording is not None:

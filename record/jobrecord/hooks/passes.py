@@ -20,8 +20,15 @@ MAX_DEPTH = 4
 class Passes:
     """Marks of the passes of one module, given to `add` with lane, name, start, and end. Times are of the host."""
 
-    def __init__(self, add: Callable[[str, str, int, int], None], module: Any) -> None:
+    def __init__(
+        self,
+        add: Callable[[str, str, int, int], None],
+        module: Any,
+        look: Callable[[Any], None] | None = None,
+    ) -> None:
         self._add = add
+        #: Called with the module at its first call in training.
+        self._look = look
         self._name = type(getattr(module, "_orig_mod", module)).__name__
         self._forward_ns = self._backward_ns = self._exchange_ns = 0
         torch = sys.modules.get("torch")
@@ -50,10 +57,13 @@ class Passes:
         """Stands in for autograd's task where PyTorch does not tell."""
         return 0 if self._backward_ns else -1
 
-    def _forward_begins(self, _module: Any, _inputs: Any) -> None:
+    def _forward_begins(self, module: Any, _inputs: Any) -> None:
         # Hooks of a module that is compiled later become part of it, and would break its graph.
         if self._is_compiling():
             return
+        if self._look is not None and sys.modules["torch"].is_grad_enabled():
+            look, self._look = self._look, None
+            look(module)
         at_ns = now()
         if self._backward_task() != -1:
             # Activation checkpointing runs the forward pass again, without its end.

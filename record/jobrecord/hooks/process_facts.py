@@ -12,6 +12,7 @@ from typing import Any
 
 from jobrecord import __version__
 from jobrecord.command_line import HIDDEN, without_secrets
+from jobrecord.hooks import flops
 
 #: Libraries whose versions are noted if the script imported them.
 LIBRARIES = ("torch", "jax", "tensorflow", "keras", "transformers", "accelerate", "deepspeed", "lightning")
@@ -24,6 +25,10 @@ class ProcessFacts:
 
     def __init__(self) -> None:
         self._config: dict[str, str] = {}
+        #: Operations of a step, and whether they were ``given`` or ``counted``.
+        self._flops: dict[str, Any] = {}
+        self._parameters: int | None = None
+        self._precision = ""
 
     def add_config(self, values: Mapping[str, Any]) -> None:
         """Note settings of the script, without what looks secret."""
@@ -33,9 +38,28 @@ class ProcessFacts:
                 if len(self._config) < MAX_CONFIG or key in self._config:
                     self._config[key] = _without_secrets(key, value)
 
+    def set_flops(self, per_step: float, source: str, precision: str = "") -> None:
+        """Note the operations of a step of this process."""
+        self._flops = {"per_step": per_step, "source": source}
+        self._precision = precision or self._precision
+
+    def look_at(self, model: Any, precision: str = "") -> None:
+        """Note what a model computes in, as it is called in training, and how many parameters it has."""
+        with suppress(Exception):
+            self._parameters = flops.parameters(model)
+        with suppress(Exception):
+            self._precision = self._precision or precision or flops.precision(model)
+
     def __call__(self) -> dict[str, Any]:
         """The facts as of now; what a library does not tell is left out."""
-        return {"versions": versions(), "world_size": world_size(), "config": self._config}
+        return {
+            "versions": versions(),
+            "world_size": world_size(),
+            "config": self._config,
+            "flops": self._flops,
+            "parameters": self._parameters,
+            "precision": self._precision,
+        }
 
 
 def versions() -> dict[str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from jobrecord.hooks import endings, loading, parts, stacks
 from jobrecord.hooks.device import DeviceSteps
+from jobrecord.hooks.flops import FlopCount
 from jobrecord.hooks.imports import when_imported
 from jobrecord.hooks.inferred import Inferred
 from jobrecord.hooks.passes import Passes, is_compiled_inside
@@ -114,14 +115,14 @@ class Recording:
             for passes in self._passes:
                 passes.stop()
             self._passes.clear()
-        self._passes.append(Passes(self.add, model))
+        self._passes.append(Passes(self.add, model, self.process.look_at))
 
     @harmless
     def watch_by_itself(self, model: Any) -> None:
         """Record the passes of a module that the script trains, unless it watches one."""
         if self.is_open and (self._watches_by_itself or not self._passes):
             self._watches_by_itself = True
-            self._passes.append(Passes(self.add, model))
+            self._passes.append(Passes(self.add, model, self.process.look_at))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -166,6 +167,16 @@ class Recording:
             if not isinstance(count, Integral):
                 raise TypeError(f"batch() needs whole numbers, not {type(count).__name__}: {name}")
             self.steps.args[name] = self.steps.args.get(name, 0) + int(count)
+
+    def flops(self, per_step: float | str, *, precision: str = "") -> None:
+        """Note the operations of a step of this process, or ``"count"`` those of one. Raises TypeError for anything else."""
+        if per_step == "count":
+            self._profiles.append(FlopCount(lambda count: self.process.set_flops(count, "counted")))
+        elif isinstance(per_step, Real):
+            self.process.set_flops(float(per_step), "given", precision)
+            self.trace.write_facts_soon()
+        else:
+            raise TypeError(f"flops() needs a number or 'count', not {type(per_step).__name__}")
 
     def config(self, values: Mapping[str, Any]) -> None:
         """Note settings of the script. Raises TypeError for anything but a mapping."""
@@ -405,6 +416,7 @@ class Recording:
         marks = [mark for profile in self._profiles if (mark := profile.begin(step))]
         if marks:
             self.steps.args["profiled"] = "+".join(marks)
+        self._profiles = [one for one in self._profiles if not (isinstance(one, FlopCount) and one.is_done)]
         if self._profiles:
             # What profilers take to start and to stop is no part of a step.
             self.steps.begin_after(now())
@@ -441,8 +453,8 @@ class Recording:
         loading.write_workers(self.trace, loading.notes_prefix(self.trace.node), now())
 
 
-def _profiles(trace: Trace, settings: Settings) -> list[Operators | PythonProfile]:
-    found: list[Operators | PythonProfile] = []
+def _profiles(trace: Trace, settings: Settings) -> list[Operators | PythonProfile | FlopCount]:
+    found: list[Operators | PythonProfile | FlopCount] = []
     if settings.operators:
         found.append(Operators(trace, settings.operators))
     if settings.profile_steps:

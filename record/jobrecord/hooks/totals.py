@@ -58,6 +58,17 @@ def add(node_facts: dict[str, Any], out: Path) -> None:
         node_facts[name] = {key: str(value) for values in known[::-1] for key, value in values.items()}
     sizes = (size for one in found if isinstance(size := one.get("world_size"), int) and size > 0)
     node_facts["world_size"] = next(sizes, None)
+    given = [
+        one["flops"] for one in found if isinstance(one.get("flops"), dict) and "per_step" in one["flops"]
+    ]
+    node_facts["flops"] = {
+        "per_step": [one["per_step"] for one in given],
+        "source": "+".join(sorted({str(one.get("source")) for one in given})),
+    }
+    node_facts["parameters"] = max((one.get("parameters") or 0 for one in found), default=0) or None
+    node_facts["precision"] = "+".join(
+        sorted({str(one["precision"]) for one in found if one.get("precision")})
+    )
     node_facts["hooks"] = {
         "other_threads": sum(one["other_threads"] for one in found),
         "other_lane_events": sum(one["other_lane_events"] for one in found),

@@ -26,12 +26,14 @@ class TrainerMarks:
         #: The loader, until the first of its fetches that only this knows of.
         self._loader: Any = None
 
-    def training_begins(self, loader: Any, step: int | None) -> None:
+    def training_begins(self, loader: Any, step: int | None, model: Any = None, precision: str = "") -> None:
         """Begin the first step, numbered `step` if that is known; from here on the trainer ends steps, and no optimizer."""
         self._begin()
         self._loader = loader
         if recording := self._recording():
             recording.trainer_begins(step, self._latest_ns)
+            if model is not None:
+                recording.process.look_at(model, precision)
 
     def evaluation_begins(self) -> None:
         """Begin an evaluation, whose first step begins with a fetch."""

@@ -143,6 +143,14 @@ def _tokens(run: RunOf) -> Measured | float | None:
     return _per_step("tokens_per_step")(run) if run.report.blocks and run.number("tokens_per_step") else None
 
 
+def _mfu(run: RunOf, blocks: StepBlocks) -> Measured:
+    found = run.report.share_of_peak or None
+    if not found or not found.peak_flops_per_second:
+        return Measured(reason="the operations of a step, or the peak of the GPUs, are not known")
+    per_step = 100 * found.flops_per_step / found.peak_flops_per_second
+    return _by_blocks([per_step * n for n in blocks.n], blocks.sum_s, FEW_STEPS)
+
+
 def _step_quantile(percent: int) -> Value:
     """Of the run, around which those of its blocks scatter."""
 
@@ -315,6 +323,7 @@ KINDS = (
     Kind("step_s", "Step time, mean", "s", "lower", _of_steps(_step), STEP),
     Kind("step_p50_s", "Step time, median", "s", "lower", _step_quantile(50), STEP),
     Kind("step_p95_s", "Step time, p95", "s", "lower", _step_quantile(95), STEP),
+    Kind("mfu_percent", "MFU, share of the peak of the GPUs", "%", "higher", _of_steps(_mfu)),
     Kind("goodput_percent", "Goodput", "%", "higher", _goodput, ENDS),
     Kind("data_wait_percent", "Waiting for data in steps", "%", "lower", _of_steps(_data_wait)),
     Kind("outside_percent", "Outside of steps", "%", "lower", _of_steps(_outside)),

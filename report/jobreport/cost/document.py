@@ -6,6 +6,7 @@ import math
 
 from msgspec import Struct
 
+from jobrules.model import Count  # noqa: TC001 - msgspec reads the annotation
 from jobrules.model.names import OwnText  # noqa: TC001 - msgspec reads the annotation
 from jobrules.model.time_parts import TimePart  # noqa: TC001 - msgspec reads the annotation
 
@@ -162,3 +163,24 @@ class JobCost(Struct, frozen=True, kw_only=True):
     sizing: Sizing | None
     #: That the machine type contradicts the recorded GPUs or cores; a sentence.
     wrong_machine: OwnText = ""
+
+
+class ShareOfPeak(Struct, frozen=True, kw_only=True):
+    """Operations per second of the model in the steps of ``blocks``, and what they are of the peak of all GPUs."""
+
+    #: None if the peak is not known: of this GPU, or because the precision is not.
+    mfu_percent: float | None = None
+    flops_per_step: float
+    flops_per_second: float
+    #: ``given``, ``counted``, or ``estimated``: 6 for each parameter and token.
+    source: OwnText
+    #: Of the estimate.
+    parameters: Count | None = None
+    #: Training ranks, and those that gave or counted operations: the others are taken to do as much.
+    ranks: Count
+    ranks_known: Count
+    gpus: Count
+    #: ``bfloat16``, ``float16``, ``tf32``, ``float32``; empty if it is not known.
+    precision: OwnText = ""
+    #: Of all GPUs, without sparsity.
+    peak_flops_per_second: float | None = None

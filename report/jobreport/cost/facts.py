@@ -221,6 +221,7 @@ def _what_ran(recordings: Sequence[Recording]) -> dict[str, str | float | None]:
         )
         known = {
             "commit": f"{one.commit[:12]}{state}" if one.commit not in ("", HIDDEN) else "",
+            "precision": one.precision,
             "system": one.system,
             "cpu_model": one.cpu_model,
             **{f"{VERSION}{version.what}": version.number for version in one.versions},

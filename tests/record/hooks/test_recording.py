@@ -40,6 +40,7 @@ def test_script_runs_without_a_recording() -> None:
         jobrecord.resume(5)
         jobrecord.watch(object())
         jobrecord.config({"lr": 0.1})
+        jobrecord.flops(1e12)
     jobrecord.stop()
 
 
@@ -78,6 +79,19 @@ def test_settings_of_the_script_are_noted_without_secrets(out: Path) -> None:
         process_facts.MAX_VALUE,
     )
     assert facts["versions"].keys() >= {"python", "jobrecord"}
+
+
+def test_operations_of_a_step_are_given_as_a_number(out: Path) -> None:
+    jobrecord.start()
+    jobrecord.flops(2, precision="float16")
+    with pytest.raises(TypeError, match="a number or 'count', not list"):
+        jobrecord.flops([])  # type: ignore[arg-type]
+    jobrecord.step()
+    jobrecord.step()
+    jobrecord.stop()
+
+    facts = hook_facts(out)
+    assert (facts["flops"], facts["precision"]) == ({"per_step": 2.0, "source": "given"}, "float16")
 
 
 def test_loop_by_hand(out: Path) -> None:

@@ -412,3 +412,79 @@ def test_steps_of_an_untouched_script(out: Path, tmp_path: Path, monkeypatch: py
     assert len(steps(out)) == 7
     assert steps(out)[0].args["cut"] is True
     assert hook_facts(out)["steps"] == 7
+
+
+def test_operations_of_one_step_are_counted_once_and_that_step_is_marked(out: Path) -> None:
+    model = nn.Sequential(nn.Linear(64, 128), nn.Linear(128, 32))
+    jobrecord.start()
+    jobrecord.flops("count")
+    jobrecord.watch(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(10):
+        # Two batches for one step.
+        for _ in range(2):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = model(torch.randn(16, 64)).float().square().mean()
+            loss.backward()
+        optimizer.step()
+    jobrecord.stop()
+
+    facts = hook_facts(out)
+    # Forward and the gradients of weights of both, those of inputs of the second: 2 for each multiplication.
+    once = 2 * 16 * (2 * 64 * 128 + 3 * 128 * 32)
+    assert facts["flops"] == {"per_step": 2 * once, "source": "counted"}
+    assert facts["parameters"] == 64 * 128 + 128 + 128 * 32 + 32
+    assert facts["precision"] == "bfloat16"
+    assert [event.args.get("profiled") for event in steps(out)].count("flops") == 1
+    assert not torch.utils._python_dispatch._len_torch_dispatch_stack()
+
+
+def test_compiled_code_is_not_counted(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(torch._dynamo.utils.counters["frames"], "ok", 1)
+    jobrecord.start()
+    jobrecord.flops("count")
+    model = net()
+    train(model, torch.optim.SGD(model.parameters(), lr=0.01), 10)
+    jobrecord.stop()
+
+    assert hook_facts(out)["flops"] == {}
+    assert "compiled code cannot be counted" in capsys.readouterr().err
+
+
+def frozen(model: Any) -> Any:
+    """All but the last layer, as with adapters."""
+    for parameter in [*model.parameters()][:2]:
+        parameter.requires_grad_(False)
+    return model
+
+
+class Experts(nn.Linear):  # type: ignore[misc]
+    class config:  # noqa: N801 - as that of transformers
+        num_experts = 8
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "precision"),
+    [
+        (net, 81, "float32"),
+        (lambda: net().bfloat16(), 81, "bfloat16"),
+        (lambda: frozen(net()), None, "float32"),
+        (lambda: Experts(8, 1), None, "float32"),
+    ],
+    ids=["float32", "bfloat16", "frozen", "experts"],
+)
+def test_what_a_watched_model_is(out: Path, model: Any, parameters: int | None, precision: str) -> None:
+    jobrecord.start()
+    made = model()
+    jobrecord.watch(made)
+    with torch.no_grad():
+        made(batch().to(next(made.parameters()).dtype))
+    made(batch().to(next(made.parameters()).dtype)).sum().backward()
+    jobrecord.step()
+    jobrecord.step()
+    jobrecord.stop()
+
+    facts = hook_facts(out)
+    assert (facts["parameters"], facts["precision"]) == (parameters, precision)

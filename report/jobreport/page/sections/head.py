@@ -78,6 +78,9 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("Lost", lost))
     if report.throughput:
         facts.append(("Throughput", in_short(report.throughput)))
+    if report.share_of_peak and (share := report.share_of_peak.mfu_percent) is not None:
+        guess = " (estimated)" if report.share_of_peak.source == "estimated" else ""
+        facts.append(("MFU", f"{formats.percent(share)}{guess}"))
     if others := unread(report):
         facts.append(("Not read", others))
     if end := bad_end(report):

@@ -48,6 +48,7 @@ def steps(report: Report) -> Content:
     sentences = [
         _lead(times, unit),
         throughput.in_words(report),
+        throughput.of_peak(report),
         _on_device(times, unit),
         _left_out(times),
         _unmarked(times, report),

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?:.*/)?jobrecord/[^/]+\.json", re.DOTALL)
 _FACTS, _COMMAND = ".json", ".command.json"
 _ENDED_BY = re.compile(r"exit|signal:[0-9]{1,3}|detached|parent gone")
+#: What may be joined by a plus sign: words of ours.
+_WORDS = re.compile(r"(?:\+?(?:given|counted|bfloat16|float16|float32|float64|tf32)){1,5}")
+#: Training processes of a node.
+_MAX_RANKS = 4096
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 #: Those that train.
 _LIBRARIES = ("torch", "jax", "tensorflow", "keras")
@@ -197,6 +201,11 @@ class _Git(Struct):
     dirty: bool | None = None
 
 
+class _Flops(Struct):
+    per_step: list[Annotated[float, Meta(gt=0, le=1e30)]] = field(default_factory=list)
+    source: str = ""
+
+
 class _Facts(_Run, kw_only=True):
     """The file, as far as the report shows it: the last run, and what is kept of those before."""
 
@@ -229,6 +238,9 @@ class _Facts(_Run, kw_only=True):
     versions: dict[str, str] = field(default_factory=dict)
     world_size: Annotated[int, Meta(ge=1, le=10**7)] | None = None
     config: dict[str, str] = field(default_factory=dict)
+    flops: _Flops = field(default_factory=_Flops)
+    parameters: Count | None = None
+    precision: str = ""
 
 
 def _read(file: SourceFile, kind: type[_Read]) -> _Read:
@@ -302,6 +314,10 @@ def _recording(file: SourceFile) -> Recording:
         cpu_model=_text(facts.host.cpu),
         world_size=facts.world_size,
         config=_labels(facts.config),
+        flops_per_step=tuple(facts.flops.per_step[:_MAX_RANKS]),
+        flops_source=facts.flops.source if _WORDS.fullmatch(facts.flops.source) else "",
+        parameters=facts.parameters or None,
+        precision=facts.precision if _WORDS.fullmatch(facts.precision) else "",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from jobreport.cost.document import ShareOfPeak
 from jobrules.analyses.rank_steps import RankRow, RankSteps
 from jobrules.analyses.step_parts import ClassShare, LastSteps, StepContrast, StepPart
 from jobrules.analyses.steps import (
@@ -59,6 +60,21 @@ def throughput() -> Throughput:
         start_us=START_US,
         width_us=60_000_000,
         course=(*[545.0] * 10, None, *[512.5] * 9),
+    )
+
+
+def share_of_peak() -> ShareOfPeak:
+    """An eighth of the ranks counted its operations."""
+    return ShareOfPeak(
+        mfu_percent=41.25,
+        flops_per_step=1.5e15,
+        flops_per_second=3.26e15,
+        source="counted",
+        ranks=8,
+        ranks_known=1,
+        gpus=8,
+        precision="bfloat16",
+        peak_flops_per_second=8 * 989e12,
     )
 
 

@@ -30,7 +30,7 @@ from tests.report.page.sections.example_balance import balance
 from tests.report.page.sections.example_bottlenecks import stalls
 from tests.report.page.sections.example_data_loading import data_loading, memory_use
 from tests.report.page.sections.example_devices import devices
-from tests.report.page.sections.example_steps import step_times, throughput
+from tests.report.page.sections.example_steps import share_of_peak, step_times, throughput
 
 START_US = 1_763_107_200_000_000  # 2025-11-14 08:00:00 UTC
 MINUTE_US = 60_000_000
@@ -380,6 +380,7 @@ def gpu_job() -> Report:
         devices=devices(node, gpus=8, cores=8, gap=False),
         steps=step_times("TRAIN"),
         throughput=throughput(),
+        share_of_peak=share_of_peak(),
         balance=balance("gpu"),
         close_ups=example_close_ups.chosen("algo-1"),
         profiles=example_close_ups.profiles("train"),

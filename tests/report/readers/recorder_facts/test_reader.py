@@ -65,6 +65,7 @@ def test_facts_that_are_not_given_are_not_known(tmp_path: Path) -> None:
         (FACTS | {"labels": {"a": [1]}}, "facts.unknown"),
         (FACTS | {"world_size": 0}, "facts.unknown"),
         (FACTS | {"git": {"commit": 5}}, "facts.unknown"),
+        (FACTS | {"flops": {"per_step": [0]}}, "facts.unknown"),
     ],
 )
 def test_a_file_that_is_something_else_is_skipped(tmp_path: Path, content: Any, code: str) -> None:
@@ -89,6 +90,8 @@ def test_texts_of_any_length_and_content_are_bounded(tmp_path: Path) -> None:
             "versions": {str(i) * 120: text for i in range(600)},
             "host": {"os": text, "cpu": text},
             "git": {"commit": text},
+            "flops": {"per_step": [1.0] * 10_000, "source": text},
+            "precision": text,
         },
     )
 
@@ -97,7 +100,8 @@ def test_texts_of_any_length_and_content_are_bounded(tmp_path: Path) -> None:
     assert len(found.gpu_reason) < 400
     assert max(map(len, (found.left_out, found.labels, found.config, found.versions))) < 600
     assert max(len(found.system), len(found.cpu_model), *(len(one.number) for one in found.versions)) < 400
-    assert found.commit == ""
+    assert (found.commit, found.flops_source, found.precision) == ("", "", "")
+    assert len(found.flops_per_step) < 5000
     assert max(len(label.key) for label in found.labels) < 400
 
 
