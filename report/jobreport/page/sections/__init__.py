@@ -30,7 +30,8 @@ from jobreport.page.sections.jupyter import live_figures, style
 from jobreport.page.sections.nodes import nodes
 from jobreport.page.sections.order import page
 from jobreport.page.sections.power import power
-from jobreport.page.sections.profiles import profiles
+from jobreport.page.sections.python_code.code_waits import code_waits
+from jobreport.page.sections.python_code.profiles import profiles
 from jobreport.page.sections.quality import quality
 from jobreport.page.sections.rules import rules
 from jobreport.page.sections.steps import steps
@@ -47,6 +48,7 @@ __all__ = [
     "balance",
     "batch_size",
     "close_ups",
+    "code_waits",
     "communication",
     "cost",
     "cpu_bottlenecks",

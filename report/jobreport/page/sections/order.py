@@ -15,7 +15,6 @@ from jobreport.page.sections.captures.kernels import kernels
 from jobreport.page.sections.captures.profiled_steps import profiled_steps
 from jobreport.page.sections.captures.profiled_time import profiled_time
 from jobreport.page.sections.close_ups import close_ups
-from jobreport.page.sections.code_waits import code_waits
 from jobreport.page.sections.cost import cost
 from jobreport.page.sections.data_loading import data_loading
 from jobreport.page.sections.devices import devices
@@ -29,7 +28,8 @@ from jobreport.page.sections.identifiers import identifiers
 from jobreport.page.sections.nodes import nodes
 from jobreport.page.sections.outline import LAST, SECTIONS
 from jobreport.page.sections.power import power
-from jobreport.page.sections.profiles import profiles
+from jobreport.page.sections.python_code.code_waits import code_waits
+from jobreport.page.sections.python_code.profiles import profiles
 from jobreport.page.sections.quality import quality
 from jobreport.page.sections.rules import rules
 from jobreport.page.sections.steps import steps

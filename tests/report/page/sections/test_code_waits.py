@@ -10,9 +10,9 @@ from msgspec import UNSET
 from jobreport import document
 from jobreport.build import build_report
 from jobreport.document import Report
-from jobreport.page.sections.code_waits import code_waits
 from jobreport.page.sections.order import page
-from jobreport.page.sections.parts.icicle import icicle
+from jobreport.page.sections.python_code.code_waits import code_waits
+from jobreport.page.sections.python_code.icicle import icicle
 from jobreport.remarks import Quality
 from jobrules import RULES
 from jobrules.analyses.code_lines import StackPart

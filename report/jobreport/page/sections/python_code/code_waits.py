@@ -10,7 +10,7 @@ from jobreport import formats
 from jobreport.page.kit import Column, Empty, Figure, Html, Note, Side, Table, code
 from jobreport.page.kit.table import as_code
 from jobreport.page.sections.outline import section
-from jobreport.page.sections.parts.icicle import height, icicle
+from jobreport.page.sections.python_code.icicle import height, icicle
 from jobrules.text import took
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Sections on the Python code of the job."""
