@@ -20,6 +20,7 @@ from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import (
     BoolArray,
     CodeFrame,
+    FloatArray,
     IntArray,
     Job,
     Metric,
@@ -94,11 +95,13 @@ class SampledLines(Struct, frozen=True, kw_only=True, eq=False):
     places: tuple[CodePlace, ...]
     of_node: IntArray
     phases: tuple[str, ...]
-    #: (rows,) node of the tree, position in ``phases``, use of the GPU, and how many samples.
+    #: (rows,) node of the tree, position in ``phases``, use of the GPU, how many samples, and of how many of them the GPU
+    #: was idle by its mean use.
     stack: IntArray
     phase: IntArray
     use: IntArray
     count: IntArray
+    lost: FloatArray
 
     @property
     def is_main(self) -> bool:
@@ -137,10 +140,9 @@ def _of_node(part: Job, work: Work | None) -> Iterator[SampledLines]:
         time_us = stacks.time_us
         places, of_node = places_of(stacks)
         phases, phase = _phases(part, stacks.rank, time_us, work)
-        use = _use(part.panel(node, Metric.GPU_UTILIZATION), ranks, stacks.rank, time_us)
-        rows, counts = np.unique(
-            (stacks.stack.astype(np.int64) * len(phases) + phase) * 3 + use, return_counts=True
-        )
+        use, lost = _use(part.panel(node, Metric.GPU_UTILIZATION), ranks, stacks.rank, time_us)
+        codes = (stacks.stack.astype(np.int64) * len(phases) + phase) * 3 + use
+        rows, of_row, counts = np.unique(codes, return_inverse=True, return_counts=True)
         stack, rest = np.divmod(rows, 3 * len(phases))
         yield SampledLines(
             stacks=stacks.within(0, -1),
@@ -151,6 +153,7 @@ def _of_node(part: Job, work: Work | None) -> Iterator[SampledLines]:
             phase=rest // 3,
             use=rest % 3,
             count=counts,
+            lost=np.bincount(of_row, lost, len(rows)).astype(np.float64),
         )
 
 
@@ -213,10 +216,15 @@ def _phases(part: Job, rank: str, time_us: IntArray, work: Work | None) -> tuple
     return tuple(known), phase
 
 
-def _use(panel: Panel | None, ranks: Sequence[str], rank: str, time_us: IntArray) -> IntArray:
-    """(n,) use of the GPU of a rank: as many GPUs as ranks are in their order, others are one, as far as they are alike."""
+def _use(
+    panel: Panel | None, ranks: Sequence[str], rank: str, time_us: IntArray
+) -> tuple[IntArray, FloatArray]:
+    """(n,) use of the GPU of a rank, and the share of the time around in which it was idle.
+
+    As many GPUs as ranks are in their order; others are one, as far as they are alike.
+    """
     if panel is None:
-        return np.full(len(time_us), UNKNOWN)
+        return np.full(len(time_us), UNKNOWN), np.zeros(len(time_us))
     values = panel.values
     if len(ranks) == len(panel.devices) and rank in ranks:
         values = values[:, [ranks.index(rank)]]
@@ -224,7 +232,8 @@ def _use(panel: Panel | None, ranks: Sequence[str], rank: str, time_us: IntArray
     near = np.abs(panel.time_us[row] - time_us) <= _NEAR_INTERVALS * max(panel.interval_us, 1)
     idle = np.all(values < IDLE_PERCENT, axis=1)[row]
     busy = np.all(values >= IDLE_PERCENT, axis=1)[row]
-    return np.select([near & idle, near & busy], [IDLE, BUSY], UNKNOWN)
+    use = np.select([near & idle, near & busy], [IDLE, BUSY], UNKNOWN)
+    return use, np.where(use == UNKNOWN, 0.0, 1 - values.max(axis=1)[row] / 100)
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
@@ -270,6 +279,9 @@ class LineShare(Struct, frozen=True, kw_only=True):
     of_inside: int
     outside: int
     of_outside: int
+    #: Share of the lost time that is at the line; and how much of the time is lost, where the GPU is low.
+    explains: float
+    idle: float = 1.0
 
     def counts(self, otherwise: str) -> str:
         """``71.0% of 1,240 samples (9.0% while busy)``."""
@@ -315,6 +327,52 @@ def leading_line(
         of_inside=of_inside,
         outside=other,
         of_outside=of_outside,
+        explains=found / of_inside,
+    )
+
+
+#: A line is seldom tried where less of the time is lost; samples that tell of one sample of a GPU; errors of 3 sigma.
+_LEAST_LOST, _TOGETHER, _SURE = 0.15, 5, 3.0
+
+
+def leading_line_of_low_use(lines: SampledLines, rows: BoolArray) -> LineShare | None:
+    """The line that explains the loss of a GPU that is low, and never idle for long: stalls are shorter than its samples.
+
+    Two times that fill more than the whole have the rest in common. So a line explains the loss for certain if too little
+    time without it is left; otherwise if the GPU is used clearly less around it, and most is lost there. The line must not
+    take more of the busy time than half of what it takes of the lost time, even if all of the latter lies in it.
+    """
+    known = rows & (lines.use != UNKNOWN)
+    n, lost = int(lines.count[known].sum()), float(lines.lost[known].sum())
+    if n < 2 * MIN_SAMPLES or not _LEAST_LOST < lost / n < 1:
+        return None
+    at_line: dict[tuple[str, int, str], list[CodePlace]] = {}
+    for place in lines.places[1:]:
+        at_line.setdefault(place.own, []).append(place)
+    counts, losses = (
+        np.bincount(lines.place[known], of[known], len(lines.places)) for of in (lines.count, lines.lost)
+    )
+    number = {place: i for i, place in enumerate(lines.places)}
+    if not at_line:
+        return None
+    own = max(at_line.values(), key=lambda some: sum(losses[number[one]] for one in some))
+    here, lost_here = (float(sum(of[number[one]] for one in own)) for of in (counts, losses))
+    part, idle = here / n, lost / n
+    if max(0.0, part - idle) / (1 - idle) > min(1.0, part / idle) / LIFT:
+        return None
+    certain = (_at_least(part, n) + idle - 1) / idle
+    error = float(np.sqrt(_TOGETHER * idle * (1 - idle) * (1 / max(here, 1) + 1 / max(n - here, 1))))
+    lower = lost_here / max(here, 1) - (lost - lost_here) / max(n - here, 1) >= _SURE * error
+    if certain <= MOST and not (lower and _at_least(lost_here / lost, n) > MOST):
+        return None
+    return LineShare(
+        place=max(own, key=lambda one: counts[number[one]]),
+        inside=round(here),
+        of_inside=n,
+        outside=0,
+        of_outside=0,
+        explains=max(certain, lost_here / lost if lower else 0.0),
+        idle=idle,
     )
 
 

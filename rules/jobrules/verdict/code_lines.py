@@ -17,9 +17,11 @@ from jobrules.causes.code_lines import (
     IDLE,
     MIN_SAMPLES,
     SAVING,
+    UNKNOWN,
     LineShare,
     SampledLines,
     leading_line,
+    leading_line_of_low_use,
     sampled_lines,
 )
 from jobrules.causes.rank_waits import RankWaits, late_rank
@@ -28,6 +30,7 @@ from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import BoolArray, Finding, FloatArray, Job, Note, Panel, Profile, Severity, When, Where
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence
 from jobrules.text import count, escape_name, share
+from jobrules.verdict.accounting import LOW_PERCENT
 from jobrules.verdict.edges import START_UP
 from jobrules.verdict.late_ranks import SLOW_RANK
 from jobrules.verdict.story import DATA_LOADING, UNEXPLAINED_LOSS
@@ -66,6 +69,11 @@ class _Named(Struct, frozen=True, kw_only=True):
     line: LineShare
     ranks: tuple[str, ...]
 
+    @property
+    def is_low(self) -> bool:
+        """Whether GPUs are used less, and never idle for long."""
+        return self.line.idle < 1
+
 
 def code_line(job: Job) -> Cause | None:
     """The line at which main threads are while their GPUs are idle for no recorded reason; None if there is none."""
@@ -76,25 +84,28 @@ def code_line(job: Job) -> Cause | None:
         key=CODE_LINE,
         precedence=Precedence.CODE_LINE,
         when="while the code was at one line",
-        claim=partial(_idle_part, named.line.inside / named.line.of_inside),
+        claim=partial(_lost_part, named.line.explains, is_low=named.is_low),
         finding=partial(_found, job, named),
     )
 
 
-def _idle_part(part_of_idle: float, part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+def _lost_part(
+    part_of_lost: float, part: Job, panel: Panel, weight_us: FloatArray, *, is_low: bool
+) -> Claim | None:
     del panel, weight_us
     if not part.stacks:
         return None
-    return lambda gpus: [np.where(gpu.values < IDLE_PERCENT, part_of_idle * gpu.left_us, 0.0) for gpu in gpus]
+    most = LOW_PERCENT if is_low else IDLE_PERCENT
+    return lambda gpus: [np.where(gpu.values < most, part_of_lost * gpu.left_us, 0.0) for gpu in gpus]
 
 
 def _found(job: Job, named: _Named, claimed: Claimed) -> Finding:
-    place = named.line.place
+    place, state = named.line.place, "little used" if named.is_low else "idle"
     advice = next((text for start, text in _ADVICE if place.call.startswith(start)), _ANY_ADVICE)
     return Finding(
         key=CODE_LINE,
         severity=Severity.WARNING,
-        title=f"{'The GPU was' if job.gpu_count == 1 else 'GPUs were'} idle while the code was at {named.line.place}",
+        title=f"{'The GPU was' if job.gpu_count == 1 else 'GPUs were'} {state} while the code was at {named.line.place}",
         evidence=(Where(claimed.nodes), When(claimed.start_us, claimed.end_us)),
         advice=(advice,),
         rules=(),
@@ -149,12 +160,22 @@ def _of(*phases: str) -> Callable[[SampledLines], BoolArray]:
 
 
 def _while_idle(job: Job) -> _Named | None:
-    """The line while GPUs were idle outside of phases that explain it."""
+    """The line while GPUs were idle, or little used, outside of phases that explain it."""
+    lines = sampled_lines(job)
 
-    def used(use: int) -> Callable[[SampledLines], BoolArray]:
-        return lambda one: one.in_work & ~one.within(FETCH, EVALUATING, SAVING) & (one.use == use)
+    def free(one: SampledLines) -> BoolArray:
+        return one.in_work & ~one.within(FETCH, EVALUATING, SAVING)
 
-    return _agreed(sampled_lines(job), used(IDLE), used(BUSY))
+    if any(one.is_main and _enough(one, free(one) & (one.use == IDLE)) for one in lines):
+        return _agreed(
+            lines, lambda one: free(one) & (one.use == IDLE), lambda one: free(one) & (one.use == BUSY)
+        )
+    named = [
+        (leading_line_of_low_use(one, free(one)), one.stacks.rank)
+        for one in lines
+        if one.is_main and _enough(one, free(one) & (one.use != UNKNOWN))
+    ]
+    return _same(named)
 
 
 def _agreed(
@@ -168,14 +189,23 @@ def _agreed(
         rows = inside(one)
         if one.is_main and _enough(one, rows):
             named.append((leading_line([(one, rows)], [(one, outside(one))]), one.stacks.rank))
+    return _same(named)
+
+
+def _same(named: Sequence[tuple[LineShare | None, str]]) -> _Named | None:
     found = [line for line, _ in named if line]
     if not found or len({line.place.own if line else None for line, _ in named}) > 1:
         return None
+    whole = sum(line.of_inside for line in found)
     sums = {
         field: sum(getattr(line, field) for line in found)
         for field in ("inside", "of_inside", "outside", "of_outside")
     }
-    return _Named(line=replace(found[0], **sums), ranks=tuple(rank for _, rank in named))
+    means = {
+        field: sum(getattr(line, field) * line.of_inside for line in found) / whole
+        for field in ("explains", "idle")
+    }
+    return _Named(line=replace(found[0], **sums, **means), ranks=tuple(rank for _, rank in named))
 
 
 def _enough(one: SampledLines, rows: BoolArray) -> bool:
@@ -215,14 +245,15 @@ def _sentence(named: _Named | None, when: str, *, unexplained: bool = False) -> 
     """``While rank 0's GPU was idle, its main thread was at train.py:84 collate in 71.0% of 1,240 samples``."""
     if named is None:
         return ""
-    why = " without a recorded reason" if unexplained else ""
+    state = f"used for {share(1 - named.line.idle)}" if named.is_low else "idle"
+    why = f"{state} without a recorded reason" if unexplained and not named.is_low else state
     if len(named.ranks) == 1:
         who = f"rank {escape_name(named.ranks[0], 24)}"
-        idle, threads = f"While the GPU of {who} was idle{why}", f"the main thread of {who} was"
+        idle, threads = f"While the GPU of {who} was {why}", f"the main thread of {who} was"
         threads = threads if when else "its main thread was"
     else:
         idle, threads = (
-            f"While GPUs were idle{why}",
+            f"While GPUs were {why}",
             f"the main threads of {count(len(named.ranks), 'rank')} were",
         )
     counts = named.line.counts("otherwise" if when else "while busy")

@@ -27,6 +27,10 @@ IDLE_LOADER = (*FORKED, "python:multiprocessing/queues.py:1 get")
 LOGGED = "train.py:84 log → json.dump"
 
 
+SHORT: Act = (0.04, "train.py:50 step", 95.0, "Forward")
+STALL: Act = (0.16, JSON, 0.0, "")
+
+
 @pytest.mark.parametrize(
     ("job", "key", "line"),
     [
@@ -41,6 +45,14 @@ LOGGED = "train.py:84 log → json.dump"
         (code_job((WORK, LOADED), repeat=30, loaders=[IMAGES, IDLE_LOADER]), "data-loading", ""),
         (code_job((WORK, SAVE), repeat=30), "checkpoint", "train.py:99 save → torch.serialization.save"),
         (code_job((WORK, EVALUATE), repeat=30), "evaluation", "train.py:70 evaluate"),
+        # Stalls that are shorter than the interval of GPU samples: what fills nearly all of the time holds them.
+        (code_job((SHORT, STALL), repeat=600), "code-line", LOGGED),
+        (code_job((SHORT, STALL), (SHORT, STALL), repeat=600), "code-line", LOGGED),
+        # The same of half of the time may be elsewhere; of all of the time, it is where the GPU works, too.
+        (code_job((SHORT, (0.04, JSON, 0.0, "")), repeat=1200), "unexplained", ""),
+        (code_job(((0.04, JSON, 95.0, ""), STALL), repeat=600), "unexplained", ""),
+        # A wait for the GPU, beside launches that leave it idle.
+        (code_job(((0.06, JSON, 99.0, ""), (0.06, "train.py:50 step", 30.0, "Forward")), repeat=900), "unexplained", ""),
         # At the same line whether the GPU works or not; too few samples; in part only; ranks that differ.
         (code_job((WORK, STACKED), repeat=30), "unexplained", ""),
         (code_job((WORK, LOG, (3.0, "train.py:60 other", 0.0, "")), repeat=30), "unexplained", ""),
