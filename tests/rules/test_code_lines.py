@@ -69,3 +69,12 @@ def test_a_line_explains_a_time_with_most_of_its_samples_and_few_of_the_others(
     if found:
         assert (found.inside, found.of_inside) == (inside[0], sum(inside))
         assert (found.outside, found.of_outside) == (outside[0], sum(outside))
+
+
+@pytest.mark.parametrize(("parts", "named"), [((30, 30, 30, 10), "data.py decode"), ((30, 10, 10, 50), "")])
+def test_a_function_is_named_whose_lines_share_the_time(parts: tuple[int, ...], named: str) -> None:
+    lines = [(*LOOP, f"data.py:{60 + i} decode") for i in range(3)] + [OTHER]
+    stacks = make_stacks(enumerate(line for line, n in zip(lines, parts, strict=True) for _ in range(n)))
+    (one,) = sampled_lines(replace(make_job(gpu=[50.0] * 4), stacks=(stacks,)))
+    found = leading_line([(one, np.ones(len(one.count), np.bool_))], [])
+    assert (plain(found.place) if found else "") == named

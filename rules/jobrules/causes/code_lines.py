@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.measures.data_loading import FETCH
 from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, phases_by_rank
@@ -32,7 +33,7 @@ from jobrules.model.names import Name
 from jobrules.text import count, escape_name, share
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 #: Phases of the time of a rank: before its work and after it, between whole steps, and outside of all that was recorded.
 #: Others have the names of their event types.
@@ -73,8 +74,9 @@ class CodePlace(Struct, frozen=True, kw_only=True, order=True):
 
     @property
     def name(self) -> str:
-        """``data.py:41 load_image``; the line alone outside of functions."""
-        return f"{self.file}:{self.line} {self.function}".removesuffix(" <module>")
+        """``data.py:41 load_image``; the line alone outside of functions, and none for a whole function."""
+        at = f":{self.line}" if self.line else ""
+        return f"{self.file}{at} {self.function}".removesuffix(" <module>")
 
     def __str__(self) -> str:
         """The same as code, with what it called, for a sentence."""
@@ -295,8 +297,9 @@ _Z = 1.96
 MOST, LIFT = 0.5, 2.0
 
 
-#: Some rows of the samples of a process.
+#: Some rows of the samples of a process; and samples, or lost ones, by their place.
 Rows = tuple[SampledLines, BoolArray]
+_ByPlace = dict[CodePlace, float]
 
 
 def leading_line(
@@ -305,24 +308,25 @@ def leading_line(
     """The line that explains some time, from the samples in it and those in other time.
 
     None with fewer than ``least`` samples in it, or unless a line has clearly more than half of them, and twice its part of
-    the others.
+    the others. What is spread over the lines of one function is of the function.
     """
-    within, without = _by_place(inside), _by_place(outside)
-    of_inside, of_outside = sum(within.values()), sum(without.values())
-    by_line: dict[tuple[str, int, str], int] = {}
-    for place, n in within.items():
-        if place != NOWHERE:
-            by_line[place.own] = by_line.get(place.own, 0) + n
+    within, without = (_by_place(some, lambda one: one.count) for some in (inside, outside))
+    return _leading(within, without, least) or _leading(_by_function(within), _by_function(without), least)
+
+
+def _leading(within: _ByPlace, without: _ByPlace, least: int) -> LineShare | None:
+    of_inside, of_outside = round(sum(within.values())), round(sum(without.values()))
+    by_line = _by_line(within)
     if of_inside < least or not by_line:
         return None
     line = max(by_line, key=by_line.__getitem__)
-    found, other = by_line[line], sum(n for place, n in without.items() if place.own == line)
+    found, other = round(by_line[line]), round(_by_line(without).get(line, 0))
     if _at_least(found / of_inside, of_inside) <= MOST:
         return None
     if of_outside and found / of_inside < LIFT * other / of_outside:
         return None
     return LineShare(
-        place=max((place for place in within if place.own == line), key=within.__getitem__),
+        place=_place_at(line, within),
         inside=found,
         of_inside=of_inside,
         outside=other,
@@ -342,31 +346,28 @@ def leading_line_of_low_use(lines: SampledLines, rows: BoolArray) -> LineShare |
     time without it is left; otherwise if the GPU is used clearly less around it, and most is lost there. The line must not
     take more of the busy time than half of what it takes of the lost time, even if all of the latter lies in it.
     """
-    known = rows & (lines.use != UNKNOWN)
-    n, lost = int(lines.count[known].sum()), float(lines.lost[known].sum())
-    if n < 2 * MIN_SAMPLES or not _LEAST_LOST < lost / n < 1:
+    known = (lines, rows & (lines.use != UNKNOWN))
+    counts, losses = _by_place([known], lambda one: one.count), _by_place([known], lambda one: one.lost)
+    return _stalling(counts, losses) or _stalling(_by_function(counts), _by_function(losses))
+
+
+def _stalling(counts: _ByPlace, losses: _ByPlace) -> LineShare | None:
+    n, lost = round(sum(counts.values())), sum(losses.values())
+    by_line = _by_line(losses)
+    if n < 2 * MIN_SAMPLES or not _LEAST_LOST < lost / n < 1 or not by_line:
         return None
-    at_line: dict[tuple[str, int, str], list[CodePlace]] = {}
-    for place in lines.places[1:]:
-        at_line.setdefault(place.own, []).append(place)
-    counts, losses = (
-        np.bincount(lines.place[known], of[known], len(lines.places)) for of in (lines.count, lines.lost)
-    )
-    number = {place: i for i, place in enumerate(lines.places)}
-    if not at_line:
-        return None
-    own = max(at_line.values(), key=lambda some: sum(losses[number[one]] for one in some))
-    here, lost_here = (float(sum(of[number[one]] for one in own)) for of in (counts, losses))
+    line = max(by_line, key=by_line.__getitem__)
+    here, lost_here = _by_line(counts)[line], by_line[line]
     part, idle = here / n, lost / n
     if max(0.0, part - idle) / (1 - idle) > min(1.0, part / idle) / LIFT:
         return None
     certain = (_at_least(part, n) + idle - 1) / idle
-    error = float(np.sqrt(_TOGETHER * idle * (1 - idle) * (1 / max(here, 1) + 1 / max(n - here, 1))))
-    lower = lost_here / max(here, 1) - (lost - lost_here) / max(n - here, 1) >= _SURE * error
+    error = float(np.sqrt(_TOGETHER * idle * (1 - idle) * (1 / here + 1 / max(n - here, 1))))
+    lower = lost_here / here - (lost - lost_here) / max(n - here, 1) >= _SURE * error
     if certain <= MOST and not (lower and _at_least(lost_here / lost, n) > MOST):
         return None
     return LineShare(
-        place=max(own, key=lambda one: counts[number[one]]),
+        place=_place_at(line, counts),
         inside=round(here),
         of_inside=n,
         outside=0,
@@ -376,14 +377,38 @@ def leading_line_of_low_use(lines: SampledLines, rows: BoolArray) -> LineShare |
     )
 
 
-def _by_place(several: Sequence[Rows]) -> dict[CodePlace, int]:
-    found: dict[CodePlace, int] = {}
+def _by_place(several: Sequence[Rows], of: Callable[[SampledLines], IntArray | FloatArray]) -> _ByPlace:
+    found: _ByPlace = {}
     for one, rows in several:
-        counts = np.bincount(one.place[rows], one.count[rows], len(one.places)).astype(np.int64)
-        for place, n in zip(one.places, counts.tolist(), strict=True):
-            if n:
-                found[place] = found.get(place, 0) + n
+        sums = np.bincount(one.place[rows], of(one)[rows], len(one.places))
+        seen = np.bincount(one.place[rows], minlength=len(one.places)) > 0
+        for place, n, there in zip(one.places, sums.tolist(), seen.tolist(), strict=True):
+            if there:
+                found[place] = found.get(place, 0.0) + n
     return found
+
+
+def _by_function(by_place: _ByPlace) -> _ByPlace:
+    """As if each function had one line."""
+    found: _ByPlace = {}
+    for place, n in by_place.items():
+        one = replace(place, line=0, call="")
+        found[one] = found.get(one, 0.0) + n
+    return found
+
+
+def _by_line(by_place: _ByPlace) -> dict[tuple[str, int, str], float]:
+    """Without what the lines called, and what is at none."""
+    found: dict[tuple[str, int, str], float] = {}
+    for place, n in by_place.items():
+        if place != NOWHERE:
+            found[place.own] = found.get(place.own, 0.0) + n
+    return found
+
+
+def _place_at(line: tuple[str, int, str], by_place: _ByPlace) -> CodePlace:
+    """The line with what it called most."""
+    return max((place for place in by_place if place.own == line), key=by_place.__getitem__)
 
 
 def _at_least(part: float, n: int) -> float:
