@@ -384,6 +384,16 @@ def _check_facts(data: bytes) -> None:
     json.dumps(msgspec.to_builtins(found.quality)).encode()
 
 
+def _check_scalars(data: bytes) -> None:
+    facts = _of_facts()[1]
+    found = _read(
+        RecorderFacts(), _written({"jobrecord/n.json": facts, "jobrecord/training-00000.jsonl": data})
+    )
+    (recording,) = found.quality.recordings
+    assert len(recording.logged) <= 100
+    json.dumps(msgspec.to_builtins(found.quality)).encode()
+
+
 def _check_rule_results(data: bytes) -> None:
     """One result, alone or, by its first byte, among sound ones of all other rules."""
     first = data[0] if data else 0
@@ -592,6 +602,10 @@ def _of_stacks() -> list[bytes]:
     return [text for path, text in hostile.stacks(["a", "b"], "n").items() if path.endswith(".jsonl")]
 
 
+def _of_scalars() -> list[bytes]:
+    return [text for path, text in hostile.facts(["a", "b"]).items() if path.endswith(".jsonl")]
+
+
 def _of_facts() -> list[bytes]:
     facts = next(text for path, text in hostile.facts(["a", "b"]).items() if path.endswith(".json"))
     known = json.loads(facts)
@@ -669,6 +683,7 @@ TARGETS = {
     "config": Target(_check_config, _of_config),
     "stacks": Target(_check_stacks, _of_stacks),
     "facts": Target(_check_facts, _of_facts),
+    "scalars": Target(_check_scalars, _of_scalars),
     "rule-results": Target(_check_rule_results, _of_rule_results_alone_and_together),
     "tar": Target(_check_archive(".tar"), _of_tar),
     "zip": Target(_check_archive(".zip"), _of_zip),

@@ -291,6 +291,11 @@ def facts(names: Sequence[str]) -> dict[str, bytes]:
             "world_size": 8,
         }
         files[f"jobrecord/{i}.json"] = json.dumps(one | texts).encode()
+        head = {"jobrecord": 1, "kind": "head", "node": name, "rank": i}
+        values = [
+            {"kind": "scalar", "step": n, "mode": name, "values": {name: 0.5, "x": "nan"}} for n in (1, 2)
+        ]
+        files[f"jobrecord/training-{i:05}.jsonl"] = "\n".join(map(json.dumps, (head, *values))).encode()
     return {path: text for path, text in files.items() if len(text) < 1 << 20}
 
 

@@ -84,6 +84,18 @@ class Version(Struct, frozen=True, kw_only=True):
     number: Annotated[str, Name("version")]
 
 
+class Logged(Struct, frozen=True, kw_only=True):
+    """A number that the script logged."""
+
+    mode: Message
+    name: Annotated[str, Name("label")]
+    values: int
+    #: How many were no finite numbers; the last one that was, and its step.
+    not_finite: int
+    step: int
+    value: float | None
+
+
 class RecordedPart(Struct, frozen=True, kw_only=True):
     """Something that is recorded of a script that was not changed."""
 
@@ -181,6 +193,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     world_size: int | None = None
     #: What the script gave to ``jobrecord.config``.
     config: tuple[Label, ...] = ()
+    #: By the first rank of the node, in the last run.
+    logged: tuple[Logged, ...] = ()
     #: Operations of a step of each training process that knows them, and from where: ``given``, ``counted``.
     flops_per_step: tuple[float, ...] = ()
     flops_source: OwnText = ""

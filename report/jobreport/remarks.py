@@ -131,6 +131,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "profiles.no_function": "no usable function",
         "profiles.unreadable": "not a readable profile of {profiler}",
         "facts.unknown": "not the facts of a recording, or those of a newer record-job",
+        "scalars.unknown": "not numbers that a script logged, or those of a newer record-job",
         "stacks.unknown": "not samples of stacks, or those of a newer record-job",
         "config.no_settings": "no settings of the profiler",
         "debugger.no_result": "not the result of a known rule",
@@ -168,6 +169,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "samples.time": "'Timestamp' is not a time in seconds between 1990 and 2100",
         "traces.not_json": "not complete JSON",
         "kineto.errors": "errors that the profiler itself logged in the trace",
+        "scalars.line": "not a line of numbers that a script logged",
         "stacks.line": "not a frame, a stack, or a sample",
     },
     ("corrected", "nodes"): {
@@ -347,6 +349,7 @@ LOST = frozenset(
         *("nvidia_smi.other_fields", "nvidia_smi.part_of_row", "nvidia_smi.no_time", "nvidia_smi.no_writer"),
         *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.many_nodes"),
         *("nvidia_smi.damaged_document",),
+        *("scalars.unknown", "scalars.line"),
         *("stacks.unknown", "stacks.line", "stacks.unknown_stack", "stacks.lost"),
         *("kineto.cut", "kineto.unreadable", "kineto.dropped", "debugger.value"),
     }

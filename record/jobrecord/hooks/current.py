@@ -162,6 +162,12 @@ def flops(per_step: float | str, *, precision: str = "") -> None:
         recording.flops(per_step, precision=precision)
 
 
+def log(*, step: int | None = None, mode: str = "TRAIN", **values: float) -> None:
+    """Write numbers such as the loss, of the step that has begun or of `step`."""
+    if recording := _told():
+        recording.log(step=step, mode=mode, **values)
+
+
 def step() -> None:
     """End a training step."""
     if _recording is not None:

@@ -18,6 +18,7 @@ from jobrecord.hooks.process_facts import ProcessFacts
 from jobrecord.hooks.profiles import Operators, PythonProfile
 from jobrecord.hooks.stacks import MAIN, Stacks
 from jobrecord.hooks.steps import Steps
+from jobrecord.hooks.training_log import TrainingLog
 from jobrecord.traces import STEP_LANE, Trace, now, warn
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Recording:
         self.trace = Trace(settings.out, settings.node)
         self.trace.parts = parts.states
         self.process = self.trace.more_facts = ProcessFacts()
+        self._log = TrainingLog(settings.out, settings.node)
         #: What libraries tell is used only where they tell all of it.
         self.inferred = Inferred(self._inferred_evaluation) if parts.states else None
         self.steps = Steps(self.trace, None, self._step_ended, self._step_ends)
@@ -168,6 +170,10 @@ class Recording:
                 raise TypeError(f"batch() needs whole numbers, not {type(count).__name__}: {name}")
             self.steps.args[name] = self.steps.args.get(name, 0) + int(count)
 
+    def log(self, *, step: int | None = None, mode: str = "TRAIN", **values: float) -> None:
+        """Write numbers such as the loss, of the step that has begun or of `step`. Raises TypeError for no numbers."""
+        self._log.scalars(self.steps.number if step is None else int(step), str(mode), values)
+
     def flops(self, per_step: float | str, *, precision: str = "") -> None:
         """Note the operations of a step of this process, or ``"count"`` those of one. Raises TypeError for anything else."""
         if per_step == "count":
@@ -194,6 +200,7 @@ class Recording:
         if not self.is_open:
             return
         self._close()
+        self._log.close(self.steps.number)
         self.trace.close()
         endings.note_end_of(self.trace, self.steps.number)
         self.is_open = False
@@ -219,6 +226,7 @@ class Recording:
         """Be inert: this is the child of a fork."""
         self.is_open = False
         self.trace.abandon()
+        self._log.abandon()
         if self.stacks is not None:
             self.stacks.abandon()
 

@@ -54,10 +54,10 @@ LABELS = {
     "trace_versions": "Versions in traces",
     "unknown_waits": "Waits for an event that the trace lacks",
 }
-#: Begin of the keys of versions, and of what the script gave to ``jobrecord.config``.
-VERSION, CONFIG = "version ", "config "
+#: Begin of the keys of versions, and of what the script gave to ``jobrecord.config`` and ``log``.
+VERSION, CONFIG, LOG = "version ", "config ", "log "
 #: Facts that need no mention where they are the same, or not known.
-OF_WHAT_RAN = ("commit", "system", "cpu_model", VERSION, CONFIG)
+OF_WHAT_RAN = ("commit", "system", "cpu_model", VERSION, CONFIG, LOG)
 #: Given facts that are numbers.
 NUMBERS = frozenset(
     {
@@ -226,6 +226,11 @@ def _what_ran(recordings: Sequence[Recording]) -> dict[str, str | float | None]:
             "cpu_model": one.cpu_model,
             **{f"{VERSION}{version.what}": version.number for version in one.versions},
             **{f"{CONFIG}{label.key}": label.value for label in one.config},
+            **{
+                f"{LOG}{value.name} ({value.mode}) at step {value.step}": f"{value.value:.6g}"
+                for value in one.logged
+                if value.value is not None
+            },
         }
         for key, value in known.items():
             texts.setdefault(key, []).append("" if value == HIDDEN else value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import pickle
 import signal
@@ -18,7 +19,7 @@ from typing import Any, cast
 import pytest
 
 import jobrecord
-from jobrecord.hooks import current, process_facts
+from jobrecord.hooks import current, process_facts, training_log
 from tests.record.hooks import fake_torch
 from tests.record.hooks.written import events, hook_facts, steps, trace_files
 from tests.record.recordings import rows, wait_for
@@ -41,6 +42,7 @@ def test_script_runs_without_a_recording() -> None:
         jobrecord.watch(object())
         jobrecord.config({"lr": 0.1})
         jobrecord.flops(1e12)
+        jobrecord.log(loss=1.0)
     jobrecord.stop()
 
 
@@ -92,6 +94,51 @@ def test_operations_of_a_step_are_given_as_a_number(out: Path) -> None:
 
     facts = hook_facts(out)
     assert (facts["flops"], facts["precision"]) == ({"per_step": 2.0, "source": "given"}, "float16")
+
+
+def lines(out: Path, name: str = "training-00000.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "jobrecord" / name).read_text().splitlines()]
+
+
+def test_logged_numbers_are_written_at_once_a_line_each(out: Path) -> None:
+    jobrecord.start()
+    jobrecord.step()
+    jobrecord.log(loss=0.1 + 0.2, count=3)
+    jobrecord.log(step=7, mode="EVAL", loss=math.nan, up=math.inf, down=-math.inf, **{"a" * 300: 1.0})
+    with pytest.raises(TypeError, match="log\\(\\) needs numbers, not list: loss"):
+        jobrecord.log(loss=[])  # type: ignore[arg-type]
+    # Before anything is closed: what a killed process leaves.
+    head, one, other = lines(out)
+    jobrecord.stop()
+
+    assert (out / "jobrecord/training-00000.jsonl").read_text().startswith('{"jobrecord":1,')
+    assert (head["kind"], head["node"], head["rank"], head["world"]) == ("head", "node-1", 0, 1)
+    assert (one["step"], one["mode"], one["values"]) == (1, "TRAIN", {"loss": 0.1 + 0.2, "count": 3})
+    wanted = {"loss": "nan", "up": "inf", "down": "-inf", "a" * training_log.MAX_NAME: 1.0}
+    assert (other["step"], other["mode"], other["values"]) == (7, "EVAL", wanted)
+    assert lines(out)[-1].items() >= {"kind": "end", "step": 1, "reason": "finished"}.items()
+
+
+def test_a_rank_that_starts_again_has_another_file(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "12")
+    for loss in (1.0, 2.0):
+        jobrecord.start()
+        jobrecord.log(loss=loss)
+        jobrecord.stop()
+    names = "training-00012.jsonl", "training-00012-2.jsonl"
+    assert [lines(out, name)[1]["values"]["loss"] for name in names] == [1.0, 2.0]
+
+
+def test_a_file_of_logged_numbers_ends_at_its_limit(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(training_log, "MAX_BYTES", 2000)
+    jobrecord.start()
+    for _ in range(1000):
+        jobrecord.log(loss=1.0)
+    jobrecord.stop()
+    assert (out / "jobrecord/training-00000.jsonl").stat().st_size < 2200
+    assert capsys.readouterr().err.count("nothing more is written") == 1
 
 
 def test_loop_by_hand(out: Path) -> None:

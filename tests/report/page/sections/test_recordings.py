@@ -47,7 +47,7 @@ def recording(node: str, *runs: RecordedRun, **facts: Any) -> Recording:
     zeros = ("late_ticks", "clock_steps", "hooked_processes", "other_threads", "other_lane_events")
     known |= dict.fromkeys(zeros, 0)
     lists = ("gpus", "shared_gpus", "left_out", "less_written", "labels", "parts", "exceptions", "libraries")
-    known |= dict.fromkeys((*lists, "versions", "config", "flops_per_step"), ())
+    known |= dict.fromkeys((*lists, "versions", "config", "flops_per_step", "logged"), ())
     known |= {
         "node": node,
         "runs": runs or (run(0),),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobreport.document import Report
-    from jobreport.recordings import Recording
+    from jobreport.recordings import Logged, Recording
 
 #: Overhead that is a warning, in percent; and in seconds, because a short recording costs most at its start.
 MAX_OVERHEAD, MIN_OVERHEAD_S = 1.0, 1.0
@@ -276,6 +276,7 @@ def _what_ran(found: Sequence[Recording]) -> Table:
             ("Operating system", one.system),
             ("CPU", one.cpu_model),
             *((f"config {label.key}", label.value) for label in one.config),
+            *((f"logged {value.name} ({value.mode})", _logged(value)) for value in one.logged),
         ]
         for what, value in known:
             if value:
@@ -294,6 +295,12 @@ def _what_ran(found: Sequence[Recording]) -> Table:
         heads=(":Fact", ":Value"),
         rows=rows[:MAX_FACTS],
     )
+
+
+def _logged(one: Logged) -> str:
+    last = "–" if one.value is None else f"{one.value:.6g}"
+    lost = f", {formats.number(one.not_finite, 0)} not finite" if one.not_finite else ""
+    return f"{formats.count(one.values, 'value')}{lost}; last: {last} at step {one.step:,}"
 
 
 def _runs(found: Sequence[Recording]) -> Table:
