@@ -74,9 +74,9 @@ def end_of(run: RecordedRun, *, is_last: bool = True) -> str:
 
 
 def without_steps(report: Report) -> str:
-    """What helps if a process imported a library that trains, and nothing recorded a step; empty otherwise."""
+    """What helps if a process imported a library that trains, and no step was recorded; empty if it may have failed before."""
     names = dict.fromkeys(name for one in recordings_of(report) for name in one.libraries)
-    if report.job.steps or not names:
+    if report.job.steps or report.ended or not names:
         return ""
     return (
         f"No step was recorded, but a process imported {join_names([*names])}. If it trains, call `jobrecord.start()` "

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobrecord.hooks.endings import MAX_MESSAGE, _memory
+from jobreport.ended import ENDED
 from jobreport.output import summary
 from jobreport.page import sections
-from tests.record.recordings import PYTHON, environment, facts, record
+from tests.record.recordings import PYTHON, RECORD_JOB, environment, facts, record
 from tests.record.reports import pipeline, report
 
 GIB = 1 << 30
@@ -179,3 +182,37 @@ def test_a_process_that_may_have_trained_without_a_step_is_told(
     assert facts(out).get("libraries", []) == libraries
     assert ("<code>jobrecord.step()</code>" in str(sections.head(found).html)) == bool(libraries)
     assert any("jobrecord.step()" in line for line in summary.terminal(found)[-1:]) == bool(libraries)
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A cgroup with memory for a small process, as a folder."""
+    root = Path("/sys/fs/cgroup")
+    group = (root / "memory" if (root / "memory").is_dir() else root) / f"jobrecord-{os.getpid()}"
+    limit = "memory.limit_in_bytes" if (root / "memory").is_dir() else "memory.max"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(160 << 20))
+    except OSError:
+        pytest.skip("only root can limit memory, where it is delegated")
+    yield group
+    group.rmdir()
+
+
+def test_a_kill_by_the_kernel_is_what_ended_the_job(small_memory: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import time, jobrecord\njobrecord.start()\nkept = []\nwhile True:\n"
+        "    kept.append(bytearray(1 << 20))\n    time.sleep(0.02)\n    jobrecord.step()\n"
+    )
+    out = tmp_path / "job"
+    into = ["sh", "-c", f'echo $$ > {small_memory}/cgroup.procs; exec "$@"', "sh"]
+    command = [*into, *RECORD_JOB, "--quiet", "--out", str(out), "--", PYTHON, "train.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), check=False)
+
+    found = report(out)
+
+    assert done.returncode == 137
+    assert found["ended"]["how"] == "memory kill"
+    assert 0.6 < found["ended"]["used"] / found["ended"]["total"] <= 1
+    assert found["verdict"]["findings"][0]["key"] == ENDED
+    assert "memory-kills" not in {one["key"] for one in found["verdict"]["findings"]}
