@@ -240,7 +240,7 @@ def with_ending(verdict: Verdict, found: Ended | UnsetType) -> Verdict:
         key=ENDED,
         severity=Severity.CRITICAL,
         title=title_of(found),
-        evidence=(Where((found.node,)), Note(f"The job ended at {clock(found.at_us)} UTC"), *map(Note, lost)),
+        evidence=(Where((found.node,)), Note(f"At {clock(found.at_us)}"), *map(Note, lost)),
         advice=_advice(found),
         rules=(),
         section="utilization" if found.how in ("memory", "memory kill") else "quality",

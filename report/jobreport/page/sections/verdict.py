@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport import formats
+from jobreport.ended import ENDED, Ended
 from jobreport.headline import headline
 from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.outline import ANCHORS, has_edges, section
-from jobrules.model import Severity, Status, in_words
+from jobrules.model import SECOND_US, Severity, Status, in_words
 from jobrules.model.time_parts import ROLES, TimePart, named
-from jobrules.text import NBSP
+from jobrules.text import NBSP, duration
 from jobrules.verdict.profiled import coverage, profiled_lost, profiled_used
 
 if TYPE_CHECKING:
@@ -102,7 +103,9 @@ def findings(report: Report) -> Fragment:
             "anchor": anchor,
             "sign": SIGNS[finding.severity],
             "link": finding.section if finding.section in ANCHORS else None,
-            "amount": _amount(finding, verdict.use),
+            "amount": _lost_with(report.ended)
+            if report.ended and finding.key == ENDED
+            else _amount(finding, verdict.use),
         }
         for finding, anchor in zip(verdict.findings, _anchors(verdict.findings), strict=True)
     ]
@@ -188,6 +191,11 @@ def _with_small_ones_joined(parts: Sequence[TimePart]) -> list[TimePart]:
     left = [part for part in parts if part not in small]
     after = max((i for i, part in enumerate(left) if part.role in ("used", "lost")), default=-1) + 1
     return [*left[:after], joined, *left[after:]]
+
+
+def _lost_with(end: Ended) -> tuple[str, str]:
+    """The training that was lost with the job."""
+    return (duration(end.lost_s * SECOND_US), "of training lost") if end.lost_steps else ("", "")
 
 
 def _amount(finding: Finding, use: TimeUse | None) -> tuple[str, str]:

@@ -180,6 +180,13 @@ def _notes(one: Recording) -> Iterator[str]:
         if part.off:
             name, reason = formats.escape_name(part.name, 80), formats.escape_name(part.off, 200)
             yield f"{name} could not be recorded: {reason}"
+    if one.exceptions:
+        raised = [
+            f"{formats.escape_name(error.type, 60)}{f' on rank {formats.escape_name(error.rank, 24)}' * bool(error.rank)}"
+            f" at {clock(error.at_us)}"
+            for error in one.exceptions[:MAX_CHANGES]
+        ]
+        yield f"exceptions that nobody caught, the first ones: {'; '.join(raised)}"
     if one.other_threads:
         yield f"steps of optimizers in other threads are not counted: {formats.number(one.other_threads, 0)}"
     if one.other_lane_events:
