@@ -233,7 +233,7 @@ def _what_ran(recordings: Sequence[Recording]) -> dict[str, str | float | None]:
             },
         }
         for key, value in known.items():
-            texts.setdefault(key, []).append("" if value == HIDDEN else value)
+            texts.setdefault(key, []).append("" if HIDDEN in (value, *key.split(" ")) else value)
     ranks = {one.world_size for one in recordings}
     found: dict[str, str | float | None] = {
         key: text for key, every in texts.items() if (text := joined(every))

@@ -50,10 +50,12 @@ class Throughput(Struct, frozen=True, kw_only=True):
 
 def throughput(job: Job) -> Throughput | None:
     """None if no step was timed, or nobody recorded what steps trained with."""
-    begin_us, end_us = timed_steps(job)
     ranks = batch_sizes(job)
     known = [one for one in ranks if one.samples is not None or one.tokens is not None]
-    if not len(begin_us) or not known:
+    if not known:
+        return None
+    begin_us, end_us = timed_steps(job)
+    if not len(begin_us):
         return None
     steps, seconds = JobSteps.of(job), float((end_us - begin_us).mean()) / SECOND_US
     sizes = [

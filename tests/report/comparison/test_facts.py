@@ -13,7 +13,7 @@ from jobreport.cost.facts import OF_WHAT_RAN, facts_of
 from jobreport.cost.prices import Machine
 from jobreport.cost.sizes import sizing
 from jobreport.document import Report
-from jobreport.recordings import GPUModel, Label, Version
+from jobreport.recordings import GPUModel, Label, Logged, Version
 from jobreport.remarks import Quality, SourceQuality
 from jobrules.analyses.throughput import Throughput
 from tests.copies import replace
@@ -137,6 +137,10 @@ def with_facts(**facts: Any) -> Report:
     return replace(steady(), quality=Quality(sources=(source,)))
 
 
+def logged(step: int, value: float) -> tuple[Logged, ...]:
+    return (Logged(mode="TRAIN", name="loss", values=5, not_finite=0, step=step, value=value),)
+
+
 def settings(**values: str) -> tuple[Label, ...]:
     return tuple(Label(key=key, value=value) for key, value in values.items())
 
@@ -161,6 +165,9 @@ def versions(**numbers: str) -> tuple[Version, ...]:
         # The other script gives none.
         ({"config": settings(lr="1")}, {}, set()),
         ({"config": settings(lr="1")}, {"config": settings(lr="…")}, set()),
+        ({"config": settings(**{"…": "1"})}, {"config": settings(**{"…": "2"})}, set()),
+        ({"logged": logged(5, 1.0)}, {"logged": logged(5, 2.0)}, {"log loss (TRAIN) at step 5"}),
+        ({"logged": logged(5, 1.0)}, {"logged": logged(6, 2.0)}, set()),
         ({"world_size": 2}, {"world_size": 4}, {"world_size"}),
         ({"cpu_model": "a", "system": "b"}, {"cpu_model": "c", "system": "b"}, {"cpu_model"}),
     ],
