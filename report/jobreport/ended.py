@@ -140,7 +140,14 @@ def first_bad(recordings: Sequence[Recording]) -> tuple[Recording, RecordedRun] 
     Of several that of the cause: the first one that was not asked to end, as launchers do once a node has failed.
     """
     last = [(one, one.runs[-1]) for one in recordings]
-    bad = [(one, run) for one, run in last if run.exit_status or run.ended_by.startswith("signal")]
+    bad = [
+        (one, run)
+        for one, run in last
+        if run.exit_status
+        or run.ended_by.startswith("signal")
+        # Without record-job the exit status is not known.
+        or (run.ended_by == "exit" and run.exit_status is None and one.exceptions)
+    ]
     return min(bad, key=lambda pair: (_was_terminated(pair[1]), pair[1].end_us or math.inf), default=None)
 
 

@@ -55,6 +55,8 @@ def bad_end(report: Report) -> str:
     if bad is None:
         return ""
     how = end_of(bad[1])
+    if bad[1].ended_by == "exit" and bad[1].exit_status is None:
+        return "by an exception"
     nodes = [formats.escape_name(one.node, 40) for one in found if end_of(one.runs[-1]) == how]
     return how if len(found) == 1 else f"{how} on {formats.join_names(nodes)}"
 

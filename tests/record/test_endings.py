@@ -184,6 +184,28 @@ def test_a_process_that_may_have_trained_without_a_step_is_told(
     assert any("jobrecord.step()" in line for line in summary.terminal(found)[-1:]) == bool(libraries)
 
 
+@pytest.mark.parametrize(
+    ("script", "is_bad"),
+    [
+        ("jobrecord.start()\njobrecord.step()\nraise MemoryError\n", True),
+        # The script might catch it.
+        ("with jobrecord.record():\n    jobrecord.step()\n    raise MemoryError\n", False),
+        ("try:\n    with jobrecord.record():\n        1 / 0\nexcept ZeroDivisionError:\n    pass\n", False),
+        ("jobrecord.start()\njobrecord.step()\n", False),
+    ],
+)
+def test_without_record_job_an_exception_is_all_that_is_known(
+    script: str, is_bad: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(f"import jobrecord\n{script}")
+    out = tmp_path / "job"
+    subprocess.run([PYTHON, "train.py"], cwd=tmp_path, env=environment(JOBRECORD_DIR=str(out)), check=False)
+
+    found = report(out)
+
+    assert found.get("ended", {}).get("how") == ("memory" if is_bad else None)
+
+
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
     """A cgroup with memory for a small process, as a folder."""

@@ -74,6 +74,8 @@ def cause(step: int | None = None) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = {"type": _name(type(error)), "message": "", "place": None, "memory": ""}
     found |= {"rank": os.environ.get("RANK", ""), "step": step, "at_us": time.time_ns() // 1000}
+    # The script may still catch it.
+    found |= {"passing": last is None}
     # Whatever its text and its traceback do, its type is known.
     with suppress(Exception):
         found |= _of_launcher(error)

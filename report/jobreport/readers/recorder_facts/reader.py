@@ -200,6 +200,7 @@ class _Exception(Struct):
     free_bytes: Count | None = None
     total_bytes: Count | None = None
     launcher: bool = False
+    passing: bool = False
     exit_code: Annotated[int, Meta(ge=-255, le=255)] | None = None
 
 
@@ -312,7 +313,10 @@ def _recording(file: SourceFile) -> Recording:
             for name, off in list(facts.hooks.parts.items())[:_MAX_ENTRIES]
         ),
         no_steps=_text(facts.auto_steps or ""),
-        exceptions=tuple(map(_raised, facts.exceptions[:_MAX_ENTRIES])),
+        # One that passed while the recording ended did not end a job of which no bad exit status is known.
+        exceptions=tuple(
+            _raised(one) for one in facts.exceptions[:_MAX_ENTRIES] if facts.exit_status or not one.passing
+        ),
         libraries=tuple(one for one in _LIBRARIES if one in facts.libraries),
         labels=_labels(facts.labels),
         versions=tuple(
