@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobrecord.hooks import parts
+from jobrecord.hooks import parts, startup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +47,7 @@ def begin() -> None:
     """Wait for the libraries that trainings use. Nothing is written by a process that does not train."""
     if AUTO in os.environ:
         atexit.register(_note_end, os.getpid())
+        startup.begin()
         parts.await_all()
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -16,12 +17,25 @@ def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
     """Call `call` with the module: now, or right after it is imported for the first time."""
     if module := sys.modules.get(name):
         call(module)
-        return
+    else:
+        _finder().calls.setdefault(name, []).append(call)
+
+
+def time_imports(names: Iterable[str], timed: Callable[[str], AbstractContextManager[None]]) -> None:
+    """Import each of these in the context that `timed` makes of its name."""
+    finder = _finder()
+    for name in names:
+        if name not in sys.modules:
+            finder.calls.setdefault(name, [])
+            finder.timed[name] = timed(name)
+
+
+def _finder() -> _Awaited:
     finder = next((one for one in sys.meta_path if isinstance(one, _Awaited)), None)
     if finder is None:
         finder = _Awaited()
         sys.meta_path.insert(0, finder)
-    finder.calls.setdefault(name, []).append(call)
+    return finder
 
 
 class _Awaited:
@@ -29,6 +43,7 @@ class _Awaited:
 
     def __init__(self) -> None:
         self.calls: dict[str, list[Callable[[ModuleType], None]]] = {}
+        self.timed: dict[str, AbstractContextManager[None]] = {}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -48,7 +63,8 @@ class _Awaited:
         execute = spec.loader.exec_module
 
         def execute_and_call(module: ModuleType) -> None:
-            execute(module)
+            with self.timed.pop(name, nullcontext()):
+                execute(module)
             for call in calls:
                 # The import is the script's.
                 with suppress(Exception):

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
-from jobrecord.hooks import endings, loading, parts, stacks
+from jobrecord.hooks import endings, loading, parts, stacks, startup
 from jobrecord.hooks.device import DeviceSteps
 from jobrecord.hooks.flops import FlopCount
 from jobrecord.hooks.imports import when_imported
@@ -409,6 +409,7 @@ class Recording:
 
     def _step_ended(self, number: int, at_ns: int) -> None:
         """What follows the end of a step; `number` is the next one."""
+        startup.write(self.trace)
         if self._device is not None:
             self._device.mark(number - 1, at_ns)
         if self._profiles:

@@ -34,6 +34,17 @@ PARTS = (
     Part(CHECKPOINTS, "torch.distributed.checkpoint.state_dict_saver", "checkpoints"),
     Part(CHECKPOINTS, "safetensors.torch", "checkpoints"),
     Part("passes of ranks", "torch.nn.parallel.distributed", "ranks"),
+    Part("compilation", "torch._dynamo.callback", "compiling"),
+    *(
+        Part("start-up", library, "startup")
+        for library in (
+            "torch.distributed.distributed_c10d",
+            "torch.cuda",
+            "torch.nn.modules.module",
+            "transformers.modeling_utils",
+            "datasets.load",
+        )
+    ),
     Part("Hugging Face Trainer", "transformers.trainer", "huggingface"),
     Part("Lightning Trainer", "lightning.pytorch.trainer.trainer", "lightning"),
     Part("Lightning Trainer", "pytorch_lightning.trainer.trainer", "lightning"),
