@@ -43,6 +43,7 @@ from jobrules.analyses.throughput import throughput
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.analyses.typical_step import typical_step
 from jobrules.analyses.utilization import utilization
+from jobrules.measures.start_up import start_up
 from jobrules.model import SECOND_US, Metric, Status, span_of
 from jobrules.rule import parameter_fields, run_rules, written
 from jobrules.rules.cpu_bottleneck import CPUBottleneck
@@ -250,6 +251,7 @@ _ANALYSES: dict[str, Callable[[_Evaluated], Any]] = {
     "framework": _Evaluated.framework,
     "steps": lambda of: steps(of.job, of.rule(StepOutlier)),
     "rank_waits": lambda of: rank_waits(of.job) or UNSET,
+    "startup_parts": lambda of: start_up(of.job) or UNSET,
     "code_lines": lambda of: code_lines(of.job) or UNSET,
     "typical_step": lambda of: typical_step(of.job) or UNSET,
     "throughput": lambda of: throughput(of.job) or UNSET,

@@ -41,6 +41,7 @@ from jobrules.analyses.throughput import Throughput
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.typical_step import TypicalStep
 from jobrules.analyses.utilization import UsageRow
+from jobrules.measures.start_up import StartUpParts
 from jobrules.model import Amount, Count, DeviceStatus, Measure, Profile, Reason, RuleResult, Status
 from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.model.names import Name, NodeName, OwnText
@@ -181,6 +182,7 @@ class Report(Struct, frozen=True, kw_only=True):
     #: The analyses; None or empty if what they need was not recorded.
     steps: StepTimes | None = None
     rank_waits: WaitsOfRanks | UnsetType = UNSET
+    startup_parts: StartUpParts | UnsetType = UNSET
     typical_step: TypicalStep | UnsetType = UNSET
     throughput: Throughput | UnsetType = UNSET
     share_of_peak: ShareOfPeak | UnsetType = UNSET

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from jobrules.model import BoolArray, CodeArray, Events, IntArray, Loader
 
 FETCH, WORKER, SET_UP = "DataLoaderIter", "DataLoaderWorker", "DataLoaderIterInitialize"
+#: Of what a training process does before its first step.
+START_UP = "Start-up"
 #: The lane of TensorFlow's data iterators.
 PIPELINE = "DataIterator"
 #: Loading processes that are enough unless another limit is set, in percent of the cores.

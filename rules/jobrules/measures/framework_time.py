@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.measures.data_loading import WORKER
+from jobrules.measures.data_loading import START_UP, WORKER
 from jobrules.measures.intervals import union
 from jobrules.measures.rows import TRAIN, rows_by_lane, series_of
 from jobrules.model import EventSource
@@ -51,6 +51,8 @@ class Kind(Enum):
     LIFETIME = auto()
     #: Steps once more, as the GPU sees them.
     DEVICE_STEP = auto()
+    #: What comes before the steps, and is no part of training.
+    START_UP = auto()
     HOROVOD = auto()
 
 
@@ -65,6 +67,7 @@ _TESTS: tuple[tuple[Kind, Callable[[Lane], bool]], ...] = (
     (Kind.BACKWARD, lambda lane: lane.event_type == "Backward-SubModuleInternal"),
     (Kind.LIFETIME, lambda lane: lane.event_type == WORKER),
     (Kind.DEVICE_STEP, lambda lane: lane.event_type == "Device step"),
+    (Kind.START_UP, lambda lane: lane.event_type == START_UP),
     (Kind.GENERAL, lambda _: True),
 )
 

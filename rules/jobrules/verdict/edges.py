@@ -30,6 +30,7 @@ from jobrules.model import (
 from jobrules.model.claims import Cause, Claim, Claimed, Precedence, Samples
 from jobrules.rules.unused_gpu import never_used
 from jobrules.text import capitalized, count, duration, percent, some_of
+from jobrules.verdict.starting import start_facts
 
 #: Keys of the causes and their findings.
 NEVER, START_UP, WIND_DOWN = "gpu-never-used", "start-up", "wind-down"
@@ -55,8 +56,6 @@ HELD_ALONE_ADVICE = (
     "Find the process that holds the memory: a notebook or an earlier run, or this job before its first GPU work.",
     NO_GPU_USED_ADVICE[1],
 )
-
-START_ADVICE = ("Stream or stage the data, use a smaller container image, and cache compiled kernels.",)
 
 END_ADVICE = ("Move uploads, evaluation on the CPU, and clean-up to a machine without GPUs.",)
 
@@ -142,6 +141,7 @@ def _started(job: Job, work: Work, first_step: RuleResult | None, claimed: Claim
     clocks = work.clocks
     evidence: list[Fact] = [When(clocks.start_us, work.begin_us)]
     rules: tuple[str, ...] = ()
+    largest, advice = start_facts(job)
     if work.gpu_us and work.gpu_us[0] > work.begin_us:
         evidence.append(HowMuch("First GPU work after", (work.gpu_us[0] - clocks.start_us) / SECOND_US, "s"))
     if first_step and first_step.findings:
@@ -151,8 +151,8 @@ def _started(job: Job, work: Work, first_step: RuleResult | None, claimed: Claim
         key=START_UP,
         severity=Severity.WARNING,
         title=_little_used(job, work, f"first {duration(work.begin_us - clocks.start_us)}", at_end=False),
-        evidence=tuple(evidence),
-        advice=START_ADVICE,
+        evidence=(*evidence, *largest),
+        advice=advice,
         rules=rules,
         section="summary",
         devices=claimed.devices,

@@ -19,7 +19,7 @@ from jobrules.text import capitalized, join_names, percent
 from jobrules.verdict.account import account_of, causes_of_rules
 from jobrules.verdict.code_lines import with_lines
 from jobrules.verdict.late_ranks import SLOW_RANK, late_start, slow_rank
-from jobrules.verdict.loop_parts import loop_findings
+from jobrules.verdict.loop_parts import loop_findings, recompilations
 from jobrules.verdict.memory_growth import memory_growth
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many, how_to_record
 from jobrules.verdict.observations import (
@@ -202,6 +202,7 @@ def judge(
     found = [
         *_with_waits_of_ranks(job, story.findings),
         *late_start(job),
+        *recompilations(job),
         *_about_samples(job, phases, story.use, unmeasured_us),
     ]
     return _ranked(job, story.account.checks, found, story.use, story)
@@ -239,7 +240,7 @@ def _of_others(
     waits = [in_loop(cause, span_us, job.nodes) for cause, _ in causes if cause.of_loop >= WARNING_SHARE]
     slow = slow_rank(job)
     waits += [in_loop(slow, span_us, job.nodes)] if slow else []
-    loops = [*loop_findings(job), *late_start(job)]
+    loops = [*loop_findings(job), *late_start(job), *recompilations(job)]
     has_gpus = story or job.captures or any(part.gpus for part in job.facts)
     work = None if waits or loops or has_gpus else Work.of(job)
     found = [

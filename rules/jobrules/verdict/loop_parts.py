@@ -11,10 +11,12 @@ from jobrules.measures.data_loading import FETCH
 from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, phases_by_rank
 from jobrules.measures.intervals import Intervals, difference, joined, time_of, union
 from jobrules.measures.rows import series_of
+from jobrules.measures.start_up import recompiled
 from jobrules.model import Fact, Finding, Job, Note, Severity, Where
 from jobrules.model.finding import OF_LOOP
-from jobrules.text import escape_name, share
+from jobrules.text import count, escape_name, percent, share, took
 from jobrules.verdict.evaluation import evaluation_advice
+from jobrules.verdict.starting import COMPILE_ADVICE
 from jobrules.verdict.story import CRITICAL_SHARE, NAMED_SHARE, WARNING_SHARE
 
 #: The mode of training steps, and what steps of any other mode are called.
@@ -24,6 +26,11 @@ _NAMED_PART, _MAX_NAMED = 0.5, 4
 _MAX_NAME = 40
 
 BETWEEN_ADVICE = ("Do it less often, or in the background while training goes on.",)
+RECOMPILED = "recompiled"
+RECOMPILED_ADVICE = (
+    "Find what changes from step to step: TORCH_LOGS=recompiles. Pad batches to a few lengths, or compile with dynamic=True.",
+    COMPILE_ADVICE,
+)
 UNNAMED_ADVICE = (
     "Record what runs there: `jobrecord.phase(name)` around it, `jobrecord.data(loader)` in `jobrecord.eval()`.",
 )
@@ -134,3 +141,28 @@ def _finding(
         start_us=loop.start_us,
         end_us=loop.start_us + loop.length_us,
     )
+
+
+def recompilations(job: Job) -> list[Finding]:
+    """What torch.compile compiled after the first steps."""
+    found = recompiled(job)
+    if found is None:
+        return []
+    return [
+        Finding(
+            key=RECOMPILED,
+            severity=Severity.WARNING if found.share >= WARNING_SHARE else Severity.INFO,
+            title=f"torch.compile compiled again after the first steps: {count(found.times, 'time')}, {took(found.us)} in all",
+            evidence=(
+                Where((found.node,)),
+                Note(
+                    f"On rank {escape_name(found.rank, 24)}, {percent(100 * found.share)} of the training loop"
+                ),
+            ),
+            advice=RECOMPILED_ADVICE,
+            rules=(),
+            section="steps",
+            share=found.share,
+            share_of=OF_LOOP,
+        )
+    ]

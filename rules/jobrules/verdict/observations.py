@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from jobrules.measures.clock_offsets import Clocks, offsets
 from jobrules.measures.crowding import CROWDED_ADVICE, core_shares
@@ -24,8 +25,8 @@ from jobrules.model import (
     natural_sorted,
 )
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
-from jobrules.verdict.edges import START_ADVICE
 from jobrules.verdict.phases import JobPhases
+from jobrules.verdict.starting import START_ADVICE, start_facts
 from jobrules.verdict.time_use import TimeUse
 
 if TYPE_CHECKING:
@@ -71,7 +72,9 @@ def late_first_step(job: Job, *, started: bool) -> list[Finding]:
     clocks, work = Clocks.of(job), Work.of(job)
     if started or not work or not work.steps_us:
         return []
-    return late_start(clocks.start_us, work.steps_us[0], clocks.end_us)
+    found = late_start(clocks.start_us, work.steps_us[0], clocks.end_us)
+    largest, advice = start_facts(job)
+    return [replace(one, evidence=(*one.evidence, *largest), advice=advice) for one in found]
 
 
 def late_start(start_us: int, first_us: int, end_us: int) -> list[Finding]:

@@ -9,13 +9,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport import formats
+from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.over_columns import merged
 from jobreport.page.figures.scales import time_ticks
+from jobreport.page.figures.startup import FILLS, OTHER_FILL, start_up_bar
 from jobreport.page.figures.summary import Stretch, stretch
-from jobreport.page.kit import Empty, Figure, Html, Table
+from jobreport.page.kit import Drawing, Empty, Figure, Html, Table
 from jobreport.page.kit.table import swatch
 from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import interruptions
+from jobrules.measures.start_up import OTHER
 from jobrules.model import SECOND_US, Severity
 from jobrules.model.time_parts import named
 from jobrules.text import times
@@ -83,7 +86,7 @@ def _phases(report: Report) -> list[Block]:
     sentences = [" ".join(filter(None, [_basis(report), interruptions(report)])), long_start]
     # The strip of a single phase shows nothing but pauses.
     if len(report.phases.phases) < 2 and not lanes:
-        return [*sentences, replace(_table(report), caption="Phases of the job")]
+        return [*sentences, replace(_table(report), caption="Phases of the job"), *_start_up(report)]
     caption = _caption(report)
     figure = Figure(
         name="phases",
@@ -92,7 +95,44 @@ def _phases(report: Report) -> list[Block]:
         aid="Hatched: not measured, one lane per node." if lanes else "",
         drawings=[_table(report), Html.of("strip", caption=caption, **_strip(report, lanes))],
     )
-    return [*sentences, figure, Html(_HINT)]
+    return [*sentences, figure, Html(_HINT), *_start_up(report)]
+
+
+def _start_up(report: Report) -> list[Block]:
+    """What the rank whose first step began last did until then."""
+    found = report.startup_parts or None
+    if found is None:
+        return []
+    length_us = found.end_us - found.begin_us
+    largest = found.largest
+    fills = [
+        OTHER_FILL if part.name == OTHER else FILLS[i % len(FILLS)] for i, part in enumerate(found.parts)
+    ]
+    return [
+        Figure(
+            name="startup",
+            title="Parts of the start-up",
+            finding=f"Start-up of rank {formats.escape_name(found.rank, 24)} took {formats.duration(length_us)}: largest "
+            f"part {largest.name}, {formats.percent(100 * largest.us / length_us)}.",
+            aid="From the start of the job to the end of the first step.",
+            key=[(fill, part.name, "") for fill, part in zip(fills, found.parts, strict=True)],
+            drawings=[Drawing(figure=start_up_bar(found, fills), style=rows_class(1))],
+            tables=[
+                Table(
+                    label="Parts of the start-up",
+                    heads=(":Part", "Time (s)", "Share (%)"),
+                    rows=[
+                        (
+                            swatch(fill, part.name),
+                            formats.number(part.us / SECOND_US),
+                            formats.number(100 * part.us / length_us),
+                        )
+                        for fill, part in zip(fills, found.parts, strict=True)
+                    ],
+                )
+            ],
+        )
+    ]
 
 
 def _strip(report: Report, lanes: Sequence[Lane]) -> dict[str, Any]:
