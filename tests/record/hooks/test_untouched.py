@@ -152,6 +152,7 @@ def test_loop_of_its_own(out: Path) -> None:
         "evaluation": "",
         "optimizer steps": "",
         "passes of ranks": "",
+        "start-up": "",
     }
     assert hook_facts(out)["parts"] == facts(out)["hooks"]["parts"] == parts
 
