@@ -154,7 +154,9 @@ def test_loop_of_its_own(out: Path) -> None:
         "passes of ranks": "",
         "start-up": "",
     }
-    assert hook_facts(out)["parts"] == facts(out)["hooks"]["parts"] == parts
+    # Of the libraries that PyTorch imports by itself.
+    found = facts(out)["hooks"]["parts"]
+    assert hook_facts(out)["parts"] == found == parts | dict.fromkeys({"compilation"} & {*found}, "")
 
 
 @pytest.mark.slow

@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobreport import formats
+from jobreport.page.figures.goodput import FILLS, OTHER_FILL, start_up_bar
 from jobreport.page.figures.names import rows_class
 from jobreport.page.figures.over_columns import merged
 from jobreport.page.figures.scales import time_ticks
-from jobreport.page.figures.startup import FILLS, OTHER_FILL, start_up_bar
 from jobreport.page.figures.summary import Stretch, stretch
 from jobreport.page.kit import Drawing, Empty, Figure, Html, Table
 from jobreport.page.kit.table import swatch
