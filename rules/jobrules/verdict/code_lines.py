@@ -68,6 +68,8 @@ class _Named(Struct, frozen=True, kw_only=True):
 
     line: LineShare
     ranks: tuple[str, ...]
+    #: Whether there is no other training process.
+    alone: bool = False
 
     @property
     def is_low(self) -> bool:
@@ -175,7 +177,7 @@ def _while_idle(job: Job) -> _Named | None:
         for one in lines
         if one.is_main and _enough(one, free(one) & (one.use != UNKNOWN))
     ]
-    return _same(named)
+    return _same(named, lines)
 
 
 def _agreed(
@@ -189,10 +191,10 @@ def _agreed(
         rows = inside(one)
         if one.is_main and _enough(one, rows):
             named.append((leading_line([(one, rows)], [(one, outside(one))]), one.stacks.rank))
-    return _same(named)
+    return _same(named, lines)
 
 
-def _same(named: Sequence[tuple[LineShare | None, str]]) -> _Named | None:
+def _same(named: Sequence[tuple[LineShare | None, str]], lines: Sequence[SampledLines]) -> _Named | None:
     found = [line for line, _ in named if line]
     if not found or len({line.place.own if line else None for line, _ in named}) > 1:
         return None
@@ -205,7 +207,9 @@ def _same(named: Sequence[tuple[LineShare | None, str]]) -> _Named | None:
         field: sum(getattr(line, field) * line.of_inside for line in found) / whole
         for field in ("explains", "idle")
     }
-    return _Named(line=replace(found[0], **sums, **means), ranks=tuple(rank for _, rank in named))
+    alone = sum(one.is_main for one in lines) == 1
+    ranks = tuple(rank for _, rank in named)
+    return _Named(line=replace(found[0], **sums, **means), ranks=ranks, alone=alone)
 
 
 def _enough(one: SampledLines, rows: BoolArray) -> bool:
@@ -247,7 +251,9 @@ def _sentence(named: _Named | None, when: str, *, unexplained: bool = False) -> 
         return ""
     state = f"used for {share(1 - named.line.idle)}" if named.is_low else "idle"
     why = f"{state} without a recorded reason" if unexplained and not named.is_low else state
-    if len(named.ranks) == 1:
+    if named.alone:
+        idle, threads = f"While the GPU was {why}", "the main thread was"
+    elif len(named.ranks) == 1:
         who = f"rank {escape_name(named.ranks[0], 24)}"
         idle, threads = f"While the GPU of {who} was {why}", f"the main thread of {who} was"
         threads = threads if when else "its main thread was"
