@@ -41,7 +41,7 @@ from jobrules.analyses.throughput import Throughput
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.typical_step import TypicalStep
 from jobrules.analyses.utilization import UsageRow
-from jobrules.measures.start_up import StartUpParts
+from jobrules.causes.start_up import StartUpParts
 from jobrules.model import Amount, Count, DeviceStatus, Measure, Profile, Reason, RuleResult, Status
 from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.model.names import Name, NodeName, OwnText

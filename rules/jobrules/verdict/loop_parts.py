@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from jobrules.causes.start_up import recompiled
 from jobrules.measures.data_loading import FETCH
 from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, phases_by_rank
 from jobrules.measures.intervals import Intervals, difference, joined, time_of, union
 from jobrules.measures.rows import series_of
-from jobrules.measures.start_up import recompiled
 from jobrules.model import Fact, Finding, Job, Note, Severity, Where
 from jobrules.model.finding import OF_LOOP
 from jobrules.text import count, escape_name, percent, share, took
