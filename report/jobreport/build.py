@@ -38,12 +38,12 @@ from jobrules.analyses.host import host
 from jobrules.analyses.nodes import node_comparison
 from jobrules.analyses.power import power
 from jobrules.analyses.rank_waits import rank_waits
+from jobrules.analyses.start_up import start_up
 from jobrules.analyses.steps import steps
 from jobrules.analyses.throughput import throughput
 from jobrules.analyses.time_lines import columns, time_lines
 from jobrules.analyses.typical_step import typical_step
 from jobrules.analyses.utilization import utilization
-from jobrules.causes.start_up import start_up
 from jobrules.model import SECOND_US, Metric, Status, span_of
 from jobrules.rule import parameter_fields, run_rules, written
 from jobrules.rules.cpu_bottleneck import CPUBottleneck

@@ -36,12 +36,12 @@ from jobrules.analyses.host import HostUse
 from jobrules.analyses.nodes import NodeComparison
 from jobrules.analyses.power import GPUState
 from jobrules.analyses.rank_waits import WaitsOfRanks
+from jobrules.analyses.start_up import StartUpParts
 from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.throughput import Throughput
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.typical_step import TypicalStep
 from jobrules.analyses.utilization import UsageRow
-from jobrules.causes.start_up import StartUpParts
 from jobrules.model import Amount, Count, DeviceStatus, Measure, Profile, Reason, RuleResult, Status
 from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.model.names import Name, NodeName, OwnText

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from jobrules.causes.start_up import recompiled
+from jobrules.analyses.start_up import recompiled
 from jobrules.measures.data_loading import FETCH
 from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, phases_by_rank
 from jobrules.measures.intervals import Intervals, difference, joined, time_of, union

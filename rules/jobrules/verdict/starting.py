@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobrules.causes import start_up as parts
+from jobrules.analyses import start_up as parts
 from jobrules.model import Note
 from jobrules.text import duration, percent, took
 

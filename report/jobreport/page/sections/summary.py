@@ -18,7 +18,7 @@ from jobreport.page.kit import Drawing, Empty, Figure, Html, Table
 from jobreport.page.kit.table import swatch
 from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import interruptions
-from jobrules.causes.start_up import OTHER
+from jobrules.analyses.start_up import OTHER
 from jobrules.model import SECOND_US, Severity
 from jobrules.model.time_parts import named
 from jobrules.text import times
