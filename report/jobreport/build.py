@@ -38,7 +38,6 @@ from jobrules.analyses.host import host
 from jobrules.analyses.nodes import node_comparison
 from jobrules.analyses.power import power
 from jobrules.analyses.rank_waits import rank_waits
-from jobrules.analyses.start_up import start_up
 from jobrules.analyses.steps import steps
 from jobrules.analyses.throughput import throughput
 from jobrules.analyses.time_lines import columns, time_lines
@@ -57,6 +56,7 @@ from jobrules.text import count, escape_name
 from jobrules.verdict.findings import judge
 from jobrules.verdict.in_work import results_in_work
 from jobrules.verdict.phases import job_phases
+from jobrules.verdict.starting import start_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -36,7 +36,6 @@ from jobrules.analyses.host import HostUse
 from jobrules.analyses.nodes import NodeComparison
 from jobrules.analyses.power import GPUState
 from jobrules.analyses.rank_waits import WaitsOfRanks
-from jobrules.analyses.start_up import StartUpParts
 from jobrules.analyses.steps import StepTimes
 from jobrules.analyses.throughput import Throughput
 from jobrules.analyses.time_lines import Columns, TimeLine
@@ -49,6 +48,7 @@ from jobrules.rule import parameter_fields, samples_in, written
 from jobrules.text import escape_name
 from jobrules.verdict.findings import Verdict
 from jobrules.verdict.phases import JobPhases
+from jobrules.verdict.starting import StartUpParts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from jobrules.analyses.start_up import recompiled
 from jobrules.measures.data_loading import FETCH
 from jobrules.measures.framework_time import CHECKPOINT, EVALUATION, phases_by_rank
 from jobrules.measures.intervals import Intervals, difference, joined, time_of, union
@@ -16,7 +15,7 @@ from jobrules.model import Fact, Finding, Job, Note, Severity, Where
 from jobrules.model.finding import OF_LOOP
 from jobrules.text import count, escape_name, percent, share, took
 from jobrules.verdict.evaluation import evaluation_advice
-from jobrules.verdict.starting import COMPILE_ADVICE
+from jobrules.verdict.starting import COMPILE_ADVICE, recompiled
 from jobrules.verdict.story import CRITICAL_SHARE, NAMED_SHARE, WARNING_SHARE
 
 #: The mode of training steps, and what steps of any other mode are called.

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from jobrules.analyses.start_up import BEFORE, recompiled, start_up
 from jobrules.model import Events, Job, Metric, in_words
+from jobrules.verdict.starting import BEFORE, recompiled, start_up
 from tests.copies import replace
 from tests.jobs import joined_steps, make_events, make_job, make_panel, make_steps
 from tests.verdicts import keys, verdict_of

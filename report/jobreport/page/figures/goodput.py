@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from jobreport.page.figures.canvas import Figure
     from jobrules.analyses.goodput import Goodput
-    from jobrules.analyses.start_up import StartUpParts
+    from jobrules.verdict.starting import StartUpParts
 
 #: Classes of the parts of the start-up, one after the other, and of its other time.
 FILLS = ("l", "l2", "l5", "l7", "l10", "l3", "l8", "l6")

@@ -18,11 +18,11 @@ from jobreport.page.kit import Drawing, Empty, Figure, Html, Table
 from jobreport.page.kit.table import swatch
 from jobreport.page.sections.outline import covers_time, section, zone
 from jobreport.page.sections.parts.recordings import interruptions
-from jobrules.analyses.start_up import OTHER
 from jobrules.model import SECOND_US, Severity
 from jobrules.model.time_parts import named
 from jobrules.text import times
 from jobrules.verdict.edges import START_UP
+from jobrules.verdict.starting import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
