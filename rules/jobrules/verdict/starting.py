@@ -32,7 +32,7 @@ BEFORE, FIRST_FETCH, FIRST_COMPILE, FIRST_STEP, OTHER = (
     "other",
 )
 #: Parts that are listed; further ones are a part of the other time.
-MAX_P
+MAX_PARTS = 16
 
 START_ADVICE = ("Stream or stage the data, use a smaller container image, and cache compiled kernels.",)
 COMPILE_ADVICE = "Keep compiled code: set TORCHINDUCTOR_CACHE_DIR to a folder that outlives the job."
@@ -48,9 +48,6 @@ _ADVICE = {
     FIRST_COMPILE: COMPILE_ADVICE,
 }
 _IMPORT_ADVICE = "Import less, from a local disk: `python -X importtime` lists what takes long."
-
-
-ARTS = 16
 
 
 class StartUpPart(Struct, frozen=True, kw_only=True):
