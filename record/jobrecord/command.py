@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import importlib.util
 import os
 import re
 import signal
+import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import psutil
@@ -16,6 +19,7 @@ import psutil
 from jobrecord import __version__, facts, names, settings, what_ran
 from jobrecord.hooks import auto_steps
 from jobrecord.job import Job, JobStartError
+from jobrecord.progress import Progress
 from jobrecord.sampler_process import SamplerProcess
 from jobrecord.settings import PREFIX, SettingError
 
@@ -97,6 +101,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     option("--record-command", action=flag, const="1", help="keep the command line, without secret values")
     option("--pid", type=int, metavar="PID", help="record a running process instead of a command")
+    option(
+        "--report", action=flag, const="1", help="make the report at the end, where jobreport is installed"
+    )
+    option("--progress", action=flag, const="1", help="on a terminal, show step, step time, wait, and GPU")
     option("--quiet", action=flag, const="1", help="print nothing but errors")
     option("--force", action=flag, const="1", help="write into a folder that has a recording of this node")
     option("--stop-on", metavar="RULE", help=argparse.SUPPRESS)
@@ -151,6 +159,8 @@ def _claimed(options: argparse.Namespace, command: Sequence[str], environment: d
     for option, is_given in (("--operators", chosen.operators), ("--profile-steps", chosen.profile_steps)):
         if is_given and (no_steps or chosen.steps == "script"):
             _say(f"{option}: only if the script calls jobrecord.start()")
+    if chosen.report and importlib.util.find_spec("jobreport") is None:
+        _say("--report: jobreport is not installed here.")
     return facts.claim(chosen, environment, command, no_steps, what_ran.commit() if command else None)
 
 
@@ -163,7 +173,9 @@ def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> i
         _say(str(error))
         return error.exit_status
     sampler = _sampler(environment, job.pid)
+    progress = Progress(chosen)
     status = job.wait()
+    progress.stop()
     ended_by, shown = ("exit", status) if status >= 0 else (f"signal:{-status}", 128 - status)
     _end(chosen, sampler, ended_by, shown)
     return shown
@@ -204,5 +216,35 @@ def _end(chosen: Settings, sampler: SamplerProcess | None, ended_by: str, exit_s
     reason = (left.get("dropped") or {}).get("reason")
     if reason:
         _say(f"samples are missing: {reason}.")
-    if not chosen.quiet:
+    # Of several nodes the first one reports.
+    has_report = chosen.report and not left.get("node_rank") and _report(chosen)
+    if not (chosen.quiet or has_report):
         _say(f"next: make-report --job-dir {names.word(str(chosen.out))}")
+
+
+def _report(chosen: Settings) -> bool:
+    """Make the report beside the recording. Returns whether it was made."""
+    if importlib.util.find_spec("jobreport") is None:
+        return False
+    folder = chosen.out.with_name(f"{chosen.out.name}-report")
+    command = [sys.executable, "-m", "jobreport", "--job-dir", chosen.out, "--out", folder, "--force"]
+    # The signals of the job are blocked here: this is no part of it, and may be interrupted.
+    unblock = partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()) if os.name == "posix" else None
+    try:
+        made = subprocess.run(
+            [*command, *(["--quiet"] if chosen.quiet else [])],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if chosen.quiet else None,
+            preexec_fn=unblock,
+            check=False,
+        )
+    except OSError as error:
+        _say(f"--report: {error}")
+        return False
+    if made.returncode:
+        _say(f"--report: make-report ended with exit status {made.returncode}.")
+        return False
+    if not chosen.quiet:
+        _say(f"report: {folder / 'report.html'}")
+    return True

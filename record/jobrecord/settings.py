@@ -64,6 +64,9 @@ class Settings:
     #: Write into a folder that holds a recording.
     force: bool = False
     quiet: bool = False
+    #: Make the report when the job has ended, and show how it goes until then.
+    report: bool = False
+    progress: bool = False
     #: Write the command line into the facts, without values that look secret.
     record_command: bool = False
 
@@ -93,6 +96,8 @@ def read(environment: Mapping[str, str]) -> Settings:
         labels=_labels(text("LABEL")),
         force=flag("FORCE"),
         quiet=flag("QUIET"),
+        report=flag("REPORT"),
+        progress=flag("PROGRESS"),
         record_command=flag("RECORD_COMMAND"),
     )
 
