@@ -283,7 +283,7 @@ def title_of(found: Ended) -> str:
         case "signal":
             probably = f"; memory was probably full: {in_use}" if in_use else ""
             return f"{capitalized(rank) or 'The job'} was killed by {signal_name(found.signal)}{during}{probably}"
-    kind = escape_name(found.type.rpartition(".")[2], 60)
+    kind = "An exception" if found.type == "…" else escape_name(found.type.rpartition(".")[2], 60)
     return f"{kind}{where}{who}{': ' * bool(message)}{message}"
 
 
