@@ -26,7 +26,10 @@ def share_of_peak(report: Report) -> ShareOfPeak | None:
     sizes = {one.parameters for one in recordings}
     rows = report.steps.rows if report.steps else ()
     trained = sum(row.mode == blocks.phase for row in rows) + (report.steps.rows_left if report.steps else 0)
-    ranks = max(one.world_size or 0 for one in recordings) or trained
+    gpus = sum(gpu.count for one in recordings for gpu in one.gpus)
+    world = max(one.world_size or 0 for one in recordings)
+    # Of a job of which a node was not recorded, the ranks are those of the GPUs that were.
+    ranks = max(trained, min(world, gpus) if gpus else world)
     known, parameters = min(len(given), ranks), None
     if given and ranks:
         per_step, source = math.fsum(given) / len(given) * ranks, "+".join(sorted(sources))
@@ -50,7 +53,7 @@ def share_of_peak(report: Report) -> ShareOfPeak | None:
         parameters=parameters,
         ranks=ranks,
         ranks_known=known,
-        gpus=sum(count for _, count in peaks),
+        gpus=gpus,
         precision=precision if precision in PRECISIONS else "",
         peak_flops_per_second=most or None,
     )

@@ -55,8 +55,8 @@ def _known(sizes: IntArray, *, inferred: bool) -> IntArray | None:
 
     A loader that fetches ahead gives two batches before one step, and none before another.
     """
-    known = sizes > 0
-    if known.mean() < KNOWN_PART:
+    known = sizes >= 0
+    if known.mean() < KNOWN_PART or not (sizes > 0).any():
         return None
     mean = 0 if inferred else round(float(sizes[known].mean()))
     return np.asarray(np.where(known, sizes, mean))

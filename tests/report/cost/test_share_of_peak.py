@@ -43,6 +43,10 @@ def made(*nodes: dict[str, Any], gpus: int = 8, gpu: str = H100, tokens: float |
         # Rank 0 of 8 counted.
         (made({"flops_per_step": (1e14,), "world_size": 8}), 8e14, 20.222),
         (made(*[{"flops_per_step": (1e14,) * 8, "world_size": 16}] * 2), 16e14, 20.222),
+        # One node of two.
+        (made({"flops_per_step": (1e14,) * 8, "world_size": 16}), 8e14, 20.222),
+        # One process for all GPUs.
+        (made({"flops_per_step": (1e15,)}), 1e15, 25.278),
         (made({"flops_per_step": (1e15,), "world_size": 1}, gpu="NVIDIA A100-SXM4-80GB"), 1e15, 80.128),
         (made({"flops_per_step": (1e15,), "world_size": 1, "precision": "float32"}), 1e15, 373.13),
         (made({"parameters": 10**9, "world_size": 8}, tokens=100_000.0), 6e14, 15.167),

@@ -56,6 +56,7 @@ AHEAD = [100, *[50] * 18, 10, -1]
         pytest.param(
             [rank("0", [64, 64, -1])], 640, 64, (1, 1), id="what a script leaves out is as the rest"
         ),
+        pytest.param([rank("0", [60, 0])], 300, 60, (1, 1), id="a script that says 0"),
         pytest.param([rank("0", AHEAD, inferred=True)], 10 * MEAN, 50, (1, 1), id="a batch is fetched ahead"),
         pytest.param([rank("0", step_s=0.4)], 2.5 * MEAN, 50, (1, 1), id="slower"),
     ],
@@ -125,7 +126,9 @@ def test_a_checkpoint_is_no_part_of_the_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [rank("0", [-1]), rank("0", [32, -1, -1]), rank("0", [32]).where(slice(10))], ids=str
+    "steps",
+    [rank("0", [-1]), rank("0", [0]), rank("0", [32, -1, -1]), rank("0", [32]).where(slice(10))],
+    ids=str,
 )
 def test_no_size_of_most_steps_or_no_time_is_no_throughput(steps: Steps) -> None:
     assert found(steps) is None
