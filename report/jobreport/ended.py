@@ -10,16 +10,9 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from jobreport import formats
+from jobreport.recordings import Raised  # noqa: TC001 - as below
 from jobrules.model import SECOND_US, Finding, Note, Severity, Where
-from jobrules.model.names import (  # noqa: TC001 - msgspec reads the annotations
-    ErrorName,
-    FileName,
-    FunctionName,
-    Message,
-    NodeName,
-    OwnText,
-    RankName,
-)
+from jobrules.model.names import NodeName, OwnText, RankName  # noqa: TC001 - msgspec reads the annotations
 from jobrules.text import NBSP, capitalized, clock, count, duration, escape_name
 from jobrules.verdict.last_work import LastWork, MemoryAtEnd, last_work, memory_at_end
 from jobrules.verdict.observations import MEMORY_ADVICE, MEMORY_KILLS, kills
@@ -27,7 +20,7 @@ from jobrules.verdict.observations import MEMORY_ADVICE, MEMORY_KILLS, kills
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jobreport.recordings import Raised, RecordedRun, Recording
+    from jobreport.recordings import RecordedRun, Recording
     from jobreport.remarks import Quality
     from jobrules.model import Job
     from jobrules.verdict.findings import Verdict
@@ -39,7 +32,6 @@ _ASKED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _BY_SIGNAL = 128
 #: Exceptions of those that wait for a process that was killed, and of processes that say nothing.
 _VICTIMS = {
-    "",
     "RuntimeError",
     "torch.distributed.DistBackendError",
     "BrokenPipeError",
@@ -82,14 +74,9 @@ class Ended(Struct, frozen=True, kw_only=True):
     rank: RankName = ""
     #: The training step that had begun.
     step: int | None = None
-    #: The exception, and the innermost line of the user's own code.
-    type: ErrorName = ""
-    message: Message = ""
-    file: FileName = ""
-    line: int = 0
-    function: FunctionName = ""
-    #: Bytes that were asked for, in use, and there.
-    asked: int | None = None
+    #: What ended it, if that is an exception.
+    error: Raised | UnsetType = UNSET
+    #: Bytes in use, and there.
     used: int | None = None
     total: int | None = None
     #: Number of the last step before the last checkpoint, and what was done since then, or since the first step.
@@ -124,7 +111,11 @@ def ended(quality: Quality, job: Job) -> Ended | UnsetType:
     raised.sort(key=lambda pair: (pair[1].exit_code is not None, pair[1].at_us))
     killed = [one for one in job.gathered(kills) if one.last_us >= last_us - _SOON_US]
     known = _cause(bad, run, raised)
-    if killed and known.how in ("signal", "exception", "exit") and known.type in _VICTIMS:
+    if (
+        killed
+        and known.how in ("signal", "exception", "exit")
+        and (not known.error or known.error.type in _VICTIMS)
+    ):
         known = replace(known, how="memory kill", node=killed[0].node)
     # Of another command of the script nothing is known but its end.
     if known.at_us <= max(job.span_us[1], last_us) + _KILL_US:
@@ -192,24 +183,12 @@ def _cause(bad: Recording, run: RecordedRun, raised: Sequence[tuple[str, Raised]
         return replace(plain, how="signal")
     if own is None:
         return plain
-    node, one = own
-    return replace(
-        plain,
-        how={"gpu": "GPU memory", "host": "memory", "": "exception"}[one.memory],
-        node=node,
-        signal=None,
-        at_us=one.at_us,
-        rank=one.rank,
-        step=one.step,
-        type=one.type,
-        message=one.message,
-        file=one.file,
-        line=one.line,
-        function=one.function,
-        asked=one.asked,
-        used=one.used,
-        total=one.total,
+    node, error = own
+    how = {"gpu": "GPU memory", "host": "memory", "": "exception"}[error.memory]
+    known = replace(
+        plain, how=how, node=node, signal=None, at_us=error.at_us, rank=error.rank, step=error.step
     )
+    return replace(known, error=error, used=error.used, total=error.total)
 
 
 def _with_work(known: Ended, works: Sequence[LastWork]) -> Ended:
@@ -259,18 +238,18 @@ def with_ending(verdict: Verdict, found: Ended | UnsetType) -> Verdict:
 
 def title_of(found: Ended) -> str:
     """``GPU memory ran out at train.py:41 in forward (rank 0, step 812): 20 GiB asked, 14.1 of 14.8 GiB in use``."""
-    where = f" at {escape_name(found.file, 60)}:{found.line}" if found.line else ""
-    where += f" in {escape_name(found.function, 40)}" if found.line and found.function != "<module>" else ""
+    error, where = found.error or None, ""
+    if error and error.line:
+        where = f" at {escape_name(error.file, 60)}:{error.line}"
+        where += f" in {escape_name(error.function, 40)}" * (error.function != "<module>")
     rank = f"rank {escape_name(found.rank, 24)}" if found.rank else ""
     step = "" if found.step is None else f"step{NBSP}{found.step:,}"
     during = " in " * bool(step) + step
     who = f" ({_joined(rank, step)})" if rank or step else ""
-    asked = f"{_bytes(found.asked)} asked" if found.asked else ""
+    asked = f"{_bytes(error.asked)} asked" if error and error.asked else ""
     in_use = f"{_bytes(found.used)} of {_bytes(found.total)} in use" if found.used and found.total else ""
     sizes = _joined(asked, in_use)
     sizes = ": " * bool(sizes) + sizes
-    # Redaction leaves nothing of a message.
-    message = "" if found.message == "…" else escape_name(found.message, 120).rstrip(".")
     match found.how:
         case "GPU memory":
             return f"GPU memory ran out{where}{who}{sizes}"
@@ -283,7 +262,10 @@ def title_of(found: Ended) -> str:
         case "signal":
             probably = f"; memory was probably full: {in_use}" if in_use else ""
             return f"{capitalized(rank) or 'The job'} was killed by {signal_name(found.signal)}{during}{probably}"
-    kind = "An exception" if found.type == "…" else escape_name(found.type.rpartition(".")[2], 60)
+    # Redaction leaves nothing of a message, nor of a type of the user's own.
+    kind, message = (error.type, error.message) if error else ("…", "…")
+    kind = "An exception" if kind == "…" else escape_name(kind.rpartition(".")[2], 60)
+    message = "" if message == "…" else escape_name(message, 120).rstrip(".")
     return f"{kind}{where}{who}{': ' * bool(message)}{message}"
 
 

@@ -147,7 +147,8 @@ def test_the_first_line_is_about_the_rank_that_failed_first(tmp_path: Path) -> N
     record(out, "--quiet", command=["sh", "-c", command.replace("python", PYTHON)], cwd=tmp_path)
     ended = report(out)["ended"]
 
-    assert (ended["rank"], ended["type"], ended["file"], ended["line"]) == ("1", "KeyError", "train.py", 10)
+    known = tuple(ended["error"][name] for name in ("rank", "type", "file", "line"))
+    assert known == ("1", "KeyError", "train.py", 10)
     assert (ended["how"], ended["step"], ended["exit_status"]) == ("exception", 21, 1)
 
 

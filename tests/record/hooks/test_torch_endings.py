@@ -71,8 +71,8 @@ def test_the_process_that_failed_first_is_named(name: str, tmp_path: Path) -> No
 
     ended = report(out)["ended"]
 
-    known = tuple(ended[name] for name in ("how", "rank", "type", "message", "line", "step"))
-    assert (*known, ended["file"]) == (*expected, "train.py")
+    known = ended["how"], *(ended["error"][name] for name in ("rank", "type", "message", "line", "step"))
+    assert (*known, ended["error"]["file"]) == (*expected, "train.py")
 
 
 def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
 
     ended = report(out)["ended"]
 
-    assert (ended["how"], ended["rank"], ended["signal"], ended["type"]) == ("signal", "1", 9, "")
+    assert (ended["how"], ended["rank"], ended["signal"], "error" in ended) == ("signal", "1", 9, False)
     assert 40 < ended["step"] <= 122
