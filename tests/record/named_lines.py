@@ -7,7 +7,7 @@ from __future__ import annotations
 
 #: The GPU: microseconds of work so far, and since when it works, for the fake NVML.
 HEAD = """
-import ctypes, hashlib, json, logging, mmap, os, random, select, sys, threading, time, zlib
+import ctypes, fcntl, hashlib, json, logging, mmap, os, random, select, sys, threading, time, zlib
 import jobrecord
 
 jobrecord.start()
@@ -22,20 +22,11 @@ def compute(seconds):
     cells[0], cells[1] = cells[0] + time.monotonic_ns() - cells[1], 0
 
 
-class Slow:
-    def write(self, text):
-        time.sleep(stall_s())
-
-    def flush(self):
-        pass
-
-
 def stall_s():
     return {ms} / 1000 * random.uniform(0.5, 1.5)
 
 
 log = logging.getLogger("train")
-log.addHandler(logging.StreamHandler(Slow()))
 lock = threading.Lock()
 data = os.urandom(1 << 20)
 rows = [{{"step": i, "loss": i / 7}} for i in range(400)]
@@ -90,8 +81,22 @@ def stall():
     lock.acquire()  # here
 """,
     "logging": """
+reading, writing = os.pipe()
+fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+log.addHandler(logging.StreamHandler(os.fdopen(writing, "w")))
+
+
+def read():
+    while True:
+        time.sleep(stall_s())
+        os.read(reading, 4096)
+
+
+threading.Thread(target=read, daemon=True).start()
+
+
 def stall():
-    log.warning("step")  # here
+    log.warning("x" * 4095)  # here
 """,
     "json": """
 def stall():
