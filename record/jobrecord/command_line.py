@@ -26,7 +26,7 @@ _WEAK = re.compile(
 _HARMLESS = re.compile(
     r"[^=]*(?:(?<![a-z])(?:eos|bos|pad|unk|sep|cls|mask|special)[-_]tokens?="
     r"|(?<![a-z])(?:monitor|sort|input|output|label|text|image|target|metric)[-_]keys?="
-    r"|[-_.](?:path|file|dir|rate|dim|size|len|length|budget|count|ratio|type|name|index)="
+    r"|[-_.](?:path|file|dir|rate|dim|size|len|length|budget|count|ratio|type|name|index|weight|bias)="
     r"|pwd=[/.~$]"
     r"|(?:(?:(?:key|token)\d*|(?<!.)-p)=[\d.e-]{1,5}|[-_.]?(?:key|token)s\d*=[-+\d.,_e]+[kmbt]?"
     r"|=(?:true|false|yes|no|on|off|none|null)?)[,;}\]]*(?:\s|$))",
