@@ -25,6 +25,8 @@ FETCH = (
         ("main", (*LOOP, *FETCH, "data.py:41 load", "library:PIL/Image.py:3 open", "python:io.py:5 read"), "data.py:41 load → PIL.Image.open"),
         # What only calls tells less than what it calls.
         ("main", (*LOOP, *FETCH), "train.py:30 main → torch.utils.data.dataloader.__next__"),
+        ("main", (*LOOP, FETCH[0], "python:multiprocessing/queues.py:9 get", "python:selectors.py:4 select"), "train.py:30 main → torch.utils.data.dataloader.__next__"),
+        ("main", (*LOOP, "python:queue.py:180 Queue.get", "python:threading.py:3 Condition.wait"), "train.py:30 main → queue.Queue.get"),
         ("main", (*LOOP, *FETCH, "library:torchvision/io/__init__.py:2 read_image"), "train.py:30 main → torchvision.io.read_image"),
         ("main", ("library:lib/cli.py:3 main", "library:lib/run.py:5 run"), "lib/cli.py:3 main → lib.run.run"),
         ("loader", (*FORKED, "python:multiprocessing/queues.py:100 get"), ""),

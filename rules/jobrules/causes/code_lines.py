@@ -46,11 +46,8 @@ BUSY, IDLE, UNKNOWN = 0, 1, 2
 _NEAR_INTERVALS = 2
 #: Libraries that only call what is loaded: what they call tells more.
 _CALLERS = (
-    "torch/utils/data/",
-    "torch/utils/_contextlib.py",
-    "multiprocessing/",
-    "concurrent/",
-    "contextlib.py",
+    *("torch/utils/data/", "torch/utils/_contextlib.py", "multiprocessing/", "concurrent/", "contextlib.py"),
+    *("queue.py", "selectors.py", "threading.py"),
 )
 #: Where the own code of a process that was forked begins.
 _BEGINS = "multiprocessing/process.py"
