@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PREFIX = "JOBRECORD_"
 #: Of all labels together, and of the name of a run: facts hold them, and those of earlier runs.
 MAX_LABELS, MAX_LABELS_BYTES, MAX_RUN = 100, 64 << 10, 100
-MAX_STACKS = 100
+MAX_STACKS = 50
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0}
 _SIZES = {
     "": 1,
