@@ -24,6 +24,7 @@ def test_intervals(text: str, seconds: float) -> None:
             for text in ("10ms", "99ms", "2min", "2h", "abc", "-1s", "1e1s", "500", "nan", " 1s")
         ),
         *(("MAX_BYTES", text) for text in ("many", "-1", "1.5GB", "2XB", "1B B")),
+        *(("STACKS", text) for text in ("-1", "a", "0.01", "51", "1e1")),
         *(("PROFILE_STEPS", text) for text in ("9-", "11-9", "a", "1-2-3")),
         *(("OPERATORS", text) for text in ("x", "1,,2", "-1")),
         ("STEPS", "always"),
@@ -57,6 +58,7 @@ def test_options_of_the_environment() -> None:
             "JOBRECORD_LABEL": "batch_size=256\nnote=a=b, c",
             "JOBRECORD_PROFILE_STEPS": "9-11",
             "JOBRECORD_OPERATORS": "5,6",
+            "JOBRECORD_STACKS": "0",
             "JOBRECORD_FORCE": "1",
             "JOBRECORD_QUIET": "0",
         }
@@ -65,6 +67,7 @@ def test_options_of_the_environment() -> None:
     assert (chosen.out, chosen.node, chosen.max_bytes) == (Path("/data/job"), "gpu-07", 500_000_000)
     assert chosen.labels == {"batch_size": "256", "note": "a=b, c"}
     assert (chosen.profile_steps, chosen.operators) == ((9, 11), (5, 6))
+    assert (chosen.stacks, read({}).stacks, read({"JOBRECORD_STACKS": "2.5"}).stacks) == (0, 10, 2.5)
     assert (chosen.force, chosen.quiet, chosen.all_cores) == (True, False, False)
 
 

@@ -21,6 +21,8 @@ OWN, LIBRARY, PYTHON = "own", "library", "python"
 #: File, function, and line; a stack has its outermost frame first.
 Frame = tuple[str, str, int]
 Stack = list[Frame]
+#: Numbers of code, which is not kept, and of its instruction.
+Places = list[tuple[int, int]]
 
 #: Of a deep stack these frames are kept, of those that are looked at.
 OUTERMOST, INNERMOST, MAX_WALK = 20, 80, 5000
@@ -52,9 +54,12 @@ class Tree:
         self._places: dict[str, tuple[str, str]] = {}
         self._frames: dict[tuple[Frame, str], int] = {}
         self._nodes: dict[tuple[int, int], int] = {}
+        self._last: tuple[Stack, int] = [], -1
 
     def add(self, stack: Stack) -> tuple[int, str]:
         """The node of a stack, and the lines to write before it is used."""
+        if stack == self._last[0]:
+            return self._last[1], ""
         if len(self._nodes) > MAX_NODES:
             self._places, self._frames, self._nodes = {}, {}, {}
         lines: list[str] = []
@@ -77,6 +82,7 @@ class Tree:
                 self._node_count += 1
                 lines.append(f'["stack",{known},{node},{number}]\n')
             node = known
+        self._last = stack, node
         return node, "".join(lines)
 
 
@@ -95,12 +101,26 @@ def stack_of(frame: FrameType | None) -> Stack:
     return [*reversed(outer), *reversed(inner)]
 
 
-def caller_of_both(before: Stack, after: Stack) -> Stack:
-    """The stack from which both were called, at the line of `after`; `after` if there is none."""
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
-    if same < min(len(before), len(after)) and before[same][:2] == after[same][:2]:
+def places_of(frame: FrameType | None) -> Places:
+    """Where each frame of a stack is, the innermost one first: less work than all of its names."""
+    found: Places = []
+    while frame is not None and len(found) < MAX_WALK:
+        found.append((id(frame.f_code), frame.f_lasti))
+        frame = frame.f_back
+    return found
+
+
+def caller_of_both(before: Places, frame: FrameType | None) -> FrameType | None:
+    """The frame from which the one before was called, and this one; this one if there is none."""
+    after = places_of(frame)
+    same = sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before[::-1], after[::-1], strict=False))
+    )
+    if same < min(len(before), len(after)) and before[-1 - same][0] == after[-1 - same][0]:
         same += 1
-    return after[:same] or after
+    for _ in range(len(after) - same if same else 0):
+        frame = frame and frame.f_back
+    return frame
 
 
 def place(path: str, start: str) -> tuple[str, str]:

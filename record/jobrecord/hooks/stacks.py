@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from jobrecord import __version__
 from jobrecord.clocks import read_both
 from jobrecord.folder import Folder
-from jobrecord.hooks.frames import Tree, caller_of_both, stack_of
+from jobrecord.hooks.frames import Tree, caller_of_both, places_of, stack_of
 from jobrecord.open_files import identity, is_open
 from jobrecord.traces import FLUSH_NS, SECOND_NS, now, warn, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
-    from jobrecord.hooks.frames import Stack
     from jobrecord.settings import Settings
 
 FOLDER = "framework/pythonstacks"
@@ -178,14 +178,15 @@ class Stacks:
             switch_ns = min(int(sys.getswitchinterval() * SECOND_NS), MAX_SWITCH_NS)
             if self._is_asked_before(due - switch_ns):
                 return
-            before = self._look() if not self._is_gap and now() < due else None
+            before = places_of(self._frame()) if not self._is_gap and now() < due else None
             if self._is_asked_before(due):
                 return
             taken = now()
             if self._may_add(taken):
-                stack = self._look()
                 if before is not None and PROMPT_NS < taken - due < switch_ns:
-                    stack = caller_of_both(before, stack)
+                    stack = stack_of(caller_of_both(before, self._frame()))
+                else:
+                    stack = stack_of(self._frame())
                 node, lines = self._tree.add(stack)
                 if lines:
                     self._add(lines)
@@ -205,9 +206,9 @@ class Stacks:
     def _is_asked_before(self, at_ns: int) -> bool:
         return self._asked.acquire(timeout=max(0, at_ns - now()) / SECOND_NS)
 
-    def _look(self) -> Stack:
+    def _frame(self) -> FrameType | None:
         # Frames of all threads, of this one as well: no name here may hold them.
-        return stack_of(sys._current_frames().get(self._thread()))
+        return sys._current_frames().get(self._thread())
 
     def _between(self) -> int:
         return int(self._interval_ns * self._random.uniform(0.5, 1.5))
