@@ -7,12 +7,14 @@ import os
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEPS, BLOCKS = 100, 100
+STACK_BLOCKS = 10
 #: File that says that a monitor runs.
 STARTED = Path("started")
 
@@ -75,6 +77,30 @@ def watched_steps() -> float:
     return _added(step, step, lambda: jobrecord.watch(model))
 
 
+def stacks(seconds: float) -> float:
+    """CPU time that samples of a stack of 20 frames take, as a share of a core, while the script waits."""
+    import jobrecord
+
+    os.environ |= {"JOBRECORD_RUN": "r", "JOBRECORD_DIR": "job", "JOBRECORD_NODE": "n"}
+
+    def down(depth: int) -> None:
+        if depth:
+            down(depth - 1)
+        else:
+            time.sleep(seconds / STACK_BLOCKS)
+
+    taken: dict[str, list[float]] = {"0": [], "10": []}
+    for rate in ("0", "10") * STACK_BLOCKS:
+        os.environ["JOBRECORD_STACKS"] = rate
+        jobrecord.start()
+        jobrecord.step()
+        begin_s, begin_wall_s = time.process_time(), time.monotonic()
+        down(20)
+        taken[rate].append((time.process_time() - begin_s) / (time.monotonic() - begin_wall_s))
+        jobrecord.stop()
+    return median(taken["10"]) - median(taken["0"])
+
+
 def _added(bare: Callable[[], None], recorded: Callable[[], None], prepare: Callable[[], None]) -> float:
     """Difference of the fastest of many short blocks, in turn, so that other work on the machine disturbs both alike."""
     import jobrecord
@@ -85,7 +111,12 @@ def _added(bare: Callable[[], None], recorded: Callable[[], None], prepare: Call
             recording.trace.flush()
 
     # As under record-job: no sampler is started.
-    os.environ |= {"JOBRECORD_RUN": "r", "JOBRECORD_DIR": "job", "JOBRECORD_NODE": "n"}
+    os.environ |= {
+        "JOBRECORD_RUN": "r",
+        "JOBRECORD_DIR": "job",
+        "JOBRECORD_NODE": "n",
+        "JOBRECORD_STACKS": "0",
+    }
     taken: dict[bool, list[float]] = {False: [], True: []}
     for is_recorded in (False, True) * BLOCKS:
         step = recorded if is_recorded else bare

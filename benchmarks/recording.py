@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+import resource
 import shutil
 import sqlite3
 import statistics
@@ -292,10 +293,46 @@ def gpu_tick_ms(folder: Path) -> float:
     return 1000 * (time.perf_counter() - began_s) / TICKS
 
 
-def hooks_us(program: str, python: str, folder: Path) -> float:
+def stacks_percent(folder: Path) -> float:
+    """CPU time that samples of stacks take, of one core."""
+    return hooks_us("stacks", sys.executable, folder, "60") / 1e4
+
+
+def py_spy_percent(folder: Path) -> float:
+    """CPU time that py-spy takes for the same number of samples. Raises MissingError."""
+    if (
+        program := shutil.which(
+            "py-spy", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        )
+    ) is None:
+        raise MissingError("py-spy is not installed")
+    seconds = 30
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(999)"]) as process:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        options = (
+            "--rate",
+            "10",
+            "--duration",
+            str(seconds),
+            "--format",
+            "raw",
+            "--output",
+            str(folder / "py-spy"),
+        )
+        done = subprocess.run(
+            [program, "record", *options, "--pid", str(process.pid)], capture_output=True, check=False
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process.kill()
+    if done.returncode:
+        raise MissingError(done.stderr.decode(errors="replace").splitlines()[-1])
+    return 100 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / seconds
+
+
+def hooks_us(program: str, python: str, folder: Path, *arguments: str) -> float:
     """CPU time that the hooks add to a step. Raises MissingError."""
     done = subprocess.run(
-        [python, PROGRAMS, program],
+        [python, PROGRAMS, program, *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(facts.__file__).parents[1])},
         capture_output=True,
@@ -357,13 +394,19 @@ def of_parts(python: str, folder: Path) -> list[Quantity]:
             lambda: hooks_us("watched_steps", python, folder),
         ),
     }
+    beside = ""
+    try:
+        beside = f" (`py-spy record -r 10`: {py_spy_percent(folder):.2f}%)"
+    except MissingError as error:
+        beside = f" ({error})"
+    parts[f"stacks, 10 a second, 20 frames: CPU of one core{beside}"] = 0.3, lambda: stacks_percent(folder)
     for text, (limit, measure) in parts.items():
         measured, note = None, ""
         try:
             measured = measure()
         except MissingError as error:
             note = str(error)
-        unit = " µs" if text.startswith("hooks") else " ms"
+        unit = {"hooks": " µs", "stack": "%"}.get(text[:5], " ms")
         quantities.append(Quantity(text=text, unit=unit, limit=limit, measured=measured, note=note))
     return quantities
 

@@ -76,6 +76,8 @@ class Trace:
         self.steps = 0
         #: What is recorded of the script without a change of it: why it is off, or nothing.
         self.parts: Mapping[str, str] = {}
+        #: What a thread of the recorder took of a core.
+        self.thread_ns: Callable[[], int] = int
         #: The trainer that says where its loop is; empty without one.
         self.framework = ""
         #: Further facts of this process, as of when they are written.
@@ -335,7 +337,7 @@ class Trace:
             "pid": self._pid,
             "worker": self.worker,
             "steps": self.steps,
-            "hook_s": round(self._hook_ns / SECOND_NS, 6),
+            "hook_s": round((self._hook_ns + self.thread_ns()) / SECOND_NS, 6),
             "clock_steps": self._clock_steps,
             "dropped": {"events": self._dropped, **self._failure},
             "other_threads": self.other_threads,

@@ -65,6 +65,8 @@ class Recording:
         #: How this process and those of its loaders are sampled.
         self.plan = stacks.plan(settings)
         self.stacks = self.plan and Stacks(self.plan, MAIN, self.trace.written_as, self.thread)
+        if self.stacks is not None:
+            self.trace.thread_ns = self.stacks.cpu_ns
         #: Whether the script set a model to evaluate, and not to train since.
         self.evaluates = False
         #: End of the last fetch, and begin of the first one of the newest loop.

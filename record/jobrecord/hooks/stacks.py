@@ -128,8 +128,7 @@ class Stacks:
         self._is_gap = False
         self._name, self._inside, self._size = "", "", 0
         self._file, self._identity = -1, (0, 0)
-        #: CPU time of the thread.
-        self.cpu_ns = 0
+        self._cpu_ns = 0
         self._asked, self._ended = allocate_lock(), allocate_lock()
         self._asked.acquire()
         self._ended.acquire()
@@ -139,6 +138,10 @@ class Stacks:
         except RuntimeError as error:
             self._ended.release()
             self._say(error)
+
+    def cpu_ns(self) -> int:
+        """CPU time that it took."""
+        return self._cpu_ns
 
     def stop(self) -> None:
         """Write what is left."""
@@ -198,7 +201,7 @@ class Stacks:
             if taken - written > FLUSH_NS:
                 written = taken
                 self._write()
-                self.cpu_ns = time.thread_time_ns()
+                self._cpu_ns = time.thread_time_ns()
             if due <= (at_ns := now()):
                 # Missed by this thread itself.
                 due = at_ns + (self._between() if self._name or not self._is_gap else IDLE_NS)
