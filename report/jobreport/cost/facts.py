@@ -180,9 +180,10 @@ def facts_of(
         if found["tokens_per_step"] is None and throughput.ranks_known == throughput.ranks:
             found["tokens_per_step"] = throughput.tokens_per_step
     gpus = _product(found["gpus_per_node"], found["nodes"])
+    samples = _product(samples_per_step(report, found["batch_size"]), found["steps"])
     return found | {
         "gpus": found["gpus"] if gpus is None else gpus,
-        "samples": _product(samples_per_step(report, found["batch_size"]), found["steps"]),
+        "samples": None if samples is None else float(round(samples)),
     }
 
 
