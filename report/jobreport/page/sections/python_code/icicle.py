@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Parts that are narrower are not drawn, in percent; nor is what is deeper.
 NARROWEST, DEEPEST = 0.5, 24
 #: Heights of ``drawing.css``, and of a row, in rem.
-_HEIGHTS, _ROW = (8, 12, 16, 20, 24, 28), 18 / 16
+_HEIGHTS, _ROW = (8, 12, 16, 20, 24, 28), 1.125
 
 
 class Bar(Struct, frozen=True, kw_only=True):
