@@ -227,7 +227,16 @@ def _report(chosen: Settings) -> bool:
     if importlib.util.find_spec("jobreport") is None:
         return False
     folder = chosen.out.with_name(f"{chosen.out.name}-report")
-    command = [sys.executable, "-m", "jobreport", "--job-dir", chosen.out, "--out", folder, "--force"]
+    command = [
+        sys.executable,
+        "-m",
+        "jobreport",
+        "--job-dir",
+        str(chosen.out),
+        "--out",
+        str(folder),
+        "--force",
+    ]
     # The signals of the job are blocked here: this is no part of it, and may be interrupted.
     unblock = partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()) if os.name == "posix" else None
     try:

@@ -13,7 +13,7 @@ from jobreport import formats
 from jobreport.recordings import Raised  # noqa: TC001 - as below
 from jobrules.model import SECOND_US, Finding, Note, Severity, Where
 from jobrules.model.names import NodeName, OwnText, RankName  # noqa: TC001 - msgspec reads the annotations
-from jobrules.text import NBSP, capitalized, clock, count, duration, escape_name
+from jobrules.text import NBSP, capitalized, clock, count, escape_name, took
 from jobrules.verdict.last_work import LastWork, MemoryAtEnd, last_work, memory_at_end
 from jobrules.verdict.observations import MEMORY_ADVICE, MEMORY_KILLS, kills
 
@@ -277,7 +277,7 @@ def lost_work(found: Ended) -> str:
     """What was done since the last checkpoint; empty if that is nothing."""
     if not found.lost_steps:
         return ""
-    work = f"{count(found.lost_steps, 'step')} ({duration(found.lost_s * SECOND_US)})"
+    work = f"{count(found.lost_steps, 'step')} ({took(found.lost_s * SECOND_US)})"
     if found.saved_step is None:
         return f"No checkpoint was recorded, so {work} may be lost."
     return f"The work since the last checkpoint, after step{NBSP}{found.saved_step:,}, is lost: {work}."

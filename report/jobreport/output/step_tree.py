@@ -20,6 +20,8 @@ _MEASURED_BY = {
     "forward": "forward and backward pass (`jobrecord.watch(model)`)",
 }
 _MARK = "  <"
+#: A phase that takes less of a step is not listed: it would be 0%.
+_LEAST_PART = 0.005
 
 
 def step_tree(report: Report) -> Iterator[str]:
@@ -31,6 +33,8 @@ def step_tree(report: Report) -> Iterator[str]:
     yield f"A step takes {took(step.us)} (mean of {count(step.steps, 'step')}{whose}):"
     guilty = _guilty(report)
     for phase in step.phases:
+        if phase.us < _LEAST_PART * step.us:
+            continue
         name = formats.escape_name(phase_name(phase.key, phase.event_type), 24)
         mark = _MARK if phase.event_type in guilty and phase.event_type else ""
         yield f"  {name:<24} {took(phase.us):>9} {100 * phase.us / step.us:>4.0f}%{mark}"
