@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import numpy as np
 from msgspec import Struct
 
-from jobrules.causes.code_lines import NOWHERE, CodePlace, SampledLines, Waiting, sampled_lines, waiting_in
-from jobrules.model import BoolArray, CodeFrame, Count, IntArray, Job
+from jobrules.causes.code_lines import (
+    BUSY,
+    IDLE,
+    MIN_SAMPLES,
+    NOWHERE,
+    UNKNOWN,
+    CodePlace,
+    SampledLines,
+    sampled_lines,
+)
+from jobrules.measures.data_loading import FETCH
+from jobrules.model import CodeFrame, Count, IntArray, Job
 from jobrules.model.names import RankName
 
 #: Lines that are listed, and parts of stacks that are drawn: those with most samples.
 MAX_LINES, MAX_PARTS = 20, 160
 #: A part of stacks that has less of the samples is not drawn.
 _LEAST = 0.005
+
+#: The moments in which time was lost: the GPU of the process was idle, or training waited for a batch; none if neither is known.
+Waiting: TypeAlias = Literal["gpu", "fetch", "none"]
 
 
 class CodeLine(Struct, frozen=True, kw_only=True):
@@ -46,7 +59,7 @@ class CodeLines(Struct, frozen=True, kw_only=True):
     """Lines of code by samples, within the work of the job."""
 
     #: What ``idle`` means: the GPU of the process was, or training waited for batches; ``none`` if neither is known, and all samples are busy ones.
-    waiting: Literal["gpu", "fetch", "none"]
+    waiting: Waiting
     #: Training processes, and loader processes of which some were sampled.
     processes: Count
     loaders: Count
@@ -68,43 +81,63 @@ class CodeLines(Struct, frozen=True, kw_only=True):
 def code_lines(job: Job) -> CodeLines | None:
     """None without samples of stacks in the work of the job."""
     found = sampled_lines(job)
-    waiting = waiting_in(found)
     mains = [one for one in found if one.is_main]
-    others = found[len(mains) :]
-    idle, busy = _sum(mains, waiting.rows), _sum(mains, waiting.others)
-    samples = _sum(mains, lambda one: one.in_work)
+    waiting = _waiting(mains)
+    counts = [_counts(one, waiting) for one in found]
+    samples, idle, busy = _sum(counts[: len(mains)])
     if not samples:
         return None
-    lines = _lines(found, waiting)
+    _, loader_idle, loader_busy = _sum(counts[len(mains) :])
+    lines = _lines(found, counts)
     return CodeLines(
-        waiting=waiting.known,
+        waiting=waiting,
         processes=len(mains),
-        loaders=len(others),
+        loaders=len(found) - len(mains),
         interval_us=max(one.stacks.interval_us for one in mains),
         samples=samples,
         idle=idle,
         busy=busy,
-        loader_idle=_sum(others, waiting.rows),
-        loader_busy=_sum(others, waiting.others),
+        loader_idle=loader_idle,
+        loader_busy=loader_busy,
         lines=tuple(lines[:MAX_LINES]),
         lines_left=len(lines[MAX_LINES:]),
-        parts=_parts(mains, waiting, idle, busy),
+        parts=_parts(mains, counts, idle, busy),
     )
 
 
-def _sum(several: Sequence[SampledLines], rows: Callable[[SampledLines], BoolArray]) -> int:
-    return sum(int(one.count[rows(one)].sum()) for one in several)
+def _waiting(mains: Sequence[SampledLines]) -> Waiting:
+    """GPUs that are idle, if they are for long enough; short stalls do not show in samples of GPUs, but in fetches."""
+    ways: tuple[Waiting, ...] = ("gpu", "fetch")
+    for way in ways:
+        if _sum([_counts(one, way) for one in mains])[1] >= MIN_SAMPLES:
+            return way
+    return "gpu" if any((one.use != UNKNOWN).any() for one in mains) else "none"
 
 
-def _lines(found: Sequence[SampledLines], waiting: Waiting) -> list[CodeLine]:
+def _counts(one: SampledLines, waiting: Waiting) -> IntArray:
+    """(rows, 3) samples of the work, those in which time was lost, and other ones that are known."""
+    lost = {"gpu": one.use == IDLE, "fetch": one.within(FETCH), "none": one.within()}[waiting]
+    other = one.use == BUSY if waiting == "gpu" else ~lost
+    rows = np.column_stack([np.ones_like(lost), lost, other]) & one.in_work[:, None]
+    return np.asarray(rows * one.count[:, None])
+
+
+def _sum(counts: Sequence[IntArray]) -> list[int]:
+    return np.concatenate([np.empty((0, 3), np.int64), *counts]).sum(axis=0).tolist()  # type: ignore[no-any-return]
+
+
+def _summed(counts: IntArray, at: IntArray, length: int) -> IntArray:
+    """The rows that have one place, for each of all places."""
+    sums = np.zeros((length, counts.shape[1]), np.int64)
+    np.add.at(sums, at, counts)
+    return sums
+
+
+def _lines(found: Sequence[SampledLines], counted: Sequence[IntArray]) -> list[CodeLine]:
     ranks: dict[tuple[str, CodePlace], list[str]] = {}
     counts: dict[tuple[str, CodePlace], IntArray] = {}
-    for one in found:
-        columns = [
-            np.bincount(one.place[rows], one.count[rows], len(one.places)).astype(np.int64)
-            for rows in (one.in_work, waiting.rows(one), waiting.others(one))
-        ]
-        for place, own in zip(one.places, np.column_stack(columns), strict=True):
+    for one, rows in zip(found, counted, strict=True):
+        for place, own in zip(one.places, _summed(rows, one.place, len(one.places)), strict=True):
             if place != NOWHERE and own.any():
                 key = one.stacks.kind, place
                 counts[key] = counts.get(key, 0) + own
@@ -124,18 +157,15 @@ def _lines(found: Sequence[SampledLines], waiting: Waiting) -> list[CodeLine]:
     return sorted(lines, key=lambda one: (-one.idle, -one.samples, one.kind, one.place))
 
 
-def _parts(mains: Sequence[SampledLines], waiting: Waiting, idle: int, busy: int) -> tuple[StackPart, ...]:
+def _parts(
+    mains: Sequence[SampledLines], counts: Sequence[IntArray], idle: int, busy: int
+) -> tuple[StackPart, ...]:
     """The stacks of all training processes as one tree, without its small parts."""
     known: dict[tuple[int, CodeFrame], int] = {}
     sums: list[IntArray] = []
-    for one in mains:
+    for one, rows in zip(mains, counts, strict=False):
         stacks = one.stacks
-        own = np.column_stack(
-            [
-                np.bincount(one.stack[rows], one.count[rows], len(stacks.parent)).astype(np.int64)
-                for rows in (waiting.rows(one), waiting.others(one))
-            ]
-        )
+        own = _summed(rows[:, 1:], one.stack, len(stacks.parent))
         parents = stacks.parent.tolist()
         for node in range(len(parents) - 1, -1, -1):
             if parents[node] >= 0:

@@ -6,7 +6,7 @@ process only what the process itself runs counts, not the code of the training p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from msgspec import Struct
@@ -191,20 +191,15 @@ def _phases(part: Job, rank: str, time_us: IntArray, work: Work | None) -> tuple
     (node,) = part.nodes
     events, steps = part.events, part.steps
     held: list[tuple[str, BoolArray]] = []
-    kinds: tuple[tuple[str, tuple[str, ...]], ...] = (
-        (FETCH, (FETCH,)),
-        (EVALUATING, EVALUATION),
-        (SAVING, CHECKPOINT),
-    )
     modes = {mode: rows for (_, own, mode), rows in series_of(steps).items() if own == rank}
     if steps.whole and TRAIN in modes:
         held.append((BETWEEN, ~time_of(steps, modes[TRAIN]).holds(time_us)))
     own = {kind: time_of(events, rows) for kind, rows in phases_by_rank(events).get(rank, {}).items()}
     # The shorter ones last: they lie in the longer ones, or tell more.
     held += [(kind, own[kind].holds(time_us)) for kind in sorted(own, key=lambda kind: -own[kind].total)]
-    for name, names in kinds:
-        held += [(name, own[kind].holds(time_us)) for kind in names if kind in own]
-        held += [(name, time_of(steps, modes[mode]).holds(time_us)) for mode in names if mode in modes]
+    for names in ((FETCH,), EVALUATION, CHECKPOINT):
+        held += [(names[0], own[kind].holds(time_us)) for kind in names if kind in own]
+        held += [(names[0], time_of(steps, modes[mode]).holds(time_us)) for mode in names if mode in modes]
     if work:
         begin_us, end_us = work.span_us(node)
         held += [(BEFORE, time_us < begin_us), (AFTER, time_us > end_us)]
@@ -220,50 +215,20 @@ def _use(
 ) -> tuple[IntArray, FloatArray]:
     """(n,) use of the GPU of a rank, and the share of the time around in which it was idle.
 
-    As many GPUs as ranks are in their order; others are one, as far as they are alike.
+    As many GPUs as ranks are in their order; of others one that is busy counts for all.
     """
     if panel is None:
         return np.full(len(time_us), UNKNOWN), np.zeros(len(time_us))
-    values = panel.values
-    if len(ranks) == len(panel.devices) and rank in ranks:
-        values = values[:, [ranks.index(rank)]]
     row = np.minimum(np.searchsorted(panel.time_us, time_us), len(panel.time_us) - 1)
     near = np.abs(panel.time_us[row] - time_us) <= _NEAR_INTERVALS * max(panel.interval_us, 1)
-    idle = np.all(values < IDLE_PERCENT, axis=1)[row]
-    busy = np.all(values >= IDLE_PERCENT, axis=1)[row]
-    use = np.select([near & idle, near & busy], [IDLE, BUSY], UNKNOWN)
-    return use, np.where(use == UNKNOWN, 0.0, 1 - values.max(axis=1)[row] / 100)
-
-
-class Waiting(Struct, frozen=True, kw_only=True):
-    """The moments in which time was lost."""
-
-    #: ``gpu``: the GPU of the process was idle. ``fetch``: training waited for a batch. ``none``: neither was recorded.
-    known: Literal["gpu", "fetch", "none"]
-
-    def rows(self, lines: SampledLines) -> BoolArray:
-        """(rows,) of these moments."""
-        here = lines.use == IDLE if self.known == "gpu" else lines.within(FETCH)
-        return np.asarray(lines.in_work & here & (self.known != "none"))
-
-    def others(self, lines: SampledLines) -> BoolArray:
-        """(rows,) of other moments of the work; all of them where nothing is known."""
-        here = lines.use == BUSY if self.known == "gpu" else ~self.rows(lines)
-        return np.asarray(lines.in_work & here)
+    is_own = len(ranks) == len(panel.devices) and rank in ranks
+    values = panel.values[row, ranks.index(rank)] if is_own else panel.values.max(axis=1)[row]
+    use = np.select([near & (values < IDLE_PERCENT), near & (values >= IDLE_PERCENT)], [IDLE, BUSY], UNKNOWN)
+    return use, np.where(use == UNKNOWN, 0.0, 1 - values / 100)
 
 
 #: Samples in some time, without which no line is said to explain it.
 MIN_SAMPLES = 50
-
-
-def waiting_in(found: Sequence[SampledLines]) -> Waiting:
-    """GPUs that are idle, if they are for long enough; short stalls do not show in samples of GPUs, but in fetches."""
-    for known in ("gpu", "fetch"):
-        way = Waiting(known=known)
-        if sum(int(one.count[way.rows(one)].sum()) for one in found if one.is_main) >= MIN_SAMPLES:
-            return way
-    has_gpus = any((one.use != UNKNOWN).any() for one in found)
-    return Waiting(known="gpu" if has_gpus else "none")
 
 
 # Which line explains a time
@@ -378,9 +343,8 @@ def _by_place(several: Sequence[Rows], of: Callable[[SampledLines], IntArray | F
     found: _ByPlace = {}
     for one, rows in several:
         sums = np.bincount(one.place[rows], of(one)[rows], len(one.places))
-        seen = np.bincount(one.place[rows], minlength=len(one.places)) > 0
-        for place, n, there in zip(one.places, sums.tolist(), seen.tolist(), strict=True):
-            if there:
+        for place, n in zip(one.places, sums.tolist(), strict=True):
+            if n:
                 found[place] = found.get(place, 0.0) + n
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 from msgspec import Struct
@@ -82,23 +81,23 @@ def code_line(job: Job) -> Cause | None:
     named = _while_idle(job)
     if named is None:
         return None
+    most = LOW_PERCENT if named.is_low else IDLE_PERCENT
+
+    def claim(part: Job, panel: Panel, weight_us: FloatArray) -> Claim | None:
+        del panel, weight_us
+        if not part.stacks:
+            return None
+        return lambda gpus: [
+            np.where(gpu.values < most, named.line.explains * gpu.left_us, 0.0) for gpu in gpus
+        ]
+
     return Cause(
         key=CODE_LINE,
         precedence=Precedence.CODE_LINE,
         when="while the code was at one line",
-        claim=partial(_lost_part, named.line.explains, is_low=named.is_low),
-        finding=partial(_found, job, named),
+        claim=claim,
+        finding=lambda claimed: _found(job, named, claimed),
     )
-
-
-def _lost_part(
-    part_of_lost: float, part: Job, panel: Panel, weight_us: FloatArray, *, is_low: bool
-) -> Claim | None:
-    del panel, weight_us
-    if not part.stacks:
-        return None
-    most = LOW_PERCENT if is_low else IDLE_PERCENT
-    return lambda gpus: [np.where(gpu.values < most, part_of_lost * gpu.left_us, 0.0) for gpu in gpus]
 
 
 def _found(job: Job, named: _Named, claimed: Claimed) -> Finding:
@@ -151,10 +150,8 @@ def _in_profile(profiles: Sequence[Profile]) -> str:
         return ""
     where = f" ({escape_name(first.file, 80)}:{first.line})" if first.file else ""
     who = f"rank {escape_name(longest.rank, 24)}" if longest.rank else "the training process"
-    part = share(first.self_s / longest.self_s)
-    return (
-        f"Most self time in a profile of {who}: {_as_code(f'{escape_name(first.name, 60)}{where}')}, {part}"
-    )
+    name = f"{escape_name(first.name, 60)}{where}".replace("`", "")
+    return f"Most self time in a profile of {who}: `{name}`, {share(first.self_s / longest.self_s)}"
 
 
 def _of(*phases: str) -> Callable[[SampledLines], BoolArray]:
@@ -198,18 +195,19 @@ def _same(named: Sequence[tuple[LineShare | None, str]], lines: Sequence[Sampled
     found = [line for line, _ in named if line]
     if not found or len({line.place.own if line else None for line, _ in named}) > 1:
         return None
-    whole = sum(line.of_inside for line in found)
-    sums = {
-        field: sum(getattr(line, field) for line in found)
-        for field in ("inside", "of_inside", "outside", "of_outside")
-    }
-    means = {
-        field: sum(getattr(line, field) * line.of_inside for line in found) / whole
-        for field in ("explains", "idle")
-    }
-    alone = sum(one.is_main for one in lines) == 1
-    ranks = tuple(rank for _, rank in named)
-    return _Named(line=replace(found[0], **sums, **means), ranks=ranks, alone=alone)
+    of_inside = sum(one.of_inside for one in found)
+    line = replace(
+        found[0],
+        inside=sum(one.inside for one in found),
+        of_inside=of_inside,
+        outside=sum(one.outside for one in found),
+        of_outside=sum(one.of_outside for one in found),
+        explains=sum(one.explains * one.of_inside for one in found) / of_inside,
+        idle=sum(one.idle * one.of_inside for one in found) / of_inside,
+    )
+    # Several processes of one rank ran one after the other.
+    alone = len({one.stacks.rank for one in lines if one.is_main}) == 1
+    return _Named(line=line, ranks=tuple({rank for _, rank in named}), alone=alone)
 
 
 def _enough(one: SampledLines, rows: BoolArray) -> bool:
@@ -264,7 +262,3 @@ def _sentence(named: _Named | None, when: str, *, unexplained: bool = False) -> 
         )
     counts = named.line.counts("otherwise" if when else "while busy")
     return f"{when or idle}, {threads} at {named.line.place} in {counts}"
-
-
-def _as_code(text: str) -> str:
-    return f"`{text.replace('`', '')}`"

@@ -71,6 +71,8 @@ def _growth(part: Job) -> Iterator[_Growth]:
     if used is None or total is None:
         return
     time_us, values = used.series(0)
+    if not len(time_us):
+        return
     length_us = int(time_us[-1] - time_us[0])
     lines = _line(time_us, values, length_us)
     if lines is None:
@@ -107,10 +109,12 @@ def _line(time_us: IntArray, values: FloatArray, length_us: int) -> tuple[float,
 
 def _process(part: Job, node: str, slope: float, end_us: int, length_us: int) -> str:
     panel = part.panel(node, Metric.PROCESS_MEMORY)
+    if panel is None:
+        return ""
+    half = panel.time_us >= end_us - length_us / 2
     found = []
-    for column, name in enumerate(panel.devices if panel else ()):
-        time_us, values = panel.series(column) if panel else (np.zeros(0), np.zeros(0))
-        values = values[time_us >= end_us - length_us / 2]
-        found.append((float(values[-1] - values[0]) if len(values) else 0.0, name))
+    for values, name in zip(panel.values[half].T, panel.devices, strict=True):
+        measured = values[~np.isnan(values)]
+        found.append((float(measured[-1] - measured[0]) if len(measured) else 0.0, name))
     grown, name = max(found, default=(0.0, ""))
     return name if grown > slope * length_us / 4 else ""

@@ -110,16 +110,19 @@ def _start_ups(part: Job, clocks: Clocks) -> Iterator[StartUpParts]:
         names = [events.names[i] for i in events.name[first].tolist()]
         took_us = np.minimum(events.end_us[first], step_us) - events.start_us[first]
         amounts = {BEFORE: max(0, int(events.start_us[first].min()) - begin_us)}
+        other_us = step_us - begin_us - amounts[BEFORE]
         for name, us in zip(names, took_us.tolist(), strict=True):
             if _NAME.fullmatch(name) and (name in amounts or len(amounts) < MAX_PARTS):
-                amounts[name] = amounts.get(name, 0) + us
+                # Of processes that began at once, as two of one rank, only as much as there is time.
+                amounts[name] = amounts.get(name, 0) + min(us, other_us)
+                other_us -= min(us, other_us)
         rest_us = end_us - step_us
         for name, of in ((FIRST_FETCH, FETCH), (FIRST_COMPILE, COMPILE)):
             if (of, rank) in lanes:
                 inside = time_of(events, lanes[of, rank]).overlap(np.array([step_us]), np.array([end_us]))
                 amounts[name] = min(int(inside[0]), rest_us)
                 rest_us -= amounts[name]
-        amounts |= {FIRST_STEP: rest_us, OTHER: max(0, end_us - begin_us - sum(amounts.values()) - rest_us)}
+        amounts |= {FIRST_STEP: rest_us, OTHER: other_us}
         yield StartUpParts(
             node=node,
             rank=rank,

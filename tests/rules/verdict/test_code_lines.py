@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from jobrules.analyses.code_lines import CodeLines, code_lines
-from jobrules.model import Function, Job, Note, Profile, in_words
+from jobrules.model import Function, Job, Metric, Note, Profile, in_words
 from tests.copies import replace
-from tests.jobs import START_US
+from tests.jobs import START_US, make_panel
 from tests.rules.code_jobs import IMAGES, MAIN, Act, code_job
 from tests.rules.rank_jobs import FETCH
 from tests.stacks import FORKED, plain
@@ -48,6 +49,8 @@ STALL: Act = (0.16, JSON, 0.0, "")
         # Stalls that are shorter than the interval of GPU samples: what fills nearly all of the time holds them.
         (code_job((SHORT, STALL), repeat=600), "code-line", LOGGED),
         (code_job((SHORT, STALL), (SHORT, STALL), repeat=600), "code-line", LOGGED),
+        # Or the GPU is used less around it.
+        (code_job(((0.6, "train.py:50 step", 95.0, "Forward"), (0.4, JSON, 0.0, "")), repeat=240), "code-line", LOGGED),
         # The same of half of the time may be elsewhere; of all of the time, it is where the GPU works, too.
         (code_job((SHORT, (0.04, JSON, 0.0, "")), repeat=1200), "unexplained", ""),
         (code_job(((0.04, JSON, 95.0, ""), STALL), repeat=600), "unexplained", ""),
@@ -75,6 +78,26 @@ def test_the_line_is_counted_beside_other_moments() -> None:
     assert "(0.0% " in note
     # Three of four idle seconds are at the line, the other ones are no loss of it.
     assert one.share == pytest.approx(3 / 8, abs=0.03)
+
+
+@pytest.mark.parametrize(("act", "named"), [(LOG, [LOGGED]), (STACKED, [])])
+def test_a_gpu_that_is_never_used_hides_no_work_of_the_others(act: Act, named: list[str]) -> None:
+    job = code_job((WORK, act), repeat=30)
+    (panel,) = job.panels
+    values = np.hstack([panel.values, np.zeros_like(panel.values)])
+    one = verdict_of(replace(job, panels=(make_panel(Metric.GPU_UTILIZATION, values),)))
+    texts = [in_words(finding.evidence) for finding in one.findings if finding.key == "code-line"]
+    assert [plain(line) for text in texts for line in re.findall(r" at (`.+?`) in", text)] == named
+    assert all("(0.0% " in text for text in texts)
+
+
+def test_a_rank_that_was_started_again_is_one() -> None:
+    job = code_job((WORK, LOG), repeat=30)
+    (stacks,) = job.stacks
+    half = int(stacks.time_us[len(stacks.time_us) // 2])
+    again = replace(stacks.within(half + 1, int(stacks.time_us[-1])), pid=stacks.pid + 1)
+    one = found(verdict_of(replace(job, stacks=(stacks.within(0, half), again))), "code-line")
+    assert "rank" not in in_words(one.evidence)
 
 
 def test_a_slow_rank_has_the_line_that_it_spends_more_time_at() -> None:

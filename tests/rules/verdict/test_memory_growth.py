@@ -50,6 +50,7 @@ NO_LINES: dict[str, FloatArray] = {
     "a jump": np.where(T < 900, 15.0, 25.0),
     "falls": 30 - T / 60,
     "full later than it lasted": 8 + 0.4 * T / 60,
+    "not measured": np.full(len(T), np.nan),
     "too short": np.array([8 + i / 6 for i in range(100)]),
 }
 

@@ -62,6 +62,13 @@ def test_parts_of_the_rank_that_began_last_add_up() -> None:
     assert sum(part.us for part in found.parts) == found.end_us - found.begin_us
 
 
+def test_parts_of_processes_that_began_at_once_are_no_longer_than_all() -> None:
+    found = start_up(job(("Start-up", "data set", 30.0, 400.0)))
+
+    assert found is not None
+    assert sum(part.us for part in found.parts) == found.end_us - found.begin_us
+
+
 def test_finding_on_the_start_up_names_its_largest_part() -> None:
     (finding,) = (one for one in verdict_of(job()).findings if one.key == "start-up")
 

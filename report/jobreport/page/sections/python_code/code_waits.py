@@ -61,10 +61,8 @@ def _finding(found: CodeLines) -> Markup:
         return Markup("No line of code was seen.")
     first = lines[0]
     if not found.idle:
-        most = max(lines, key=lambda one: one.samples)
-        return code(
-            f"Training was at {most.place} in {formats.percent(100 * most.samples / found.samples)} of {formats.count(found.samples, 'sample')}."
-        )
+        part = formats.percent(100 * first.samples / found.samples)
+        return code(f"Training was at {first.place} in {part} of {formats.count(found.samples, 'sample')}.")
     part = formats.percent(100 * first.idle / found.idle)
     rest = f" ({formats.percent(100 * first.busy / found.busy)} otherwise)" if found.busy else ""
     return code(
