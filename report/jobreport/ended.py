@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from jobreport import formats
+from jobreport.formats import size
 from jobreport.recordings import Raised  # noqa: TC001 - as below
 from jobrules.model import SECOND_US, Finding, Note, Severity, Where
 from jobrules.model.names import NodeName, OwnText, RankName  # noqa: TC001 - msgspec reads the annotations
@@ -39,13 +39,15 @@ _VICTIMS = {
     "ConnectionResetError",
 }
 #: Work that takes longer is worth a checkpoint.
-MANY_S = 600.0
+_MANY_S = 600.0
+#: The recorder writes steps once a second.
+_UNWRITTEN_US = 2 * SECOND_US
 #: Key of the finding.
 ENDED = "ended"
 #: Memory in use of which a kill without a reason is probably for lack of memory.
 _FULL = 0.95
 #: What is done about a signal, by its number.
-_SIGNAL_ADVICE = {
+_SIGNAL_ADVICE: dict[int, str] = {
     signal.SIGKILL: "Look for who sent it: the scheduler (limits of time and memory), the kernel (`dmesg`), or a user.",
     signal.SIGABRT: "Read the last lines of the job's output: an assertion in C++, or a collective that timed out.",
     signal.SIGBUS: "Give the job more shared memory: `/dev/shm` may be full. Otherwise read the job's output.",
@@ -83,11 +85,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     saved_step: int | None = None
     lost_steps: int = 0
     lost_s: float = 0.0
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it is known what ended the job, other than that somebody asked it to."""
-        return self.how not in ("exit", "asked")
+    #: Whether steps may be missing at the end: a process that is killed keeps those of its last second to itself.
+    at_least: bool = False
 
 
 def ended(quality: Quality, job: Job) -> Ended | UnsetType:
@@ -139,11 +138,11 @@ def first_bad(recordings: Sequence[Recording]) -> tuple[Recording, RecordedRun] 
         # Without record-job the exit status is not known.
         or (run.ended_by == "exit" and run.exit_status is None and one.exceptions)
     ]
-    return min(bad, key=lambda pair: (_was_terminated(pair[1]), pair[1].end_us or math.inf), default=None)
-
-
-def _was_terminated(run: RecordedRun) -> bool:
-    return run.exit_status == _BY_SIGNAL + signal.SIGTERM or _signal_of(run) == signal.SIGTERM
+    return min(
+        bad,
+        key=lambda pair: (_signal_of(pair[1]) == signal.SIGTERM, pair[1].end_us or math.inf),
+        default=None,
+    )
 
 
 def _signal_of(run: RecordedRun) -> int | None:
@@ -185,10 +184,8 @@ def _cause(bad: Recording, run: RecordedRun, raised: Sequence[tuple[str, Raised]
         return plain
     node, error = own
     how = {"gpu": "GPU memory", "host": "memory", "": "exception"}[error.memory]
-    known = replace(
-        plain, how=how, node=node, signal=None, at_us=error.at_us, rank=error.rank, step=error.step
-    )
-    return replace(known, error=error, used=error.used, total=error.total)
+    known = replace(plain, how=how, node=node, signal=None, at_us=error.at_us, rank=error.rank)
+    return replace(known, step=error.step, error=error, used=error.used, total=error.total)
 
 
 def _with_work(known: Ended, works: Sequence[LastWork]) -> Ended:
@@ -196,12 +193,14 @@ def _with_work(known: Ended, works: Sequence[LastWork]) -> Ended:
     work = max(works, key=lambda one: one.lost_steps, default=None)
     if work is None:
         return known
+    step_us = (work.end_us - work.since_us) / max(1, work.lost_steps)
     return replace(
         known,
         step=work.step + 1 if known.step is None else known.step,
         saved_step=work.saved_step,
         lost_steps=work.lost_steps,
         lost_s=max(0, known.at_us - work.since_us) / SECOND_US,
+        at_least=known.step is None and 2 * step_us < known.at_us - work.end_us < _UNWRITTEN_US,
     )
 
 
@@ -218,7 +217,7 @@ def _with_memory(known: Ended, memory: Sequence[MemoryAtEnd]) -> Ended:
 
 def with_ending(verdict: Verdict, found: Ended | UnsetType) -> Verdict:
     """The verdict with a finding on what ended the job, before all others; in the place of that on kills."""
-    if not found or not found.is_known:
+    if not found or found.how in ("exit", "asked"):
         return verdict
     others = [one for one in verdict.findings if found.how != "memory kill" or one.key != MEMORY_KILLS]
     lost = [lost_work(found).removesuffix(".")] if found.lost_steps else []
@@ -243,11 +242,11 @@ def title_of(found: Ended) -> str:
         where = f" at {escape_name(error.file, 60)}:{error.line}"
         where += f" in {escape_name(error.function, 40)}" * (error.function != "<module>")
     rank = f"rank {escape_name(found.rank, 24)}" if found.rank else ""
-    step = "" if found.step is None else f"step{NBSP}{found.step:,}"
+    step = step_name(found)
     during = " in " * bool(step) + step
     who = f" ({_joined(rank, step)})" if rank or step else ""
-    asked = f"{_bytes(error.asked)} asked" if error and error.asked else ""
-    in_use = f"{_bytes(found.used)} of {_bytes(found.total)} in use" if found.used and found.total else ""
+    asked = f"{size(error.asked)} asked" if error and error.asked else ""
+    in_use = f"{size(found.used)} of {size(found.total)} in use" if found.used and found.total else ""
     sizes = _joined(asked, in_use)
     sizes = ": " * bool(sizes) + sizes
     match found.how:
@@ -273,11 +272,18 @@ def _joined(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
+def step_name(found: Ended) -> str:
+    """``step 812``, ``step 812 or later``; empty if it is not known."""
+    return "" if found.step is None else f"step{NBSP}{found.step:,}{' or later' * found.at_least}"
+
+
 def lost_work(found: Ended) -> str:
     """What was done since the last checkpoint; empty if that is nothing."""
     if not found.lost_steps:
         return ""
-    work = f"{count(found.lost_steps, 'step')} ({took(found.lost_s * SECOND_US)})"
+    work = (
+        f"{'at least ' * found.at_least}{count(found.lost_steps, 'step')} ({took(found.lost_s * SECOND_US)})"
+    )
     if found.saved_step is None:
         return f"No checkpoint was recorded, so {work} may be lost."
     return f"The work since the last checkpoint, after step{NBSP}{found.saved_step:,}, is lost: {work}."
@@ -289,25 +295,12 @@ def signal_name(number: int | None) -> str:
 
 
 def _advice(found: Ended) -> tuple[str, ...]:
-    often = ("Save checkpoints more often.",) if found.lost_s > MANY_S else ()
-    match found.how:
-        case "GPU memory":
-            return (*_GPU_ADVICE, *often)
-        case "memory":
-            return (*_HOST_ADVICE, *often)
-        case "memory kill":
-            return (*MEMORY_ADVICE, *often)
-        case "signal":
-            known = (
-                _SIGNAL_ADVICE.get(signal.Signals(found.signal or 0))
-                if _is_signal(found.signal or 0)
-                else None
-            )
-            return (known or "Read the last lines of the job's output.", *often)
-        case _:
-            return ("Read the traceback in the job's output.", *often)
-
-
-def _bytes(value: int | None) -> str:
-    scale = formats.rate_scale((float(value or 0),), "B")
-    return f"{formats.number((value or 0) / scale.factor)}{NBSP}{scale.unit}"
+    often = ("Save checkpoints more often.",) if found.lost_s > _MANY_S else ()
+    of_signal = _SIGNAL_ADVICE.get(found.signal or 0, "Read the last lines of the job's output.")
+    known = {
+        "GPU memory": _GPU_ADVICE,
+        "memory": _HOST_ADVICE,
+        "memory kill": MEMORY_ADVICE,
+        "signal": (of_signal,),
+    }
+    return (*known.get(found.how, ("Read the traceback in the job's output.",)), *often)

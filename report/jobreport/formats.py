@@ -156,6 +156,12 @@ def rate_scale(values: Iterable[float], unit: str = "B/s") -> Scale:
     return next((Scale(factor=f, unit=u) for f, u in scales if largest >= f), Scale(factor=1.0, unit=unit))
 
 
+def size(value: float) -> str:
+    """``1.5 GiB``."""
+    scale = rate_scale((value,), "B")
+    return f"{number(value / scale.factor)}{NBSP}{scale.unit}"
+
+
 def rate(per_second: float, what: str) -> str:
     """``1,024 samples/s``, ``9.77 samples/s``: three digits or more."""
     digits = max(0, 2 - math.floor(math.log10(per_second)))

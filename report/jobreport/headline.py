@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.cost import words
-from jobreport.ended import ENDED, lost_work, signal_name
+from jobreport.ended import ENDED, lost_work, signal_name, step_name
 from jobreport.sentences import bad_end
 from jobrules.model import Severity
 from jobrules.model.finding import OF_LOOP
@@ -68,8 +68,8 @@ def _first(report: Report) -> str:
         return found
     how, known = "The job ended", report.ended or None
     if known and known.how == "asked":
-        step = f" in step{NBSP}{known.step:,}" if known.step is not None else ""
-        how, end = "The job was asked to end", f"{signal_name(known.signal)}{step}"
+        step = step_name(known)
+        how, end = "The job was asked to end", f"{signal_name(known.signal)}{' in ' * bool(step)}{step}"
     elif not verdict.lead and not verdict.caveat:
         # What ended it may be what is wrong with it.
         found = "No exception was recorded: read the job's output."

@@ -29,10 +29,10 @@ END_US = START_US + round(STEPS * STEP_S * 10**6)
 FILES = Path(__file__).parent / "endings"
 
 
-def job(*, saved_s: float | None = 400.0, kills: int = 0, memory: float = 20.0) -> Job:
-    """Two ranks of 300 steps of 2 s, with a checkpoint after 200 of them, and memory in use in GiB."""
+def job(*, saved_s: float | None = 400.0, kills: int = 0, memory: float = 20.0, parts: int = 1) -> Job:
+    """Two ranks of 300 steps of 2 s or parts of it, with a checkpoint after 400 s, and memory in use in GiB."""
     n = round(STEPS * STEP_S) + 1
-    spans = [(STEP_S * i, STEP_S * (i + 1)) for i in range(STEPS)]
+    spans = [(STEP_S / parts * i, STEP_S / parts * (i + 1)) for i in range(STEPS * parts)]
     killed = np.zeros(n)
     killed[-1] = kills
     panels = {
@@ -58,12 +58,14 @@ def raised(**facts: Any) -> Raised:
     return Raised(**known | facts)
 
 
-def ended(*exceptions: Raised, ended_by: str = "exit", exit_status: int | None = 1) -> tuple[Recording, ...]:
+def ended(
+    *exceptions: Raised, ended_by: str = "exit", exit_status: int | None = 1, end_us: int = END_US + 2 * 10**6
+) -> tuple[Recording, ...]:
     how = {
         "ended_by": ended_by,
         "exit_status": exit_status,
         "start_us": START_US,
-        "end_us": END_US + 2 * 10**6,
+        "end_us": end_us,
     }
     return (recording("algo-1", run(0, **how), exceptions=exceptions),)
 
@@ -105,6 +107,9 @@ CASES: dict[str, tuple[Job, tuple[Recording, ...]]] = {
         ended(replace(VICTIM, message="DataLoader worker (pid 17) is killed by signal: Killed.")),
     ),
     "killed": (job(), ended(**KILLED)),
+    "killed in short steps": (job(parts=10), ended(**KILLED, end_us=END_US + 10**6)),
+    "asked in short steps": (job(parts=10), ended(ended_by="signal:15", exit_status=143, end_us=END_US + 10**6)),
+    "an exception in short steps": (job(parts=10), ended(raised(step=3000))),
     "killed with full memory": (job(memory=31.9), ended(**KILLED)),
     "a rank was killed": (job(), ended(VICTIM, replace(CHILD, exit_code=-11))),
     "a rank was killed for good": (job(), ended(VICTIM, replace(CHILD, exit_code=-9))),
@@ -143,8 +148,16 @@ def test_a_job_that_ended_badly_is_never_cleared(case: str) -> None:
     report = report_of(*CASES[case])
     first = summary.terminal(report)[0]
     assert ("Nothing to fix" in first) == (
-        case in {"asked", "asked, through a launcher", "interrupted", "well", "well, but memory grows"}
+        case
+        in {
+            "asked",
+            "asked in short steps",
+            "asked, through a launcher",
+            "interrupted",
+            "well",
+            "well, but memory grows",
+        }
     )
     assert [one.key for one in report.verdict.findings].count(ENDED) == bool(
-        report.ended and report.ended.is_known
+        report.ended and report.ended.how not in ("exit", "asked")
     )

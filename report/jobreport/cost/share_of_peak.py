@@ -24,8 +24,8 @@ def share_of_peak(report: Report) -> ShareOfPeak | None:
     given = [flops for one in recordings for flops in one.flops_per_step]
     sources = {one.flops_source for one in recordings if one.flops_per_step}
     sizes = {one.parameters for one in recordings}
-    rows = report.steps.rows if report.steps else ()
-    trained = sum(row.mode == blocks.phase for row in rows) + (report.steps.rows_left if report.steps else 0)
+    modes = report.steps.modes if report.steps else ()
+    trained = sum(one.ranks for one in modes if one.mode == blocks.phase)
     gpus = sum(gpu.count for one in recordings for gpu in one.gpus)
     world = max(one.world_size or 0 for one in recordings)
     # Of a job of which a node was not recorded, the ranks are those of the GPUs that were.

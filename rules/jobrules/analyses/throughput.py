@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,7 +107,7 @@ def _course(
 
     sizes = sum(added(one.end_us, of) for one in known if (of := getattr(one, what)) is not None)
     begin_us, end_us = timed
-    counted = added(end_us)
+    # A column without a timed step has no rate, nor has one of steps that took no time.
     with np.errstate(divide="ignore", invalid="ignore"):
-        rates = sizes / added(steps.end_us) * counted / added(end_us, end_us - begin_us) * SECOND_US
-    return tuple(_rounded(rate) if n else None for rate, n in zip(rates.tolist(), counted, strict=True))
+        rates = sizes / added(steps.end_us) * added(end_us) / added(end_us, end_us - begin_us) * SECOND_US
+    return tuple(_rounded(rate) if math.isfinite(rate) else None for rate in rates.tolist())

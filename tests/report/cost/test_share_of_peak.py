@@ -15,7 +15,7 @@ from jobreport.remarks import Quality, SourceQuality
 from tests.copies import replace
 from tests.paths import ROOT
 from tests.report.comparison.runs import report_of
-from tests.report.page.sections.example_steps import throughput
+from tests.report.page.sections.example_steps import step_times, throughput
 from tests.report.page.sections.test_recordings import recording
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -66,6 +66,18 @@ def test_operations_of_steps_over_the_peak_of_all_gpus(
     assert found.flops_per_step == pytest.approx(per_step)
     assert found.flops_per_second == pytest.approx(2 * per_step, rel=1e-4)
     assert found.mfu_percent == (percent and pytest.approx(percent, rel=1e-3))
+
+
+def test_rows_that_the_table_of_steps_leaves_out_are_no_ranks() -> None:
+    """Evaluation has rows of its own."""
+    steps = step_times("TRAIN")
+    train = replace(steps.modes[0], ranks=128)
+    steps = replace(steps, modes=(train, replace(train, mode="EVAL")), rows_left=128)
+
+    found = share_of_peak(replace(made({"flops_per_step": (1e13,)}, gpus=128), steps=steps))
+
+    assert found
+    assert (found.ranks, found.flops_per_step) == (128, 1e13 * 128)
 
 
 @pytest.mark.parametrize(

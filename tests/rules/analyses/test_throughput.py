@@ -114,6 +114,21 @@ def test_what_is_no_step_is_no_part_of_the_time(changed: Callable[[Steps], Steps
     assert rates == pytest.approx([320] * len(rates), rel=0.01)
 
 
+def test_steps_that_took_no_time_have_no_rate() -> None:
+    """Of those that end together the first one holds a checkpoint."""
+    steps = rank("0", [32])
+    number = np.arange(N)
+    end_us = steps.end_us + 5_000_000 * (number >= 100)
+    end_us[100:150] = end_us[100]
+    start_us = np.where((number > 100) & (number < 150), end_us, steps.start_us + 5_000_000 * (number >= 100))
+    checkpoint = make_events([("Checkpoint", "Checkpoint", 10.0, 15.0)], rank="0")
+
+    one = found(replace(steps, start_us=np.minimum(start_us, end_us), end_us=end_us), events=checkpoint)
+
+    assert one
+    assert all(rate is None or np.isfinite(rate) for rate in one.course)
+
+
 def test_a_checkpoint_is_no_part_of_the_time() -> None:
     steps = rank("0", [32])
     late = 5_000_000 * (np.arange(N) >= 100)

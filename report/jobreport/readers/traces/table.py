@@ -52,12 +52,12 @@ def table(
         return Events(), events, 0, ()
     pids = _pids(events, columns)
     ranks = _in_turn(events, columns, pids) | _ranks(pids)
-    commands = _commands(events, columns)
     dated = (events["start_us"] >= EARLIEST_US) & (events["end_us"] <= LATEST_US)
     if dated.any():
         _drop(events, ~dated, "traces.undated", files, tally)
     else:
         _note(events, ~dated, "traces.relative", files, tally)
+    commands = _commands(events, columns)
     lanes = [_with_rank(lane, ranks) for lane in columns.lanes]
     unique = {lane: code for code, lane in enumerate(dict.fromkeys(lanes))}
     events["lane"] = np.array([unique[lane] for lane in lanes], np.int32)[events["lane"]]

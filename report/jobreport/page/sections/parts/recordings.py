@@ -227,11 +227,6 @@ def _of_all(allowed: float | None, every: float | None, words: Callable[[float],
     return words(allowed) if every is None or allowed >= every else f"{words(allowed)} of {words(every)}"
 
 
-def _bytes(value: float) -> str:
-    scale = formats.rate_scale((value,), "B")
-    return f"{formats.number(value / scale.factor)}{formats.NBSP}{scale.unit}"
-
-
 def _gpus(one: Recording) -> str:
     models = [f"{gpu.count} × {formats.escape_name(gpu.name, 40) or 'GPU'}" for gpu in one.gpus]
     return formats.join_names(models, 2) or "none"
@@ -248,7 +243,7 @@ def _nodes(found: Sequence[Recording], report: Report) -> Table:
                 end_of(one.runs[-1]),
                 f"{one.interval_s:g}",
                 _of_all(_allowed_cores(one), one.cores, "{:g}".format),
-                _of_all(memory, one.memory, _bytes),
+                _of_all(memory, one.memory, formats.size),
                 _gpus(one),
                 formats.known(sampler, 2),
                 formats.known(hooks, 2),

@@ -67,10 +67,10 @@ def _flop(operations: float) -> str:
 def over_time(report: Report) -> Figure | None:
     """None without enough steps."""
     found, times = report.throughput or None, report.steps
-    if found is None or times is None or len(found.course) < MIN_COLUMNS:
+    known = [rate for rate in found.course if rate is not None] if found else []
+    if found is None or times is None or len(known) < MIN_COLUMNS:
         return None
     unit = "samples" if found.samples_per_second else "tokens"
-    known = [rate for rate in found.course if rate is not None]
     lowest, _, _ = formats.rate(min(known), unit).partition(formats.NBSP)
     return Figure(
         name="steps-throughput",
