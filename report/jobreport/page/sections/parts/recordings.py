@@ -278,18 +278,13 @@ def _what_ran(found: Sequence[Recording]) -> Table:
             ("Operating system", one.system),
             ("CPU", one.cpu_model),
             *((f"config {label.key}", label.value) for label in one.config),
-            *((f"logged {value.name} ({value.mode})", _logged(value)) for value in one.logged),
         ]
-        for what, value in known:
-            if value:
-                values[what][value] = None
-    rows = [
-        (
-            formats.escape_name(what, 100),
-            "; ".join(formats.escape_name(value, 200) for value in [*every][:MAX_LABELS]),
-        )
-        for what, every in values.items()
-    ]
+        for what, text in known:
+            if text:
+                values[formats.escape_name(what, 100)][formats.escape_name(text, 200)] = None
+        for value in one.logged:
+            values[formats.escape_name(f"logged {value.name} ({value.mode})", 100)][_logged(value)] = None
+    rows = [(what, "; ".join([*every][:MAX_LABELS])) for what, every in values.items()]
     return Table(
         label="What was run",
         fold="what was run",
