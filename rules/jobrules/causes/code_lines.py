@@ -6,7 +6,7 @@ process only what the process itself runs counts, not the code of the training p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
@@ -29,7 +29,7 @@ from jobrules.model import (
     ProcessStacks,
     natural_sorted,
 )
-from jobrules.model.names import Name
+from jobrules.model.names import FileName, FunctionName  # noqa: TC001 - msgspec reads the annotation
 from jobrules.text import count, escape_name, share
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ class CodePlace(Struct, frozen=True, kw_only=True, order=True):
     is on the stack.
     """
 
-    file: Annotated[str, Name("file")]
+    file: FileName
     line: int
-    function: Annotated[str, Name("function")]
+    function: FunctionName
     #: ``PIL.Image.open``; empty without any.
-    call: Annotated[str, Name("function")] = ""
+    call: FunctionName = ""
 
     @property
     def own(self) -> tuple[str, int, str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobrules.model.names import Name, NodeName, RankName
+from jobrules.model.names import FileName, FunctionName, NodeName, RankName
 from jobrules.model.types import CodeArray, IntArray
 
 #: The job's own code, an installed package, or Python's standard library.
@@ -18,9 +18,9 @@ class CodeFrame(Struct, frozen=True, kw_only=True):
     """A line of code in a function."""
 
     place: Place
-    file: Annotated[str, Name("file")]
+    file: FileName
     line: int
-    function: Annotated[str, Name("function")]
+    function: FunctionName
 
     @property
     def dotted(self) -> str:

@@ -216,14 +216,13 @@ def _enough(one: SampledLines, rows: BoolArray) -> bool:
 
 def _of_loading(lines: Sequence[SampledLines]) -> str:
     """What loader processes did while training waited for batches, or the training process itself."""
-    waits = _of(FETCH)
-    named = _agreed(lines, waits, lambda one: one.in_work & ~waits(one))
+    waits, when = _of(FETCH), "While training waited for batches"
     loaders = [(one, waits(one)) for one in lines if not one.is_main]
+    if not loaders:
+        return _sentence(_agreed(lines, waits, lambda one: one.in_work & ~waits(one)), when)
+    # The main thread only waits for them.
     loading = leading_line(loaders, [], _MIN_LOADER)
-    if loading:
-        return f"While training waited for batches, loader processes were at {loading.place} in {loading.counts('')}"
-    # Where loader processes load, the main thread only waits for them.
-    return "" if loaders else _sentence(named, "While training waited for batches")
+    return f"{when}, loader processes were at {loading.place} in {loading.counts('')}" if loading else ""
 
 
 def _of_slow_rank(job: Job, lines: Sequence[SampledLines]) -> str:
@@ -249,16 +248,15 @@ def _sentence(named: _Named | None, when: str, *, unexplained: bool = False) -> 
         return ""
     state = f"used for {share(1 - named.line.idle)}" if named.is_low else "idle"
     why = f"{state} without a recorded reason" if unexplained and not named.is_low else state
+    who = f"rank {escape_name(named.ranks[0], 24)}"
     if named.alone:
-        idle, threads = f"While the GPU was {why}", "the main thread was"
+        gpus, threads = "the GPU was", "the main thread was"
     elif len(named.ranks) == 1:
-        who = f"rank {escape_name(named.ranks[0], 24)}"
-        idle, threads = f"While the GPU of {who} was {why}", f"the main thread of {who} was"
-        threads = threads if when else "its main thread was"
-    else:
-        idle, threads = (
-            f"While GPUs were {why}",
-            f"the main threads of {count(len(named.ranks), 'rank')} were",
+        gpus, threads = (
+            f"the GPU of {who} was",
+            f"the main thread of {who} was" if when else "its main thread was",
         )
+    else:
+        gpus, threads = "GPUs were", f"the main threads of {count(len(named.ranks), 'rank')} were"
     counts = named.line.counts("otherwise" if when else "while busy")
-    return f"{when or idle}, {threads} at {named.line.place} in {counts}"
+    return f"{when or f'While {gpus} {why}'}, {threads} at {named.line.place} in {counts}"

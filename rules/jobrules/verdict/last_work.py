@@ -51,7 +51,6 @@ def _of_part(part: Job, saved_us: int | None) -> Iterator[LastWork]:
         # A step lasts from the end of the one before, so one that holds a checkpoint is no work since then.
         since = start_us >= (saved_us or 0)
         before = np.flatnonzero(~since)
-        is_saved = saved_us is not None and len(before)
         yield LastWork(
             node=node,
             rank=rank,
@@ -59,7 +58,7 @@ def _of_part(part: Job, saved_us: int | None) -> Iterator[LastWork]:
             end_us=int(end_us[-1]),
             lost_steps=int(since.sum()),
             since_us=saved_us if saved_us is not None else int(start_us[0]),
-            saved_step=int(number[before[-1]]) if is_saved else None,
+            saved_step=int(number[before[-1]]) if len(before) else None,
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from jobreport.formats import escape_name
+from jobrules.causes.code_lines import CodePlace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,12 +46,8 @@ def icicle(parts: Sequence[StackPart], counts: Sequence[int], whole: int, own: s
         x = free[part.parent]
         free[part.parent], free[at] = x + percent, x
         frame = part.frame
-        name = (
-            f"{frame.file}:{frame.line} {frame.function}".removesuffix(" <module>")
-            if frame.place == "own"
-            else frame.dotted
-        )
-        style = own if frame.place == "own" else "f3"
+        place = CodePlace(file=frame.file, line=frame.line, function=frame.function)
+        name, style = (place.name, own) if frame.place == "own" else (frame.dotted, "f3")
         drawn.append(
             Bar(x=x, width=percent, row=row, percent=percent, label=escape_name(name, 100), style=style)
         )
