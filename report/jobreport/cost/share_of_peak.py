@@ -22,7 +22,7 @@ def share_of_peak(report: Report) -> ShareOfPeak | None:
     if not blocks or not recordings:
         return None
     given = [flops for one in recordings for flops in one.flops_per_step]
-    sources = {one.flops_source for one in recordings if one.flops_per_step}
+    sources = {word for one in recordings if one.flops_per_step for word in one.flops_source.split("+")}
     sizes = {one.parameters for one in recordings}
     modes = report.steps.modes if report.steps else ()
     trained = sum(one.ranks for one in modes if one.mode == blocks.phase)

@@ -60,10 +60,10 @@ def throughput(job: Job) -> Throughput | None:
         return None
     steps, seconds = JobSteps.of(job), float((end_us - begin_us).mean()) / SECOND_US
     sizes = [
-        [one for one in of if one is not None]
+        [int(one.sum()) for one in of if one is not None]
         for of in ([r.samples for r in ranks], [r.tokens for r in ranks])
     ]
-    samples, tokens = (_sum(of) / len(steps) for of in sizes)
+    samples, tokens = (sum(of) / len(steps) for of in sizes)
     typical = [one.typical for one in ranks]
     columns = max(1, min(MAX_COLUMNS, len(begin_us) // MIN_STEPS))
     edges_us = np.linspace(int(begin_us[0]), int(end_us[-1]), columns + 1)
@@ -80,10 +80,6 @@ def throughput(job: Job) -> Throughput | None:
         width_us=round(edges_us[1] - edges_us[0]),
         course=_course(known, "samples" if samples else "tokens", steps, (begin_us, end_us), edges_us),
     )
-
-
-def _sum(sizes: Sequence[IntArray]) -> float:
-    return float(sum(int(one.sum()) for one in sizes))
 
 
 def _rounded(value: float) -> float | None:

@@ -80,6 +80,15 @@ def test_rows_that_the_table_of_steps_leaves_out_are_no_ranks() -> None:
     assert (found.ranks, found.flops_per_step) == (128, 1e13 * 128)
 
 
+def test_each_source_is_named_once() -> None:
+    nodes = [{"flops_per_step": (1e14,) * 8, "flops_source": of} for of in ("counted+given", "counted")]
+
+    found = share_of_peak(made(*[{**one, "world_size": 16} for one in nodes]))
+
+    assert found
+    assert found.source == "counted+given"
+
+
 @pytest.mark.parametrize(
     "report",
     [

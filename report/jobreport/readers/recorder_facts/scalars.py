@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from jobreport.readers import text_files
 from jobreport.readers.names import as_name
@@ -58,13 +59,7 @@ def read_scalars(file: SourceFile, tally: Tally) -> tuple[str, tuple[Logged, ...
 
 def _with(before: Logged | None, key: tuple[str, str], step: int, value: float | str) -> Logged:
     mode, name = key
-    is_finite = isinstance(value, float) and math.isfinite(value)
-    last = (step, value) if is_finite else (before.step, before.value) if before else (step, None)
-    return Logged(
-        mode=mode,
-        name=name,
-        values=(before.values if before else 0) + 1,
-        not_finite=(before.not_finite if before else 0) + (not is_finite),
-        step=last[0],
-        value=last[1] if not isinstance(last[1], str) else None,
-    )
+    known = before or Logged(mode=mode, name=name, values=0, not_finite=0, step=step, value=None)
+    if isinstance(value, float) and math.isfinite(value):
+        return replace(known, values=known.values + 1, step=step, value=value)
+    return replace(known, values=known.values + 1, not_finite=known.not_finite + 1)

@@ -12,7 +12,7 @@ from jobreport.document import Report
 from jobreport.headline import headline
 from jobreport.page import sections
 from jobreport.page.sections.parts.recordings import interruptions, pause_reason
-from jobreport.recordings import LessWritten, RecordedRun, Recording, SharedGPU
+from jobreport.recordings import LessWritten, Logged, RecordedRun, Recording, SharedGPU
 from jobreport.remarks import Quality, SourceQuality
 from jobreport.sentences import bad_end
 from jobrules.measures.sample_weights import Gap
@@ -233,6 +233,15 @@ def test_many_nodes_with_facts_of_their_own_make_a_bounded_page() -> None:
 
     assert page.count("Warning") == 51
     assert set(re.findall(r"Not shown: 250\s(\w+)", page)) == {"sentences", "nodes"}
+
+
+def test_what_a_script_logged_is_written_out() -> None:
+    logged = Logged(mode="TRAIN", name="loss<b>", values=1000, not_finite=2, step=999, value=0.25)
+
+    html = of_one(logged=(logged,)).html
+
+    assert "loss&lt;b&gt;" in html
+    assert "1,000\N{NO-BREAK SPACE}values" in html
 
 
 def test_a_bad_end_is_the_first_that_a_ticket_says() -> None:
