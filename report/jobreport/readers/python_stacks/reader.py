@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jobrules.model import IntArray
 
 _NAME = re.compile(r"(?:.*/)?pythonstacks/(?P<who>[^/]+)/[0-9]+(?:-[0-9]+)?\.jsonl(?:\.gz)?", re.DOTALL)
-#: Bytes of a line, and lines at a time.
+#: Bytes of a line, and samples at a time.
 _LONGEST, _BATCH = 1 << 14, 1 << 13
 #: Of one process; stacks that are deeper are none of the recorder.
 _MAX_FRAMES, _MAX_NODES, _MAX_DEPTH = 1 << 16, 1 << 18, 200
@@ -87,8 +87,7 @@ class PythonStacks:
             with text_files.noting(file, tally):
                 lines = text_files.lines(file.path, _LONGEST)
                 read.append(process := _Process(file, _about(lines), tally))
-                for batch in _batches(lines):
-                    process.add(batch)
+                process.add(lines)
         found = [process.table() for process in read]
         found.sort(
             key=lambda one: (natural_key(one.node), natural_key(one.rank), one.kind != "main", one.pid)
@@ -120,23 +119,6 @@ def _about(lines: Iterator[bytes | None]) -> _About:
         raise UnusableError("stacks.unknown") from None
 
 
-def _batches(lines: Iterator[bytes | None]) -> Iterator[list[bytes | None]]:
-    """The lines, many at a time; raises what ``lines`` raises, after the last ones."""
-    batch: list[bytes | None] = []
-    damage: text_files.DamagedError | None = None
-    try:
-        for line in lines:
-            batch.append(line)
-            if len(batch) == _BATCH:
-                yield batch
-                batch = []
-    except text_files.DamagedError as error:
-        damage = error
-    yield batch
-    if damage:
-        raise damage
-
-
 class _Process:
     """The samples of one process, as far as they were read."""
 
@@ -150,16 +132,24 @@ class _Process:
         self._node_of: dict[tuple[int, int], int] = {}
         self._samples: list[IntArray] = []
 
-    def add(self, lines: Sequence[bytes | None]) -> None:
-        """Read some lines; no node is before its caller, so none is its own."""
-        samples = []
-        for line in lines:
-            if line is None:
-                self._note("stacks.line")
-            elif line.startswith(b'["'):
-                self._name(line)
-            else:
-                samples.append(line)
+    def add(self, lines: Iterator[bytes | None]) -> None:
+        """Read all lines, up to what they raise; no node is before its caller, so none is its own."""
+        samples: list[bytes] = []
+        try:
+            for line in lines:
+                if line is None:
+                    self._note("stacks.line")
+                elif line.startswith(b'["'):
+                    self._name(line)
+                else:
+                    samples.append(line)
+                if len(samples) == _BATCH:
+                    self._add_samples(samples)
+                    samples = []
+        finally:
+            self._add_samples(samples)
+
+    def _add_samples(self, samples: Sequence[bytes]) -> None:
         try:
             rows = _SAMPLES.decode(b"[%b]" % b",".join(samples))
         except (ValueError, RecursionError):
