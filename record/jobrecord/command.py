@@ -227,21 +227,14 @@ def _report(chosen: Settings) -> bool:
     if importlib.util.find_spec("jobreport") is None:
         return False
     folder = chosen.out.with_name(f"{chosen.out.name}-report")
-    command = [
-        sys.executable,
-        "-m",
-        "jobreport",
-        "--job-dir",
-        str(chosen.out),
-        "--out",
-        str(folder),
-        "--force",
-    ]
+    command = [sys.executable, "-m", "jobreport", "--job-dir", str(chosen.out), "--out", str(folder)]
     # The signals of the job are blocked here: this is no part of it, and may be interrupted.
     unblock = partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()) if os.name == "posix" else None
     try:
         made = subprocess.run(
-            [*command, *(["--quiet"] if chosen.quiet else [])],
+            [*command, "--force", *(["--quiet"] if chosen.quiet else [])],
+            # Not modules of the job's in the working directory.
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if chosen.quiet else None,

@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ class Folder:
     def create(self, name: str, mode: int = 0o644) -> int:
         """Open a new file, to append to it."""
         return self._open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, mode)
+
+    def create_next(self, stem: str) -> tuple[str, int]:
+        """Open a new file of lines, ``<stem>.jsonl``, or with a number if there are such ones. Returns its name, too."""
+        names = {*self.names()}
+        numbered = (f"{stem}{f'-{number}' if number > 1 else ''}.jsonl" for number in count(1))
+        name = next(one for one in numbered if one not in names)
+        return name, self.create(name)
 
     def reopen(self, name: str) -> int:
         """Open a file to read and write it."""

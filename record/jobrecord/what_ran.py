@@ -43,7 +43,7 @@ def commit() -> dict[str, Any] | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says. It starts no program of the repository's settings, and writes nothing."""
+    """What git says. It starts no hook and no file watcher of the repository, and writes nothing."""
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *arguments]
     variables = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:

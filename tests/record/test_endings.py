@@ -51,6 +51,10 @@ SCRIPTS: dict[str, tuple[str, tuple[str, str, int, str, str] | None]] = {
         "    'KeyError: 3')\n",
         ("KeyError", "3", 7, "item", ""),
     ),
+    "a long number": (
+        "raise MemoryError(f'allocate {10**4200 // 9}, {10**4200 // 7}, {10**4200 // 3}')\n",
+        ("MemoryError", f"allocate {'1' * 400}"[: MAX_MESSAGE - 1] + "…", 1, "<module>", "host"),
+    ),
     "an interrupt": ("raise KeyboardInterrupt\n", None),
     "an interrupt of a training": (
         "import jobrecord\njobrecord.start()\njobrecord.step()\nraise KeyboardInterrupt\n",
@@ -193,6 +197,11 @@ def test_a_process_that_may_have_trained_without_a_step_is_told(
         ("with jobrecord.record():\n    jobrecord.step()\n    raise MemoryError\n", False),
         ("try:\n    with jobrecord.record():\n        1 / 0\nexcept ZeroDivisionError:\n    pass\n", False),
         ("jobrecord.start()\njobrecord.step()\n", False),
+        # A cell of a notebook failed, and others ran after it.
+        (
+            "import sys\njobrecord.start()\njobrecord.step()\nsys.ps1, sys.last_value = '', ValueError()\n",
+            False,
+        ),
     ],
 )
 def test_without_record_job_an_exception_is_all_that_is_known(

@@ -71,6 +71,7 @@ def test_report_is_made_at_the_end(tmp_path: Path, quiet: bool) -> None:
     pytest.importorskip("jobreport.pipeline", reason="the report's dependencies are not installed")
     out = tmp_path / "job"
     script = "import time; time.sleep(1.5); raise SystemExit(3)"
+    (tmp_path / "jobreport.py").write_text("raise SystemExit('of the job')")
     run = record(out, "--report", *["--quiet"] * quiet, command=[PYTHON, "-c", script])
 
     page = tmp_path / "job-report" / "report.html"

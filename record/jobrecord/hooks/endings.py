@@ -32,7 +32,8 @@ _GPU_FULL = re.compile(
     r"(?:CUDA|HIP|XPU|MPS \w+) out of memory|CUDA error: out of memory|RESOURCE_EXHAUSTED: Out of memory"
 )
 _HOST_FULL = re.compile(r"DefaultCPUAllocator|[Cc](?:annot|an't) allocate memory")
-_SIZE = r"([0-9.]+) ?(bytes|[KMGT]iB)"
+#: A number has an end: a message may be one long number.
+_SIZE = r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(bytes|[KMGT]iB)"
 _SIZES = {
     "asked_bytes": re.compile(rf"(?:allocate|allocating) {_SIZE}"),
     "total_bytes": re.compile(rf"total capacity of {_SIZE}|{_SIZE} total capacity"),
@@ -41,7 +42,7 @@ _SIZES = {
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 #: The traceback of another process in a message, such as of a loader process.
 _TRACEBACK = "Traceback (most recent call last):"
-_FRAME = re.compile(r'^\s*File "(.+)", line ([0-9]+), in (.+)$', re.MULTILINE)
+_FRAME = re.compile(r'^[ \t]*File "(.+)", line ([0-9]+), in (.+)$', re.MULTILINE)
 _LAST_LINE = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?")
 
 #: Whether a note was left, and whether a step was recorded.
@@ -66,9 +67,16 @@ def note_end() -> None:
             _leave(chosen.out, chosen.node, cause())
 
 
+def last_error() -> BaseException | None:
+    """The exception that nobody caught; None where a user types on after it."""
+    if hasattr(sys, "ps1"):
+        return None
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+
+
 def cause(step: int | None = None) -> dict[str, Any] | None:
     """The exception that ends this process, or that passes through the caller; None without one."""
-    last = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    last = last_error()
     error = last or sys.exc_info()[1]
     if error is None or isinstance(error, SystemExit | GeneratorExit):
         return None
@@ -123,13 +131,12 @@ def _name(kind: type) -> str:
 
 def _innermost(frames: list[tuple[str, int, str]]) -> dict[str, Any] | None:
     """The innermost frame of the user's own code; of a library where there is none."""
-    places = [(place(file), line, name) for file, line, name in frames]
-    own = [one for one in places if one[0].kind == OWN]
-    known = own or [one for one in places if one[0].kind != PYTHON]
+    places = [(*place(file), line, name) for file, line, name in frames]
+    known = [one for one in places if one[0] == OWN] or [one for one in places if one[0] != PYTHON]
     if not known:
         return None
-    where, line, name = known[-1]
-    return {"file": where.path[-_MAX_NAME:], "line": line, "function": name[:_MAX_NAME]}
+    _, path, line, name = known[-1]
+    return {"file": path[-_MAX_NAME:], "line": line, "function": name[:_MAX_NAME]}
 
 
 def _memory(error: BaseException, message: str) -> dict[str, Any]:

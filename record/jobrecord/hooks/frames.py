@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
-import sysconfig
 from collections import deque
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobrecord.hooks.places import OWN, PYTHON, place
 from jobrecord.traces import MAX_NAME, quoted
 
 if TYPE_CHECKING:
     from types import FrameType
 
-#: Whose code it is.
-OWN, LIBRARY, PYTHON = "own", "library", "python"
 #: File, function, and line; a stack has its outermost frame first.
 Frame = tuple[str, str, int]
 Stack = list[Frame]
@@ -30,15 +27,6 @@ OUTERMOST, INNERMOST, MAX_WALK = 20, 80, 5000
 MAX_NODES = 50_000
 
 _HERE = str(Path(__file__).parent.parent) + os.sep
-_PYTHON = tuple(
-    {os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")}  # noqa: PTH118
-    | {str(Path(os.__file__).parent) + os.sep}
-)
-_LIBRARIES = re.compile(r".*?[/\\](?:site|dist)-packages[/\\](.*)", re.DOTALL)
-#: What `torch.compile` writes, in a folder with the user's name.
-_GENERATED = re.compile(r".*[/\\](torchinductor)_[^/\\]*[/\\]", re.DOTALL)
-#: What is no file, and yet the user's own: a terminal, and cells of notebooks.
-_OWN_TEXT = ("<stdin>", "<ipython-input", "<cell")
 #: Code of ``exec``, which belongs to its caller, or the script of ``python -c``.
 _TEXT = "<string>"
 
@@ -46,12 +34,9 @@ _TEXT = "<string>"
 class Tree:
     """The stacks of a process. Nothing of the script is kept but names and numbers of lines."""
 
-    def __init__(self, start: str) -> None:
-        #: Folder that paths of the user's own code are relative to.
-        self._start = os.path.join(start, "")  # noqa: PTH118 - ends with a separator
+    def __init__(self) -> None:
         self._outermost = OWN if sys.argv[:1] == ["-c"] else PYTHON
         self._frame_count = self._node_count = 0
-        self._places: dict[str, tuple[str, str]] = {}
         self._frames: dict[tuple[Frame, str], int] = {}
         self._nodes: dict[tuple[int, int], int] = {}
         self._last: tuple[Stack, int] = [], -1
@@ -61,20 +46,20 @@ class Tree:
         if stack == self._last[0]:
             return self._last[1], ""
         if len(self._nodes) > MAX_NODES:
-            self._places, self._frames, self._nodes = {}, {}, {}
+            self._frames, self._nodes = {}, {}
         lines: list[str] = []
         node, where = -1, self._outermost
         for frame in stack:
             path, name, line = frame
-            known_where, shown = self._places.get(path) or self._places.setdefault(
-                path, place(path, self._start)
-            )
-            where = known_where or where
+            kind, shown = place(path)
+            where = where if path == _TEXT else kind
             number = self._frames.get((frame, where))
             if number is None:
                 number = self._frames[frame, where] = self._frame_count
                 self._frame_count += 1
-                lines.append(f'["frame",{number},"{where}",{quoted(shown)},{line},{quoted(name)}]\n')
+                lines.append(
+                    f'["frame",{number},"{where}",{quoted(shown[-MAX_NAME:])},{line},{quoted(name)}]\n'
+                )
             at = node, number
             known = self._nodes.get(at)
             if known is None:
@@ -121,24 +106,3 @@ def caller_of_both(before: Places, frame: FrameType | None) -> FrameType | None:
     for _ in range(len(after) - same if same else 0):
         frame = frame and frame.f_back
     return frame
-
-
-def place(path: str, start: str) -> tuple[str, str]:
-    """Whose code a file is (empty: its caller's), and its shown name: the end of it, if it is long."""
-    where, shown = _place(path, start)
-    return where, shown[-MAX_NAME:]
-
-
-def _place(path: str, start: str) -> tuple[str, str]:
-    if path.startswith("<"):
-        if path == _TEXT:
-            return "", path
-        return OWN if path.startswith(_OWN_TEXT) else PYTHON if path.startswith("<frozen ") else LIBRARY, path
-    if found := _LIBRARIES.match(path):
-        return LIBRARY, found[1]
-    for folder in _PYTHON:
-        if path.startswith(folder):
-            return PYTHON, path[len(folder) :]
-    if found := _GENERATED.match(path):
-        return LIBRARY, f"{found[1]}/{path[found.end() :]}"
-    return OWN, path[len(start) :] if path.startswith(start) else path

@@ -49,27 +49,29 @@ class _Awaited:
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """What another finder finds; a module that is awaited makes the calls when it is executed."""
-        calls = self.calls.pop(name, None)
-        if calls is None:
+        if name not in self.calls:
             return None
-        others = (one.find_spec(name, path, target) for one in list(sys.meta_path) if one is not self)
-        spec = next(filter(None, others), None)
-        if spec is None or spec.loader is None:
-            # It may be installed later.
-            self.calls[name] = calls
-            return None
-        if not self.calls:
-            sys.meta_path.remove(self)
-        execute = spec.loader.exec_module
+        # A finder may be of the old protocol.
+        others = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
+        spec = next(filter(None, (one.find_spec(name, path, target) for one in others)), None)
+        execute = getattr(spec and spec.loader, "exec_module", None)
+        if spec is None or execute is None:
+            return spec
 
         def execute_and_call(module: ModuleType) -> None:
+            if module.__name__ != name:  # a loader may be that of several modules
+                execute(module)
+                return
             with self.timed.pop(name, nullcontext()):
                 execute(module)
-            for call in calls:
+            # Until here it may only have been asked whether the module is there.
+            for call in self.calls.pop(name, ()):
                 # The import is the script's.
                 with suppress(Exception):
                     call(module)
+            if not self.calls and self in sys.meta_path:
+                sys.meta_path.remove(self)
 
         with suppress(AttributeError):
-            spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]
+            spec.loader.exec_module = execute_and_call  # type: ignore[union-attr, method-assign]
         return spec

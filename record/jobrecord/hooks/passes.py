@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import fields, is_dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from jobrecord.traces import now
@@ -41,6 +43,14 @@ class Passes:
             module.register_forward_pre_hook(self._forward_begins),
             module.register_forward_hook(self._forward_ended),
         ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A module has its hooks in copies and in files. There they do nothing, and need no recorder.
+        nothing = nullcontext().__exit__
+        hooks = partial(
+            SimpleNamespace, _forward_begins=nothing, _forward_ended=nothing, _is_compiling=partial(bool, 1)
+        )
+        return hooks, ()
 
     def stop(self) -> None:
         """Take the hooks off."""
@@ -78,8 +88,10 @@ class Passes:
             return
         self._add("Forward", self._name, self._forward_ns, now())
         self._forward_ns = 0
-        if (tensor := differentiable(output)) is not None:
-            tensor.register_hook(self._backward_begins)
+        # An output may be the script's own, and raise anything.
+        with suppress(Exception):
+            if (tensor := differentiable(output)) is not None:
+                tensor.register_hook(self._backward_begins)
 
     def _backward_begins(self, _gradient: Any) -> None:
         if self._backward_ns or self._is_compiling():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from typing import NamedTuple
 
 OWN, LIBRARY, PYTHON = "own", "library", "python"
 #: Code without a file that a user wrote.
@@ -28,27 +27,21 @@ _STANDARD = _folder(os.path.dirname(os.__file__))  # noqa: PTH120
 _OURS = _folder(os.path.dirname(os.path.dirname(__file__)))  # noqa: PTH120
 
 
-class Place(NamedTuple):
-    """The file of some code: whose it is, and its path, relative to the working directory or to the folder of its libraries."""
-
-    kind: str
-    path: str
-
-
 @lru_cache(maxsize=4096)
-def place(file: str) -> Place:
-    """The place of a file, as ``co_filename`` of code names it."""
+def place(file: str) -> tuple[str, str]:
+    """Whose code a file is, as ``co_filename`` names it, and its path, relative to the working directory or its library."""
     if file.startswith("<"):
         kind = OWN if file.startswith(_TYPED) else PYTHON if file.startswith("<frozen ") else LIBRARY
-        return Place(kind, file)
+        return kind, file
     parts = file.replace("\\", "/").split("/") if os.sep == "\\" else file.split("/")
     for number, part in enumerate(reversed(parts)):
         if part in _INSTALLED:
-            return Place(LIBRARY, "/".join(parts[len(parts) - number :]))
+            return LIBRARY, "/".join(parts[len(parts) - number :])
         if part.startswith(_COMPILED):
-            return Place(LIBRARY, "/".join(parts[len(parts) - number - 1 :]))
+            # Behind it is the name of a user.
+            return LIBRARY, "/".join(("torchinductor", *parts[len(parts) - number :]))
     if file.startswith(_STANDARD):
-        return Place(PYTHON, file[len(_STANDARD) :])
+        return PYTHON, file[len(_STANDARD) :]
     if file.startswith(_OURS):
-        return Place(LIBRARY, f"jobrecord/{file[len(_OURS) :]}")
-    return Place(OWN, file.removeprefix(_START))
+        return LIBRARY, f"jobrecord/{file[len(_OURS) :]}"
+    return OWN, file.removeprefix(_START)

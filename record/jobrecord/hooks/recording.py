@@ -87,6 +87,7 @@ class Recording:
         #: Profilers begin with the first step, not while their libraries are imported.
         self._has_begun = False
         self._profiles = _profiles(self.trace, settings)
+        self._has_flop_count = False
         when_imported(_OPTIMIZERS, self._attach)
         if not is_automatic:
             self.begin(settings, device_time=device_time)
@@ -179,7 +180,10 @@ class Recording:
     def flops(self, per_step: float | str, *, precision: str = "") -> None:
         """Note the operations of a step of this process, or ``"count"`` those of one. Raises TypeError for anything else."""
         if per_step == "count":
-            self._profiles.append(FlopCount(lambda count: self.process.set_flops(count, "counted")))
+            # A script may ask at each step.
+            if not self._has_flop_count:
+                self._has_flop_count = True
+                self._profiles.append(FlopCount(lambda count: self.process.set_flops(count, "counted")))
         elif isinstance(per_step, Real):
             self.process.set_flops(float(per_step), "given", precision)
             self.trace.write_facts_soon()

@@ -22,8 +22,6 @@ import sys
 import time
 from _thread import allocate_lock, get_ident, start_new_thread
 from contextlib import suppress
-from itertools import chain, count
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobrecord import __version__
@@ -35,6 +33,7 @@ from jobrecord.traces import FLUSH_NS, SECOND_NS, now, warn, write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from types import FrameType
 
     from jobrecord.settings import Settings
@@ -63,8 +62,6 @@ class Plan(NamedTuple):
     out: Path
     #: Samples a second.
     rate: float
-    #: Folder that paths are relative to.
-    start: str
 
 
 def plan(settings: Settings) -> Plan | None:
@@ -73,10 +70,7 @@ def plan(settings: Settings) -> Plan | None:
         return None
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
-    start = ""
-    with suppress(OSError):  # it was removed
-        start = str(Path.cwd())
-    return Plan(settings.out, settings.stacks, start)
+    return Plan(settings.out, settings.stacks)
 
 
 def sample_loader(plan: Plan, worker: str, number: int) -> None:
@@ -112,7 +106,7 @@ class Stacks:
         self._hour_bytes = int(HOUR_BYTES * max(1, plan.rate / USUAL_RATE))
         #: Not that of the script, whose numbers stay what they are.
         self._random = random.Random()  # noqa: S311 - not for secrets
-        self._tree = Tree(plan.start)
+        self._tree = Tree()
         self._start_ns, wall_ns = read_both(now, time.time_ns)
         head = {
             "writer": f"jobrecord {__version__}",
@@ -254,12 +248,9 @@ class Stacks:
             return False
         self._inside = f"{FOLDER}/{worker}"
         with Folder(self._plan.out, self._inside, make=True) as folder:
-            names = set(folder.names())
             # One of this number may be of an earlier recording.
-            again = chain((f"{os.getpid()}.jsonl",), (f"{os.getpid()}-{number}.jsonl" for number in count(2)))
-            name = next(one for one in again if one not in names)
-            self._file = folder.create(name)
-        self._name, self._identity = name, identity(self._file)
+            self._name, self._file = folder.create_next(str(os.getpid()))
+        self._identity = identity(self._file)
         return True
 
     def _has_file(self) -> bool:

@@ -18,17 +18,9 @@ if TYPE_CHECKING:
 LANE = "Start-up"
 #: Libraries that may take seconds to import.
 LIBRARIES = (
-    *(
-        "torch",
-        "torch._dynamo",
-        "torchvision",
-        "transformers",
-        "datasets",
-        "accelerate",
-        "lightning",
-        "pytorch_lightning",
-    ),
-    *("deepspeed", "keras", "tensorflow", "jax", "flax", "numpy", "pandas", "scipy", "sklearn", "cv2"),
+    *("torch", "torch._dynamo", "torchvision", "transformers", "datasets", "accelerate", "lightning"),
+    *("pytorch_lightning", "deepspeed", "keras", "tensorflow", "jax", "flax"),
+    *("numpy", "pandas", "scipy", "sklearn", "cv2"),
 )
 #: Far more parts than a script has.
 _MAX_PARTS = 1000
@@ -45,7 +37,7 @@ class _Parts:
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Measure a part, unless it is within another one or in another thread."""
-        is_own = threading.current_thread() is threading.main_thread()
+        is_own = threading.get_ident() == threading.main_thread().ident
         if not self.is_open or self._is_within or not is_own:
             yield
             return

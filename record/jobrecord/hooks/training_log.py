@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jobrecord import __version__
 from jobrecord.facts import FOLDER
 from jobrecord.folder import Folder
+from jobrecord.hooks.endings import last_error
 from jobrecord.hooks.process_facts import world_size
 from jobrecord.traces import warn, worker_name
 
@@ -23,19 +24,10 @@ if TYPE_CHECKING:
 
 #: Values of a line, characters of a name, and bytes of a file: some hundred thousand lines.
 MAX_VALUES, MAX_NAME, MAX_BYTES = 100, 200, 64 << 20
-#: Files of one rank: a job may be started again.
-MAX_FILES = 1000
 #: What is not known; a later version records it.
 _UNKNOWN = (
-    "every",
-    "sample",
-    "parameters",
-    "trainable",
-    "optimizer",
-    "groups",
-    "sharding",
-    "amp",
-    "accumulation",
+    *("every", "sample", "parameters", "trainable", "optimizer", "groups", "sharding", "amp"),
+    *("accumulation", "classes", "resumed_from"),
 )
 
 
@@ -61,8 +53,8 @@ class TrainingLog:
     def close(self, step: int) -> None:
         """Write how the process ended."""
         if self._file >= 0:
-            error = getattr(sys, "last_type", None)
-            reason = f"exception:{error.__name__}" if error else "finished"
+            error = last_error()
+            reason = f"exception:{type(error).__name__}" if error else "finished"
             self._write({"kind": "end", "step": step, "time_us": _now_us(), "reason": reason})
         self.abandon()
 
@@ -93,9 +85,8 @@ class TrainingLog:
         # A process without a rank has its number for a name.
         rank = 0 if name == str(os.getpid()) else int(name)
         with Folder(self._out, FOLDER, make=True) as folder:
-            taken = {*folder.names()}
-            stems = (f"training-{rank:05}{f'-{i}' if i > 1 else ''}.jsonl" for i in range(1, MAX_FILES))
-            self._file = folder.create(next(stem for stem in stems if stem not in taken))
+            # A job may be started again.
+            _, self._file = folder.create_next(f"training-{rank:05}")
         local = os.environ.get("LOCAL_RANK", "")
         self._append(
             {
@@ -111,7 +102,7 @@ class TrainingLog:
                     (one for one in ("torch", "jax", "tensorflow") if one in sys.modules), None
                 ),
                 "recorder": f"jobrecord {__version__}",
-                **dict.fromkeys((*_UNKNOWN, "classes", "resumed_from")),
+                **dict.fromkeys(_UNKNOWN),
             }
         )
 

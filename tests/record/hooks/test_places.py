@@ -23,6 +23,8 @@ _HERE = Path.cwd()
         ("train.py", (OWN, "train.py")),
         ("<stdin>", (OWN, "<stdin>")),
         ("<string>", (OWN, "<string>")),
+        (str(_HERE / "app.pyz" / "train.py"), (OWN, "app.pyz/train.py")),
+        ("/tmp/ipykernel_12/3.py", (OWN, "/tmp/ipykernel_12/3.py")),
         ("<ipython-input-3-0a1b>", (OWN, "<ipython-input-3-0a1b>")),
         # A virtual environment below the working directory.
         (
@@ -30,7 +32,7 @@ _HERE = Path.cwd()
             (LIBRARY, "torch/nn/functional.py"),
         ),
         ("/usr/lib/python3/dist-packages/PIL/Image.py", (LIBRARY, "PIL/Image.py")),
-        ("/tmp/torchinductor_me/ab/cab.py", (LIBRARY, "torchinductor_me/ab/cab.py")),
+        ("/tmp/torchinductor_me/ab/cab.py", (LIBRARY, "torchinductor/ab/cab.py")),
         ("<eval_with_key>.3", (LIBRARY, "<eval_with_key>.3")),
         (np.__file__, (LIBRARY, "numpy/__init__.py")),
         (jobrecord.traces.__file__, (LIBRARY, "jobrecord/traces.py")),

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ import pytest
 
 import jobrecord
 from jobrecord.hooks import current, process_facts, training_log
+from jobrecord.hooks.imports import when_imported
 from tests.record.hooks import fake_torch
 from tests.record.hooks.written import events, hook_facts, steps, trace_files
 from tests.record.recordings import rows, wait_for
@@ -316,6 +318,8 @@ def test_steps_of_a_library_that_is_imported_later(
     before = [one for one in sys.meta_path if type(one).__module__ != "jobrecord.hooks.imports"]
     monkeypatch.setattr(sys, "meta_path", [*before])
     jobrecord.start()
+    # A script may ask first whether it is installed.
+    assert find_spec("torch.optim.optimizer")
     optimizers = import_module("torch.optim.optimizer")
     optimizer = optimizers.Optimizer()
     for _ in range(5):
@@ -326,6 +330,29 @@ def test_steps_of_a_library_that_is_imported_later(
     assert len(steps(out)) == 5
     assert (optimizers.before, optimizers.after) == ([], [])
     assert sys.meta_path == before
+
+
+@pytest.mark.filterwarnings("ignore::ImportWarning")
+def test_imports_that_fail_do_so_as_without_the_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    # The last finder is of the protocol before `find_spec`.
+    finders = [one for one in sys.meta_path if type(one).__module__ != "jobrecord.hooks.imports"]
+    monkeypatch.setattr(sys, "meta_path", [*finders, object()])
+    called: list[str] = []
+    for name in ("is_late", "is_missing"):
+        when_imported(name, lambda module: called.append(module.__name__))
+    (late := tmp_path / "is_late.py").write_text("1 / 0")
+
+    with pytest.raises(ModuleNotFoundError):
+        import_module("is_missing")
+    with pytest.raises(ZeroDivisionError):
+        import_module("is_late")
+    assert called == []
+    late.write_text("works = True")
+    assert import_module("is_late").works
+    assert called == ["is_late"]
 
 
 def test_fault_of_a_hook_ends_the_recording_and_not_the_training(

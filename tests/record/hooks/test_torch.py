@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -269,6 +271,19 @@ def test_forward_pass_within_the_backward_pass_is_none(out: Path, reentrant: boo
     assert [event.lane for event in passes(out)] == ["Forward", "Backward(post-forward)", "Optimizer"] * 3
 
 
+def test_copies_of_a_watched_model_have_none_of_the_recorder(out: Path) -> None:
+    model = net()
+    jobrecord.start()
+    jobrecord.watch(model)
+    train(copy.deepcopy(model), torch.optim.SGD(model.parameters(), lr=1e-3), 1)
+    kept = pickle.dumps(model)
+    jobrecord.stop()
+
+    assert not [event for event in events(out) if event.lane == "Forward"]
+    use = "import pickle, sys, torch; pickle.load(sys.stdin.buffer)(torch.ones(1, 8)); sys.exit('jobrecord' in sys.modules)"
+    subprocess.run([sys.executable, "-c", use], input=kept, check=True)
+
+
 def test_compiled_model_has_no_graph_break_by_watch(out: Path) -> None:
     model = net()
     compiled = torch.compile(model, backend="eager")
@@ -421,10 +436,10 @@ def test_operations_of_one_step_are_counted_once_and_that_step_is_marked(
     monkeypatch.setitem(torch._dynamo.utils.counters["frames"], "ok", 0)
     model = nn.Sequential(nn.Linear(64, 128), nn.Linear(128, 32))
     jobrecord.start()
-    jobrecord.flops("count")
     jobrecord.watch(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for _ in range(10):
+        jobrecord.flops("count")
         # Two batches for one step.
         for _ in range(2):
             with torch.autocast("cpu", dtype=torch.bfloat16):
