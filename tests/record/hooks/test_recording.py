@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -339,7 +340,8 @@ def test_imports_that_fail_do_so_as_without_the_recorder(
     monkeypatch.syspath_prepend(tmp_path)
     # The last finder is of the protocol before `find_spec`.
     finders = [one for one in sys.meta_path if type(one).__module__ != "jobrecord.hooks.imports"]
-    monkeypatch.setattr(sys, "meta_path", [*finders, object()])
+    old = SimpleNamespace(find_module=lambda name, path=None: None)
+    monkeypatch.setattr(sys, "meta_path", [*finders, old])
     called: list[str] = []
     for name in ("is_late", "is_missing"):
         when_imported(name, lambda module: called.append(module.__name__))
