@@ -57,6 +57,9 @@ _GPU_ADVICE = (
     "If the message says that much memory is reserved but unallocated, set "
     "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.",
 )
+_FREE_ADVICE = (
+    "Much memory was free: look for one allocation that is too large, or for a limit of the process (`ulimit -v`).",
+)
 _HOST_ADVICE = (
     "Load less into memory at once: fewer loader processes, memory-mapped files, or parts of the data.",
     "Or use a machine, or a container, with more memory.",
@@ -299,7 +302,7 @@ def _advice(found: Ended) -> tuple[str, ...]:
     of_signal = _SIGNAL_ADVICE.get(found.signal or 0, "Read the last lines of the job's output.")
     known = {
         "GPU memory": _GPU_ADVICE,
-        "memory": _HOST_ADVICE,
+        "memory": _FREE_ADVICE if 2 * (found.used or 0) < (found.total or 0) else _HOST_ADVICE,
         "memory kill": MEMORY_ADVICE,
         "signal": (of_signal,),
     }
