@@ -64,7 +64,8 @@ if ranks > 1:
 """
 #: By name: ranks, and what a reader must find in our first line.
 LOOPS = {
-    "healthy": (1, ("No cause found", "No problem found", "Nothing")),
+    # Nothing slows it; that cores are free is a remark.
+    "healthy": (1, ("No cause found", "No problem found", "Nothing", "cores were free")),
     "data": (1, ("waits for data",)),
     "rank-data": (2, ("data on rank 1", "batch fetch")),
     "rank-forward": (2, ("Rank 1 is late", "forward pass")),
