@@ -171,7 +171,6 @@ def versions(**numbers: str) -> tuple[Version, ...]:
         ({"world_size": 2}, {"world_size": 4}, {"world_size"}),
         ({"cpu_model": "a", "system": "b"}, {"cpu_model": "c", "system": "b"}, {"cpu_model"}),
     ],
-    ids=str,
 )
 def test_what_ran_is_a_difference_where_both_know_it(
     one: dict[str, Any], other: dict[str, Any], differ: set[str]
