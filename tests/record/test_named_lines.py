@@ -100,10 +100,6 @@ def is_right(wanted: str, named: str) -> bool:
     return wanted in re.sub(r" \w+\.(?=\w+`)", " ", named) if wanted else not named
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="beside other tests, stalls shorter than a sample of the GPU are not all named: 36 to 40 of 40",
-)
 def test_the_line_of_forty_scripts(tmp_path: Path) -> None:
     cases = [one for one in CASES if one.kind != "workers" or importlib.util.find_spec("torch")]
     wrong = []

@@ -54,9 +54,9 @@ class Precedence(IntEnum):
     #: Causes of a user's own rules, unless they name another place.
     OTHER = 17
     UNEVEN_LOAD = 18
-    SMALL_BATCH = 19
-    #: What no other cause explains.
-    CODE_LINE = 20
+    CODE_LINE = 19
+    #: Last, as its evidence is that nothing else explains the loss.
+    SMALL_BATCH = 20
 
 
 class Samples(Struct, frozen=True, kw_only=True, eq=False):

@@ -51,6 +51,8 @@ _WHILE_IDLE = (
 )
 #: A function that takes less of a profile is not named.
 _NAMED_PART = 0.2
+#: Functions that hand work to the GPU: that it is little used meanwhile tells of small kernels, not of a wait.
+_LAUNCHES = ("torch.nn.", "torch.autograd.", "torch._tensor.", "torch.optim.")
 #: What helps, by what the line called.
 _ADVICE = (
     ("logging.", "Log less often, or through a queue: ``logging.handlers.QueueHandler``."),
@@ -174,7 +176,8 @@ def _while_idle(job: Job) -> _Named | None:
         for one in lines
         if one.is_main and _enough(one, free(one) & (one.use != UNKNOWN))
     ]
-    return _same(named, lines)
+    line = _same(named, lines)
+    return None if line and line.line.place.call.startswith(_LAUNCHES) else line
 
 
 def _agreed(

@@ -71,6 +71,17 @@ def test_findings_name_the_line_that_explains_them(job: Job, key: str, line: str
     assert named == ([line] if line else [])
 
 
+@pytest.mark.parametrize(
+    ("called", "key"),
+    [("python:threading.py:334 wait", "code-line"), ("library:torch/_tensor.py:500 Tensor.backward", "batch-size")],
+)  # fmt: skip
+def test_a_line_that_waits_is_told_from_one_that_starts_small_kernels(called: str, key: str) -> None:
+    """The GPU is steadily low, and the CPU has room."""
+    job = code_job((SHORT, (0.16, (*MAIN, "train.py:84 log", called), 0.0, "")), repeat=600)
+    cpu = make_panel(Metric.CPU_UTILIZATION, [[30.0] * 8] * len(job.panels[0].values))
+    assert keys(verdict_of(replace(job, panels=(*job.panels, cpu))))[:1] == [key]
+
+
 def test_the_line_is_counted_beside_other_moments() -> None:
     one = found(verdict_of(code_job((WORK, LOG, OTHER), repeat=30)), "code-line")
     note = [fact.text for fact in one.evidence if isinstance(fact, Note)][-1]
