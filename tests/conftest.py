@@ -62,6 +62,7 @@ TOGETHER = {
     "tests/report/page/sections/test_comparison.py": "comparison",
     "tests/docs/test_documents.py": "tests/report/readers/nvidia_smi/test_log_forms.py",
     "tests/browser/": "browser",
+    "tests/report/storage/": "storage",
     "tests/report/page/sections/test_table.py": "tests/report/page/sections/test_sections.py",
 }
 

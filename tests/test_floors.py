@@ -26,7 +26,7 @@ FLOORS = (
     ("jobreport.sentences", "jobreport.cost"),
     ("jobreport.comparison", "jobreport.headline", "jobreport.options"),
     ("jobreport.readers", "jobreport.page.figures", "jobreport.redaction.identifiers"),
-    ("jobreport.redaction", "jobreport.page.kit"),
+    ("jobreport.redaction", "jobreport.page.kit", "jobreport.storage"),
     ("jobreport.page.sections",),
     ("jobreport.debugger_report", "jobreport.output"),
     ("jobreport.build",),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jobreport.cost.prices import Prices
     from jobreport.options import Choice
     from jobreport.progress import Progress
+    from jobreport.storage.urls import Url
     from jobreport.tables.engine import Engine
 
 _SEVERITIES = ("warning", "critical")
@@ -52,6 +53,65 @@ def path(_context: click.Context, option: click.Parameter, value: str | None) ->
     from pathlib import Path  # noqa: PLC0415 - not needed for --help
 
     return None if value is None else Path(value)
+
+
+def place(context: click.Context, option: click.Parameter, value: str | None) -> Path | Url | None:
+    """Read a path, or a URL of object storage."""
+    if value is None or "://" not in value:
+        return path(context, option, value)
+    from jobreport.storage.urls import UrlError, is_url, parse  # noqa: PLC0415 - as above
+
+    try:
+        found = parse(value) if is_url(value) else value
+    except UrlError as error:
+        raise click.BadParameter(str(error), param=option) from None
+    return path(context, option, found) if isinstance(found, str) else found
+
+
+def _storage_options(
+    _context: click.Context, option: click.Parameter, value: tuple[str, ...]
+) -> dict[str, str]:
+    from jobreport.storage.urls import UrlError, storage_option  # noqa: PLC0415 - as above
+
+    try:
+        return dict(map(storage_option, value))
+    except UrlError as error:
+        raise click.BadParameter(str(error), param=option) from None
+
+
+def _size(_context: click.Context, option: click.Parameter, value: str) -> int:
+    """Read a number of bytes."""
+    found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+    if found is None:
+        raise click.BadParameter("not a size such as 20GiB.", param=option)
+    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+
+
+def storage_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options on object storage."""
+    for option in (
+        click.option(
+            "--max-download",
+            default="20GiB",
+            show_default=True,
+            callback=_size,
+            metavar="SIZE",
+            help="Bytes of a job in object storage to copy at most.",
+        ),
+        click.option(
+            "--cache", callback=path, metavar="DIR", help="Keep what is copied of a job in object storage."
+        ),
+        click.option(
+            "--storage-option",
+            multiple=True,
+            callback=_storage_options,
+            metavar="KEY=VALUE",
+            help="Setting of object storage: endpoint_url, profile, region, anon, requester_pays, account_name, "
+            "project, insecure. Repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 def _once(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> Path | None:
@@ -137,12 +197,16 @@ def price_words(prices: Path | None, date: str | None, billing: str, *, redact: 
 )
 @click.option(
     "--job-dir",
-    callback=path,
+    callback=place,
     metavar="DIR",
-    help="Directory with the job's logs, an archive of it (.tar, .tar.gz, .tar.xz, .tar.bz2, .zip), or one log.",
+    help="Directory with the job's logs, an archive of it (.tar, .tar.gz, .tar.xz, .tar.bz2, .zip), or one log; "
+    "also at s3://, gs://, az://.",
 )
 @click.option(
-    "--out", callback=path, metavar="DIR", help="Output directory.  [default: ./<job directory>-report]"
+    "--out",
+    callback=place,
+    metavar="DIR",
+    help="Output directory, also at s3://, gs://, az://.  [default: ./<job directory>-report]",
 )
 @click.option(
     "--config", callback=path, metavar="FILE.toml", help="Read rule parameters and selection from a file."
@@ -201,6 +265,7 @@ def price_words(prices: Path | None, date: str | None, billing: str, *, redact: 
     help="Run to report, if a log holds several with long pauses between them.  [default: the newest]",
 )
 @price_options
+@storage_options
 @click.option("--list-rules", is_flag=True, help="List all rules and exit.")
 @click.option(
     "--explain",
@@ -227,8 +292,8 @@ def price_words(prices: Path | None, date: str | None, billing: str, *, redact: 
 @click.argument("others", nargs=-1, metavar="")
 @click.version_option(__version__, message="jobreport %(version)s", help="Show the version and exit.")
 def command(
-    job_dir: Path | None,
-    out: Path | None,
+    job_dir: Path | Url | None,
+    out: Path | Url | None,
     config: Path | None,
     assignments: tuple[str, ...],
     select: tuple[str, ...],
@@ -263,6 +328,8 @@ def command(
     if job_dir is None:
         raise UsageError("No job given. Use `make-report --job-dir DIR`; see `make-report --help`.")
 
+    if dask and not isinstance(job_dir, os.PathLike):
+        raise UsageError("--dask needs a folder that all of its machines see, and --job-dir is a URL.")
     # numpy would start threads for large matrices; there are none here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Processes that are started must not find modules in the working directory.
@@ -316,7 +383,7 @@ def command(
     return 3 if fail_on and worst and summary.reaches(worst, fail_on) else 0
 
 
-def _misplaced(argument: str, job_dir: Path | None) -> str:
+def _misplaced(argument: str, job_dir: object) -> str:
     """What to do about an argument without an option."""
     known = f"{argument[:_MAX_NAME]} stands without an option."
     if job_dir is None:
@@ -357,10 +424,10 @@ def print_error(text: str) -> None:
     click.echo(_escaped(text), err=True)
 
 
-def print_path(path: Path) -> None:
+def print_path(path: Path | Url) -> None:
     """Print to standard output."""
     try:
-        if sys.stdout and sys.stdout.isatty():
+        if not isinstance(path, os.PathLike) or (sys.stdout and sys.stdout.isatty()):
             click.echo(_escaped(str(path)))
         elif hasattr(sys.stdout, "buffer"):
             # The bytes of the name: of text, click would remove what looks like a color.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from jobreport.comparison.build import compare
 from jobreport.comparison.comparing import Settings
 from jobreport.files import COMPARISON
 from jobreport.options import Options
-from jobreport.output import publish
+from jobreport.output import places
 from jobreport.output.pages import pages
 from jobreport.progress import Progress, showing
 from jobrules.text import count
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from jobreport.comparison.document import Comparison
     from jobreport.errors import JobReportError
     from jobreport.output.kernel import Kernel
+    from jobreport.storage.urls import Url
     from jobreport.tables.engine import Engine
 
 
@@ -31,14 +31,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The comparison that ``compare_reports`` wrote."""
 
     comparison: Comparison
-    folder: Path
+    folder: Path | Url
     #: Paths of the files, relative to the folder.
     files: frozenset[str]
     #: What is missing because it failed; None if nothing is.
     failure: JobReportError | None = None
 
     @property
-    def main_file(self) -> Path:
+    def main_file(self) -> Path | Url:
         """The page, or the next best of the files that were written."""
         names = COMPARISON.files
         return self.folder / next(names[f] for f in ("html", "ipynb", "md", "json") if names[f] in self.files)
@@ -46,7 +46,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 def compare_reports(
     runs: Sequence[str],
-    out: Path | None = None,
+    out: Path | Url | None = None,
     *,
     settings: Settings | None = None,
     given: Mapping[str, Mapping[str, str | float]] | None = None,
@@ -56,7 +56,7 @@ def compare_reports(
     progress: Progress | None = None,
     kernel: Kernel | None = None,
 ) -> Outcome:
-    """Compare runs, each ``[LABEL=]PATH`` of a report folder, a report.json, or a job, and write the comparison.
+    """Compare runs, each ``[LABEL=]PATH`` or URL of a report folder, a report.json, or a job, and write the comparison.
 
     ``out`` defaults to ``comparison`` in the working directory. ``given`` are facts by label, as of ``--set``; those of all runs under the empty one. A job
     without a report gets one in memory, with the same thresholds for all. Of the ``options``, those of the
@@ -66,12 +66,11 @@ def compare_reports(
     """
     options, progress = options or Options(), progress or Progress()
     arguments = reading.arguments(runs)
-    folder = Path(os.path.abspath(out or "comparison"))  # noqa: PTH100 - Path.absolute keeps ".."
     names = {COMPARISON.files[one] for one in ("json", *options.formats)}
-    with showing(progress), publish.reserved(folder, names, force=options.force, product=COMPARISON):
-        real = Path(os.path.realpath(folder))
+    reserved = places.reserved(out or Path("comparison"), names, options, COMPARISON)
+    with showing(progress), reserved as place:
         progress.stage(f"Reading {count(len(arguments), 'run')}")
-        found = reading.read(arguments, given or {}, real, options, engine)
+        found = reading.read(arguments, given or {}, place.real, options, engine)
         comparison = compare(found, settings or Settings(), command)
         files = {COMPARISON.files["json"]: document.to_json(comparison)}
         text = markdown.markdown(comparison)
@@ -79,5 +78,5 @@ def compare_reports(
             files[COMPARISON.files["md"]] = text.encode()
         made, failure = pages(files[COMPARISON.files["json"]], options, kernel, COMPARISON, {"summary": text})
         files |= made
-        publish.publish(real, files, force=options.force, product=COMPARISON)
-    return Outcome(comparison=comparison, folder=folder, files=frozenset(files), failure=failure)
+        place.publish(files)
+    return Outcome(comparison=comparison, folder=place.folder, files=frozenset(files), failure=failure)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,8 @@ from jobreport.options import Options
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from jobreport.storage.urls import Url
+
 
 @click.command(
     options_metavar="[OPTIONS]",
@@ -26,7 +28,12 @@ if TYPE_CHECKING:
     "2 usage error or a run that cannot be read; 3 a budget of level error is broken, or its measure was not measured.",
 )
 @click.argument("runs", nargs=-1, metavar="[LABEL=]BASE [LABEL=]RUN...")
-@click.option("--out", callback=cli.path, metavar="DIR", help="Output directory.  [default: ./comparison]")
+@click.option(
+    "--out",
+    callback=cli.place,
+    metavar="DIR",
+    help="Output directory, also at s3://, gs://, az://.  [default: ./comparison]",
+)
 @cli.price_options
 @click.option(
     "--per-month", type=click.FloatRange(min=0), metavar="N", help="Show what N runs save, or cost more."
@@ -85,6 +92,7 @@ if TYPE_CHECKING:
     metavar="LIST",
     help="Files to write; comparison.json is always written.",
 )
+@cli.storage_options
 @click.option("--static", is_flag=True, help="Write a smaller page without scripts; figures are static.")
 @click.option(
     "--redact",
@@ -99,7 +107,7 @@ if TYPE_CHECKING:
 @click.version_option(__version__, message="jobreport %(version)s", help="Show the version and exit.")
 def command(
     runs: tuple[str, ...],
-    out: Path | None,
+    out: Path | Url | None,
     prices: Path | None,
     prices_date: str | None,
     billing: str,
@@ -117,10 +125,11 @@ def command(
     strict: bool,
     quiet: bool,
     force: bool,
+    **of_storage: Any,
 ) -> int:
     """Compare two or more runs of a job: time, utilization, cost, and what to run next.
 
-    A run is a report folder, a report.json, or a job directory or archive. Runs of one label are repeats of one variant;
+    A run is a report folder, a report.json, or a job directory or archive; also at s3://, gs://, az://. Runs of one label are repeats of one variant;
     without a label, a run has the name of its job. All variants are compared with the first. Writes comparison.html, .ipynb, .json, and .md. Prints the path of the page
     to standard output, and the verdict to standard error.
     """
@@ -168,7 +177,9 @@ def command(
                 },
                 redact=redact,
             ),
-            options=Options(formats=formats, static=static, force=force, strict=strict, redact=redact),
+            options=Options(
+                formats=formats, static=static, force=force, strict=strict, redact=redact, **of_storage
+            ),
             engine=stack.enter_context(cli.open_engine()),
             progress=cli.open_progress(quiet=quiet),
             kernel=running,
@@ -222,7 +233,9 @@ def _again(
 
     words = ["compare-reports"]
     for run in map(argument, runs):
-        name = "RUN" if redact else run.path.name or str(run.path)
+        name = "RUN" if redact else str(run.path)
+        if isinstance(run.path, Path) and not redact:
+            name = run.path.name or name
         words.append(f"{run.label}={name}" if run.label else name)
     # With --redact, as the facts themselves.
     kept = [one for one in assignments if not redact or one.partition("=")[0].rpartition(".")[2] in PUBLIC]

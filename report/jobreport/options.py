@@ -9,7 +9,8 @@ from msgspec import Struct
 from jobreport.files import FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from jobreport.cost.prices import Pricing
     from jobreport.settings import Settings
@@ -34,6 +35,10 @@ class Options(Struct, frozen=True, kw_only=True):
     #: Rules and thresholds; by default all of jobreport's with theirs.
     settings: Settings | None = None
     pricing: Pricing | None = None
+    #: Of object storage: settings, where copies are kept, and bytes that are copied at most.
+    storage_option: Mapping[str, str] = {}
+    cache: Path | None = None
+    max_download: int = 20 << 30
 
     @property
     def of_input(self) -> tuple[str, ...]:

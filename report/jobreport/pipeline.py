@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from jobreport.build import priced, report_of
 from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.files import FILES
 from jobreport.options import Options
-from jobreport.output import publish, summary
+from jobreport.output import places, publish, summary
 from jobreport.output.pages import pages, written_without
 from jobreport.progress import Progress, showing
 from jobreport.readers import archive
@@ -24,9 +23,14 @@ from jobreport.tables.engine import LocalEngine
 from jobrules.model import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from contextlib import AbstractContextManager
+
     from jobreport.document import Report
     from jobreport.output.kernel import Kernel
+    from jobreport.readers.archive import Unpacked
     from jobreport.readers.registry import Reading
+    from jobreport.storage.urls import Url
     from jobreport.tables.engine import Engine
 
 
@@ -34,28 +38,28 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The report that ``make_report`` wrote."""
 
     report: Report
-    folder: Path
+    folder: Path | Url
     #: Paths of the files, relative to the folder.
     files: frozenset[str]
     #: What is missing in the report because it failed; None if nothing is.
     failure: JobReportError | None = None
 
     @property
-    def main_file(self) -> Path:
+    def main_file(self) -> Path | Url:
         """The page, or the next best of the files that were written."""
         return self.folder / next(FILES[f] for f in ("html", "ipynb", "md", "json") if FILES[f] in self.files)
 
 
 def make_report(
-    job_dir: Path,
-    out: Path | None = None,
+    job_dir: Path | Url,
+    out: Path | Url | None = None,
     options: Options | None = None,
     *,
     engine: Engine | None = None,
     progress: Progress | None = None,
     kernel: Kernel | None = None,
 ) -> Outcome:
-    """Read a job directory (or an archive of one) and write its report into a folder.
+    """Read a job directory (or an archive of one) and write its report into a folder; both may be in object storage.
 
     ``out`` defaults to ``<name of the job>-report`` in the working directory. ``engine`` reads the files and runs the
     rules; without one, this process does. ``kernel``, of ``jobreport.output.kernel.started()``, runs the notebook;
@@ -77,20 +81,26 @@ def make_report(
     with contextlib.ExitStack() as stack:
         stack.enter_context(showing(progress))
         engine = engine or stack.enter_context(LocalEngine(1))
-        source = stack.enter_context(archive.unpacked(job_dir))
-        name = pseudonyms.JOB if options.redact else source.name or job_name(source.directory)
-        folder = Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
         names = {FILES[one] for one in ("json", *options.formats)}
         names |= publish.rule_files(rule.name for rule in settings.rules)
-        stack.enter_context(publish.reserved(folder, names, force=options.force))
-        real = Path(os.path.realpath(folder))
-        reading = _read(source.directory, options, name, job_dir, real, engine, progress)
+        place = None
+        if out and not (isinstance(job_dir, Path) and isinstance(out, Path)):
+            # Before a job is fetched.
+            place = stack.enter_context(places.reserved(out, names, options))
+        source = stack.enter_context(_source(job_dir, out, options, progress))
+        name = pseudonyms.JOB if options.redact else source.name or job_name(source.directory)
+        place = place or stack.enter_context(places.reserved(out or Path(f"{name}-report"), names, options))
+        reading = _read(source, options, name, job_dir, place.leave, engine, progress)
         remarks = (*reading.quality.remarks, *source.remarks, *settings.failed)
         reading = replace(reading, quality=replace(reading.quality, remarks=remarks))
         if options.redact:
             reading, quality, settings = pseudonyms.redacted(reading, reading.quality, settings)
             reading = replace(reading, quality=quality)
-        shown = archive.printable(job_dir.name) if source.name and not options.redact else name
+        shown = name
+        if not isinstance(job_dir, Path):
+            shown = f"{job_dir.scheme}://…" if options.redact else str(job_dir)
+        elif source.name and not options.redact:
+            shown = archive.printable(job_dir.name)
         report, files = report_of(reading, settings, shown, strict=options.strict)
         report = priced(report, options.pricing, strict=options.strict)
         files[FILES["json"]] = document.to_json(report)
@@ -101,10 +111,10 @@ def make_report(
                 files[FILES["md"]] = text.encode()
             about = {"summary": text, **_times(report)}
         made, no_page = pages(files[FILES["json"]], options, kernel, about=about)
-        publish.publish(real, files | made, force=options.force)
+        place.publish(files | made)
     return Outcome(
         report=report,
-        folder=folder,
+        folder=place.folder,
         files=frozenset(files | made),
         failure=no_page or _failed_parts(report),
     )
@@ -119,22 +129,39 @@ def _times(report: Report) -> dict[str, Any]:
     return {"phases": phases} | ({"steps": points} if points else {})
 
 
+def _source(
+    job_dir: Path | Url, out: Path | Url | None, options: Options, progress: Progress
+) -> AbstractContextManager[Unpacked]:
+    """The files of the job on this machine."""
+    if isinstance(job_dir, Path):
+        return archive.unpacked(job_dir)
+    from jobreport.storage.fetching import fetched  # noqa: PLC0415 - few runs need it
+
+    return fetched(job_dir, options, progress, None if isinstance(out, Path) else out)
+
+
 def _read(
-    directory: Path,
+    source: Unpacked,
     options: Options,
     name: str,
-    shown: Path,
-    out: Path,
+    shown: Path | Url,
+    leave: Collection[str],
     engine: Engine,
     progress: Progress,
 ) -> Reading:
-    """The job in a directory, without the files of an older report in ``out``, which may lie in it."""
+    """The job in a directory, without the files of an older report in it."""
     from jobreport.readers.registry import read_directory  # noqa: PLC0415 - not needed for --help
 
-    leave = frozenset(str(out / file) for file in (*publish.own_files(out), publish.LOCK))
     try:
         return read_directory(
-            directory, options, name=name, shown=shown, leave=leave, engine=engine, progress=progress
+            source.directory,
+            options,
+            name=name,
+            shown=shown,
+            leave=leave,
+            files=source.files,
+            engine=engine,
+            progress=progress,
         )
     except NothingReadableError as error:
         if options.redact:

@@ -76,6 +76,11 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "archive.deep": "more than {folders} nested folders",
         "archive.damaged": "damaged in the archive, or in the way of another file",
         "archive.replaced": "a later file of the archive has the same name",
+        "storage.not_fetched": "not fetched, {size} in all: no name or beginning of a file that is read",
+        "storage.gone": "deleted while the job was fetched",
+        "storage.denied": "no permission for the object",
+        "storage.archived": "in an archive of the storage; restore the object first",
+        "storage.failed": "could not be fetched: {reason}",
         "recognized.lfs": "a Git LFS pointer, not the file; fetch it with: git lfs pull",
         "recognized.excel": "an Excel workbook; save it as CSV; if days and months are unclear, add --date-order",
         "recognized.archive": "an archive; unpack it, or give it to --job-dir",
@@ -176,6 +181,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "samples.jobs": "samples in the folders of several jobs, read as one job",
     },
     ("corrected", "files"): {
+        "storage.changed": "changed while the job was fetched; the newest version is in use",
         "traces.several_metadata": "node from its name, time from one of several .metadata files",
         "traces.no_metadata": "no .metadata file; times are approximate, from the name of its folder in UTC",
         "traces.damaged_gzip": "compressed data is cut short or damaged; the rows before the damage are in use",
@@ -340,6 +346,7 @@ LOST = frozenset(
     {
         *("archive.limit", "archive.cut", "archive.encrypted", "archive.deep", "archive.damaged"),
         *("directory.folder", "directory.denied", "reader.failed"),
+        *("storage.gone", "storage.denied", "storage.archived", "storage.failed"),
         *("file.unreadable", "file.cut", "file.damaged", "file.unpacked", "file.large", "file.not_utf8"),
         *("file.not_json", "file.not_object"),
         *("samples.long", "samples.no_value", "samples.time", "samples.implausible", "samples.not_finite"),

@@ -25,6 +25,7 @@ from jobreport.redaction.identifiers import is_common
 from jobreport.redaction.names import renamed
 from jobreport.redaction.pseudonyms import Pseudonyms
 from jobreport.scratch import Scratch
+from jobreport.storage.urls import UrlError, is_url, parse
 from jobrules.analyses.goodput import PARTS
 from jobrules.text import escape_name
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from jobreport.comparison.runs import RunOf
     from jobreport.document import Report
+    from jobreport.storage.urls import Url
     from jobreport.tables.engine import Engine
     from jobrules.model.captures import DeviceCapture
 
@@ -55,11 +57,13 @@ class Argument(Struct, frozen=True, kw_only=True):
 
     #: Empty if the user gave none.
     label: str
-    path: Path
+    path: Path | Url
 
     @property
     def report(self) -> Path | None:
-        """File of a report; None for a job that has none yet."""
+        """File of a report on this machine; None for a job that has none yet."""
+        if not isinstance(self.path, Path):
+            return None
         if self.path.is_dir():
             file = self.path / FILES["json"]
             return file if file.is_file() else None
@@ -81,6 +85,14 @@ def argument(text: str) -> Argument:
     label, equals, rest = text.partition("=")
     if not equals or not rest or not _LABEL.fullmatch(label) or Path(text).exists():
         label, rest = "", text
+    if is_url(rest):
+        try:
+            found = parse(rest)
+        except UrlError as error:
+            raise UsageError(str(error)) from None
+        if not isinstance(found, str):
+            return Argument(label=label, path=found)
+        rest = found
     path = Path(rest)
     if not path.exists():
         name, equals, end = text.partition("=")
@@ -104,7 +116,7 @@ def argument(text: str) -> Argument:
 def read(
     arguments: Sequence[Argument],
     given: Mapping[str, Mapping[str, str | float]],
-    out: Path,
+    out: Path | None,
     options: Options,
     engine: Engine | None,
 ) -> list[RunOf]:
@@ -135,12 +147,25 @@ def read(
 
 def _report(argument: Argument, engine: Engine | None, options: Options) -> Report:
     """The report of an argument; one is made for a job that has none."""
-    if file := argument.report:
-        report = load(file)
-        return without_names(report) if options.redact else report
+    with contextlib.ExitStack() as stack:
+        file = argument.report
+        if not isinstance(argument.path, Path):
+            from jobreport.storage.fetching import report as fetched  # noqa: PLC0415 - few runs need it
+
+            file = stack.enter_context(fetched(argument.path, options))
+        if file:
+            report = load(file, argument.path)
+            return without_names(report) if options.redact else report
     try:
         with Scratch() as folder:
-            of_run = Options(formats=("json",), strict=options.strict, redact=options.redact)
+            of_run = Options(
+                formats=("json",),
+                strict=options.strict,
+                redact=options.redact,
+                storage_option=options.storage_option,
+                cache=options.cache,
+                max_download=options.max_download,
+            )
             outcome = pipeline.make_report(argument.path, Path(folder) / "report", of_run, engine=engine)
             return outcome.report
     except NothingReadableError as error:
@@ -149,13 +174,16 @@ def _report(argument: Argument, engine: Engine | None, options: Options) -> Repo
         ) from error
 
 
-def load(path: Path) -> Report:
-    """A report file. Raises ``NothingReadableError`` if it is none, or if its numbers are impossible."""
+def load(path: Path, shown: Path | Url | None = None) -> Report:
+    """A report file, which messages call ``shown``. Raises ``NothingReadableError`` if it is none, or if its numbers are impossible."""
     if path.stat().st_size > MAX_BYTES:
         raise NothingReadableError(f"{path} is larger than 64 MB.")
-    report = document.load(path)
+    try:
+        report = document.load(path)
+    except NothingReadableError as error:
+        raise NothingReadableError(str(error).replace(str(path), str(shown or path))) from error
     if fault := next((place for place, holds in _checks(report) if not holds), ""):
-        raise NothingReadableError(f"{path} is no report that can be compared: {fault}.")
+        raise NothingReadableError(f"{shown or path} is no report that can be compared: {fault}.")
     return report
 
 
@@ -258,11 +286,11 @@ def check_runs(
         named[label] = argument
 
 
-def _page(argument: Argument, out: Path) -> str:
+def _page(argument: Argument, out: Path | None) -> str:
     """The report page of a run, relative to the folder of the comparison; empty if there is none."""
-    file = argument.report
+    file = argument.report if out else None
     page = file.with_name(FILES["html"]) if file else None
-    if page is None or not page.is_file():
+    if page is None or out is None or not page.is_file():
         return ""
     with contextlib.suppress(ValueError):  # on another drive
         return Path(os.path.relpath(page, out)).as_posix()

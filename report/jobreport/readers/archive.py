@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from io import BufferedIOBase, BufferedReader
 
+    from jobreport.readers.base import SourceFile
     from jobreport.remarks import Remark
 
     #: Opens a member; returns None if it has no content.
@@ -75,8 +76,10 @@ class Unpacked(Struct, frozen=True, kw_only=True):
     directory: Path
     #: The name of the archive or of the single file without its suffix; None for a plain directory.
     name: str | None = None
-    #: What was not unpacked.
+    #: What was not unpacked, or not fetched.
     remarks: tuple[Remark, ...] = ()
+    #: The files of a copy, by the names that they have where they were fetched; None for all files of the directory.
+    files: tuple[SourceFile, ...] | None = None
 
 
 @contextlib.contextmanager

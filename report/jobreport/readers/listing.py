@@ -12,7 +12,7 @@ from jobreport.readers.base import SourceFile
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from jobreport.readers.tally import Tally
 
@@ -32,8 +32,12 @@ def job_name(directory: Path) -> str:
         root = directory.resolve()
     except (OSError, RuntimeError):  # a loop of links: ``listing`` raises
         root = directory.absolute()
-    names = (folder.name for folder in (root, *root.parents))
-    return next((_text(name) for name in names if not _GENERIC.fullmatch(name)), "job")
+    return name_among(folder.name for folder in (root, *root.parents))
+
+
+def name_among(folders: Iterable[str]) -> str:
+    """The first name of a folder that does not exist in every job."""
+    return next((_text(name) for name in folders if not _GENERIC.fullmatch(name)), "job")
 
 
 def listing(directory: Path, tally: Tally, leave: Collection[str] = ()) -> tuple[SourceFile, ...]:

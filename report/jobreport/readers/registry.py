@@ -100,8 +100,9 @@ def read_directory(
     options: Options | None = None,
     *,
     name: str | None = None,
-    shown: Path | None = None,
+    shown: object = None,
     leave: Collection[str] = (),
+    files: Sequence[SourceFile] | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> Reading:
@@ -109,7 +110,7 @@ def read_directory(
 
     ``name`` of the job defaults to the directory's; messages name ``shown``, such as an archive that was unpacked there.
     The ``engine`` reads the files and keeps the tables, by default in this process. ``leave`` are absolute paths to
-    skip. A reader that raises costs its own files and a remark, unless ``options.strict``. Raises
+    skip; ``files`` are read instead of all files of the directory. A reader that raises costs its own files and a remark, unless ``options.strict``. Raises
     ``NothingReadableError`` if nothing is left to report, and ``UsageError`` for an unknown time zone, an empty list of
     columns, and a run that is not there.
     """
@@ -117,21 +118,16 @@ def read_directory(
     name, tally = name or job_name(directory), Tally()
     zone = _zone(options.timezone) if options.timezone else UTC
     columns = _columns(options.columns) if options.columns is not None else ()
-    found = listing(directory, tally, leave)
-
-    @cache
-    def logs() -> Reader:
-        from jobreport.readers.nvidia_smi.reader import NvidiaSmi  # noqa: PLC0415 - as above
-
-        return NvidiaSmi(zone, columns, options.date_order or "", found)
-
-    files = _matched(found, logs)
-    for file, kind in files.recognized:
+    found = tuple(files) if files is not None else listing(directory, tally, leave)
+    matched = _matched(found, _logs(found, options, zone, columns))
+    for file, kind in matched.recognized:
         tally.note(kind.code, file=file.name, **kind.fields)
-    size = sum(file.size for some in files.of_readers.values() for file in some)
+    size = sum(file.size for some in matched.of_readers.values() for file in some)
     progress.stage(f"Reading {escape_name(name)}", size, "B")
 
-    groups = [group for reader, some in files.of_readers.items() if some for group in groups_of(reader, some)]
+    groups = [
+        group for reader, some in matched.of_readers.items() if some for group in groups_of(reader, some)
+    ]
     pieces = read_groups(engine, groups, progress, strict=options.strict)
     commands, pieces = command_runs(pieces), assign_logs(pieces, engine, zone)
     if len(commands) > 1:
@@ -140,7 +136,7 @@ def read_directory(
         pieces, runs = chosen_run(pieces, engine, options.run)
         pieces = pieces if runs else drop_implausible_times(pieces, engine)
     sources = sources_of(pieces, tally)
-    results = _debugger_results(files.debugger_results, tally, strict=options.strict)
+    results = _debugger_results(matched.debugger_results, tally, strict=options.strict)
 
     job = _job_of(pieces, name, engine, tally)
     if job.kept or job.captures:
@@ -151,13 +147,45 @@ def read_directory(
     else:
         known = [*sources, results.quality] if results else sources
         remarks = [*(remark for one in known for remark in one.remarks), *tally.remarks()]
-        raise NothingReadableError(_nothing_readable(shown or directory, files.all, remarks))
-    for file in files.unknown:
+        raise NothingReadableError(_nothing_readable(shown or directory, matched.all, remarks))
+    for file in matched.unknown:
         tally.note("directory.unknown", file=file.name)
-    if files.has_end_marker:
+    if matched.has_end_marker:
         job = replace_fields(job, finished=True)
     quality = Quality(sources=tuple(sources), remarks=tally.remarks(), runs=runs)
     return Reading(job=job, quality=quality, debugger_results=results)
+
+
+def is_known_by_name(file: SourceFile) -> bool:
+    """Whether the name alone shows that a file is read."""
+    by_name = (reader.matches_name(file) for reader in READERS)
+    return is_end_marker(file) or rule_results.matches_content(file) or any(by_name)
+
+
+def may_be_known(file: SourceFile) -> bool:
+    """Whether its content may show that a file is read, by its suffix."""
+    from jobreport.readers.nvidia_smi.reader import may_be_log  # noqa: PLC0415 - most jobs have no logs
+
+    return may_be_log(file) or ".jsonl" in file.own_name
+
+
+def known_by_content(files: Sequence[SourceFile], options: Options) -> set[str]:
+    """Names of the files whose beginning shows what they are."""
+    columns = _columns(options.columns) if options.columns is not None else ()
+    matched = _matched(files, _logs(files, options, UTC, columns))
+    return {one.name for one in files} - {one.name for one in matched.unknown}
+
+
+def _logs(
+    files: Sequence[SourceFile], options: Options, zone: tzinfo, columns: Sequence[str]
+) -> Callable[[], Reader]:
+    @cache
+    def logs() -> Reader:
+        from jobreport.readers.nvidia_smi.reader import NvidiaSmi  # noqa: PLC0415 - as above
+
+        return NvidiaSmi(zone, columns, options.date_order or "", files)
+
+    return logs
 
 
 def _job_of(pieces: Sequence[Piece], name: str, engine: Engine, tally: Tally) -> JobInParts:
@@ -276,7 +304,7 @@ def _used_in_addition(results: RuleResults) -> SourceQuality:
     return replace(quality, files=len(names), rows=len(names), remarks=(*used, *quality.remarks))
 
 
-def _nothing_readable(directory: Path, files: Sequence[SourceFile], remarks: Sequence[Remark]) -> str:
+def _nothing_readable(directory: object, files: Sequence[SourceFile], remarks: Sequence[Remark]) -> str:
     """What was found, what went wrong first, and what works instead."""
     name = escape_name(str(directory), 200)
     if not files and not remarks:

@@ -58,6 +58,16 @@ _BEGINNING = 1 << 16
 _SHORT_INTERVALS = 0.05
 
 
+def may_be_log(file: SourceFile) -> bool:
+    """Whether a log may have the name."""
+    return _ending(file) in (*_SUFFIXES, *_DOCUMENTS)
+
+
+def _ending(file: SourceFile) -> str:
+    stem, dot, suffix = stem_of(file).rpartition("/")[2].rpartition(".")
+    return f".{suffix}" if dot and stem else ""
+
+
 class NvidiaSmi:
     """Reads logs of ``nvidia-smi``.
 
@@ -92,11 +102,9 @@ class NvidiaSmi:
 
     def matches_content(self, file: SourceFile) -> bool:
         """By a line near the beginning that names its columns, or by its first row."""
-        stem, dot, suffix = stem_of(file).rpartition("/")[2].rpartition(".")
-        ending = f".{suffix}" if dot and stem else ""
-        if ending not in (*_SUFFIXES, *_DOCUMENTS):
+        if not may_be_log(file):
             return False
-        beginning = beginning_of(file)
+        ending, beginning = _ending(file), beginning_of(file)
         if ending in _DOCUMENTS:
             return _DOCUMENTS[ending].is_log(beginning, ())
         return self._form(beginning) is not None or self._header(file, beginning) is not None

@@ -1,0 +1,1 @@
+"""Object storage. ``urls`` and ``stores`` are also modules of ``jobreport.storage``, by links in the repository."""

@@ -1,0 +1,401 @@
+"""A job in object storage becomes local files: listed once, chosen by name, copied; then it is read as any other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from jobreport.errors import JobReportError, NothingReadableError, UsageError
+from jobreport.files import FILES, REPORT
+from jobreport.readers import archive
+from jobreport.readers.archive import Unpacked
+from jobreport.readers.base import SourceFile
+from jobreport.readers.listing import is_recorder_note, name_among
+from jobreport.readers.registry import is_known_by_name, known_by_content, may_be_known
+from jobreport.readers.tally import Tally
+from jobreport.scratch import Scratch
+from jobreport.storage import manifest
+from jobreport.storage.stores import Answer, StorageError, opened
+from jobrules.text import count, escape_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from jobreport.options import Options
+    from jobreport.progress import Progress
+    from jobreport.storage.stores import Object, Store
+    from jobreport.storage.urls import Url
+
+#: Requests at a time.
+_AT_A_TIME = 16
+#: Objects of a listing at most; folders of several jobs that are named.
+MAX_OBJECTS, _MAX_NAMED = 1_000_000, 10
+#: What only content can tell is looked at up to this size, by its first bytes; of a small one by all of it.
+_MAX_LOOKED_AT, _HEAD, _SMALL = 1 << 30, 1 << 16, 1 << 20
+#: Share of the chosen objects that may fail.
+_MAX_FAILED = 0.1
+#: A key with other parts, or more of them, is stored under a number.
+_PART = re.compile(r"[^\x00-\x1f\x7f\\]{1,60}")
+_MAX_PARTS = 40
+#: What says that an object has to be restored first.
+_ARCHIVED = re.compile(r"InvalidObjectState|BlobArchived")
+#: Between looks at a report that is being written; bytes of one.
+_WAITS_S = [10.0, 10.0]
+_MAX_REPORT = (64 << 20) + 1
+_INDEX, _TREE, _NUMBERED = "objects.json", "files", "others"
+#: A folder that each job has one of, and one in which a rule of SageMaker has one, too.
+_OF_JOB, _OF_RULE = "profiler-output", "rule-output"
+
+
+@contextlib.contextmanager
+def fetched(url: Url, options: Options, progress: Progress, out: Url | None = None) -> Iterator[Unpacked]:
+    """The files of a job that readers may read, without those of an older report at ``out``.
+
+    Raises ``UsageError`` if storage cannot be used, and ``NothingReadableError`` if nothing there is of a job.
+    """
+    with contextlib.ExitStack() as stack:
+        if options.cache:
+            folder = options.cache / hashlib.sha256(str(url).encode()).hexdigest()[:16]
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        else:
+            folder = Path(stack.enter_context(Scratch()))
+        copy = _Copy(url, options, progress, folder, out)
+        run(copy.make())
+        remarks = copy.tally.remarks()
+        if copy.is_one_object:
+            inner = stack.enter_context(archive.unpacked(copy.files[0].path))
+            yield replace(inner, remarks=(*remarks, *inner.remarks))
+            return
+        name = name_among([*reversed(url.key.split("/")), url.bucket])
+        yield Unpacked(directory=folder, name=name, remarks=remarks, files=tuple(sorted(copy.files)))
+
+
+def run(work: object) -> None:
+    """Run a coroutine to its end; what storage says becomes an error of this program."""
+    try:
+        asyncio.run(work)  # type: ignore[arg-type]
+    except StorageError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise JobReportError(
+                "No space left for the copy of the job. Set TMPDIR to another folder."
+            ) from None
+        raise
+
+
+class _Copy:
+    """The copy of a job in a folder."""
+
+    def __init__(self, url: Url, options: Options, progress: Progress, folder: Path, out: Url | None) -> None:
+        self.files: list[SourceFile] = []
+        self.tally = Tally()
+        self.is_one_object = False
+        self._url, self._options, self._progress, self._folder, self._out = (
+            url,
+            options,
+            progress,
+            folder,
+            out,
+        )
+        self._failed = 0
+        #: Bytes of what was fetched, by name.
+        self._have: dict[str, int] = {}
+        #: Of a copy that is kept: name, tag, size, and time of the file at each place; as it is, and as it was.
+        self._index: dict[str, _Kept] = {}
+        self._older = _read_index(folder / _INDEX)
+
+    async def make(self) -> None:
+        """List, choose, and fetch."""
+        self._progress.stage("Listing the job")
+        async with opened(self._url, self._options.storage_option) as store:
+            objects = await self._listed(store)
+            places = _places([*objects])
+            files = [
+                SourceFile(name=name, place=str(self._folder / places[name]), size=one.size)
+                for name, one in objects.items()
+            ]
+            certain = [one for one in files if self.is_one_object or is_known_by_name(one)]
+            names = {one.name for one in certain}
+            doubtful = [one for one in files if one.name not in names and may_be_known(one)]
+            small = [one for one in doubtful if one.size <= _SMALL]
+            large = [one for one in doubtful if _SMALL < one.size <= _MAX_LOOKED_AT]
+            self._check_size([*certain, *small], objects, _HEAD * len(large))
+
+            if doubtful:
+                size = sum(one.size for one in small) + _HEAD * len(large)
+                self._progress.stage("Looking at files", size, "B")
+            await self._each(
+                [*small, *large], lambda one: self._fetch(store, objects[one.name], one, one.size > _SMALL)
+            )
+            there = [one for one in (*small, *large) if one.name in self._have]
+            known = known_by_content(there, self._options) if large else set()
+            certain += [one for one in large if one.name in known]
+            self._check_size(certain, objects)
+            self._progress.stage("Fetching the job", sum(one.size for one in certain), "B")
+            await self._each(certain, lambda one: self._fetch(store, objects[one.name], one))
+        chosen = [*certain, *small]
+        self._note_others(files, {one.name for one in chosen})
+        if self._failed > _MAX_FAILED * len(chosen):
+            raise UsageError(
+                f"{count(self._failed, 'object')} of {len(chosen):,} could not be fetched, so a report would mislead: "
+                f"{self._first_reason()}. Try again later."
+            )
+        self.files = [replace(one, size=self._have[one.name]) for one in chosen if one.name in self._have]
+        if not chosen or (self.is_one_object and not self.files):
+            raise NothingReadableError(self._nothing(files))
+        self._keep_index()
+
+    async def _listed(self, store: Store) -> dict[str, Object]:
+        """The objects of the job by their names; a URL without a folder of that name may be one object."""
+        prefix = f"{self._url.key}/" if self._url.key else ""
+        found: dict[str, Object] = {}
+        ours = False
+        async for page in store.pages(prefix):
+            found |= {one.key[len(prefix) :]: one for one in page if one.size or not one.key.endswith("/")}
+            if len(found) > MAX_OBJECTS:
+                raise UsageError(
+                    f"More than {MAX_OBJECTS:,} objects below {self._url}. Name the folder of one job."
+                )
+        if self._out is not None and f"{self._out.key}/".startswith(prefix):
+            own = f"{self._out.key}/"[len(prefix) :] if self._out.key else ""
+            ours = f"{own}{manifest.name(REPORT)}" in found
+            found = {
+                name: one for name, one in found.items() if not (ours and manifest.is_own(name, own, REPORT))
+            }
+        if not found and self._url.key:
+            one = await store.find(self._url.key)
+            found = {self._url.name: one} if one else {}
+            self.is_one_object = bool(found)
+        found = {
+            name: one for name, one in found.items() if not is_recorder_note(SourceFile(name=name, place=""))
+        }
+        if not found:
+            raise NothingReadableError(f"Nothing is stored at {self._url}/. Check the URL.")
+        jobs = sorted({name[: end + len(_OF_JOB)] for name in found if (end := _job_in(name)) >= 0})
+        if len(jobs) > 1:
+            shown = ", ".join(escape_name(one) for one in jobs[:_MAX_NAMED])
+            raise UsageError(
+                f"{len(jobs):,} jobs below {self._url}: {shown}. Name the folder of one of them."
+            )
+        return found
+
+    def _check_size(self, files: Iterable[SourceFile], objects: Mapping[str, Object], more: int = 0) -> None:
+        size = more + sum(one.size for one in files if not self._is_kept(one, objects[one.name]))
+        if size > self._options.max_download:
+            raise UsageError(
+                f"{self._url} has {_gib(size)} to copy; --max-download is {_gib(self._options.max_download)}."
+            )
+        free = shutil.disk_usage(self._folder).free * 9 // 10
+        if size > free:
+            raise UsageError(
+                f"{self._url} has {_gib(size)} to copy; {_gib(free)} of the disk may be used. "
+                "Set TMPDIR to another folder."
+            )
+
+    async def _each(self, files: Sequence[SourceFile], call: Callable[[SourceFile], Awaitable[None]]) -> None:
+        """Call for each file, some at a time. The first error ends all."""
+        left = iter(files)
+
+        async def worker() -> None:
+            for one in left:
+                await call(one)
+
+        tasks = [asyncio.create_task(worker()) for _ in range(min(_AT_A_TIME, len(files)))]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _fetch(self, store: Store, one: Object, file: SourceFile, is_head: bool = False) -> None:
+        """Fetch a file, or its beginning; a remark says why that was not possible."""
+        if self._is_kept(file, one):
+            self._have[file.name] = file.size
+            self._index[file.place] = self._older[file.place]
+            self._progress.advance(_HEAD if is_head else file.size)
+            return
+        part, tag = f"{file.place}.part", one.tag
+        size: int | None = one.size
+        os.makedirs(os.path.dirname(part), exist_ok=True)  # noqa: PTH103, PTH120 - many
+        while True:
+            try:
+                got = await store.get(
+                    one.key,
+                    part,
+                    tag=tag,
+                    size=size,
+                    most=_HEAD if is_head else 0,
+                    advance=self._progress.advance,
+                )
+                break
+            except Answer as answer:
+                if answer.status == 401:
+                    raise
+                if answer.status == 412 and tag:
+                    # A newer version is whole, too; only its size is not known.
+                    tag, size = "", None
+                    continue
+                self._have.pop(file.name, None)
+                self._note_missing(file, answer)
+                return
+        if not tag and one.tag and not is_head:
+            self.tally.note("storage.changed", file=file.name)
+        os.replace(part, file.place)  # noqa: PTH105 - many
+        self._have[file.name] = got.size
+        if not is_head:
+            self._index[file.place] = _Kept(file.name, got.tag, got.size, os.stat(file.place).st_mtime_ns)  # noqa: PTH116
+
+    def _note_missing(self, file: SourceFile, answer: Answer) -> None:
+        code = {403: "storage.denied", 404: "storage.gone"}.get(answer.status, "storage.failed")
+        if _ARCHIVED.search(answer.reason):
+            code = "storage.archived"
+        if code == "storage.failed":
+            self._failed += 1
+            self.tally.note(code, file=file.name, reason=answer.reason)
+        else:
+            self.tally.note(code, file=file.name)
+
+    def _is_kept(self, file: SourceFile, one: Object) -> bool:
+        kept = self._older.get(file.place)
+        if kept is None or not one.tag or kept[:3] != (file.name, one.tag, one.size):
+            return False
+        with contextlib.suppress(OSError):
+            facts = os.stat(file.place, follow_symlinks=False)  # noqa: PTH116 - many
+            return (facts.st_size, facts.st_mtime_ns) == (kept.size, kept.time_ns)
+        return False
+
+    def _keep_index(self) -> None:
+        """Of a copy that is kept: what it holds; files of objects that are gone are removed."""
+        if self._options.cache:
+            for place in self._older.keys() - self._index.keys():
+                Path(place).unlink(missing_ok=True)
+            part = self._folder / f"{_INDEX}.part"
+            part.write_bytes(msgspec.json.encode(self._index))
+            part.replace(self._folder / _INDEX)
+
+    def _note_others(self, files: Sequence[SourceFile], chosen: Collection[str]) -> None:
+        others = [one for one in files if one.name not in chosen]
+        size = _gib(sum(one.size for one in others))
+        for one in others:
+            self.tally.note("storage.not_fetched", file=one.name, size=size)
+
+    def _first_reason(self) -> str:
+        return self.tally.remarks()[0].reason
+
+    def _nothing(self, files: Sequence[SourceFile]) -> str:
+        if self.is_one_object:
+            return f"{self._url} cannot be read: {self._first_reason()}."
+        kinds = Counter(os.path.splitext(one.name)[1][:20] or "none" for one in files)  # noqa: PTH122 - many
+        shown = ", ".join(f"{escape_name(kind)} ({n:,})" for kind, n in kinds.most_common(5))
+        return (
+            f"No readable input in {self._url}: {count(len(files), 'object')} found, by suffix: {shown}. Looked for: the "
+            "files of docs/job-directory.md."
+        )
+
+
+class _Kept(NamedTuple):
+    """A file of a copy that is kept."""
+
+    name: str
+    tag: str
+    size: int
+    time_ns: int
+
+
+def _read_index(file: Path) -> dict[str, _Kept]:
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, _Kept])
+    return {}
+
+
+def _job_in(name: str) -> int:
+    """Where the folder of a job begins in a name; below 0 if there is none."""
+    folders = name.split("/")[:-1]
+    if _OF_JOB not in folders or _OF_RULE in folders[: folders.index(_OF_JOB)]:
+        return -1
+    return sum(len(one) + 1 for one in folders[: folders.index(_OF_JOB)])
+
+
+def _places(names: Sequence[str]) -> dict[str, str]:
+    """A path in the folder of the copy for each name: the name itself, or a number where that is none, or meets another."""
+    taken: dict[str, str] = {}
+    fits: dict[str, bool] = {"": True}
+
+    def is_free(path: str) -> bool:
+        return taken.setdefault(path.casefold().rstrip("/"), path) == path
+
+    def folder_fits(folder: str) -> bool:
+        if folder not in fits:
+            above, _, own = folder.rpartition("/")
+            is_part = own not in (".", "..") and _PART.fullmatch(own) is not None
+            fits[folder] = is_part and folder_fits(above) and is_free(f"{folder}/")
+        return fits[folder]
+
+    places = {}
+    for number, name in enumerate(names):
+        folder, _, own = name.rpartition("/")
+        is_part = own not in (".", "..") and _PART.fullmatch(own) is not None
+        if (
+            is_part
+            and name.count("/") < _MAX_PARTS
+            and not name.startswith("/")
+            and folder_fits(folder)
+            and is_free(name)
+        ):
+            places[name] = f"{_TREE}/{name}"
+        else:
+            # Its last part may be what a reader knows it by.
+            places[name] = f"{_NUMBERED}/{number}/{own if is_part else number}"
+    return places
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:,.2f} GiB"
+
+
+@contextlib.contextmanager
+def report(url: Url, options: Options) -> Iterator[Path | None]:
+    """A local copy of the ``report.json`` at a URL, or in the folder there; None if there is none.
+
+    Raises ``UsageError`` if a run is writing it, or storage cannot be used.
+    """
+    name = FILES["json"]
+    folder = url._replace(key=url.key.rpartition("/")[0]) if url.name == name else url
+    with Scratch() as scratch:
+        file = Path(scratch) / name
+        found: list[bool] = []
+        run(_report(folder, options, file, found))
+        yield file if found else None
+
+
+async def _report(folder: Url, options: Options, file: Path, found: list[bool]) -> None:
+    async with opened(folder, options.storage_option) as store:
+        for wait in (*_WAITS_S, None):
+            about = await manifest.read(store, folder, REPORT, file.with_suffix(".part"))
+            if about is None or about.is_complete:
+                try:
+                    await store.get((folder / file.name).key, str(file), most=_MAX_REPORT)
+                except Answer as answer:
+                    if answer.status != 404:
+                        raise
+                    if about is None:
+                        return
+                if file.exists() and (about is None or about.is_of(file)):
+                    found.append(True)
+                    return
+            if wait is not None:
+                await asyncio.sleep(wait)
+        raise StorageError(f"The report at {folder} is being written. Try again when that has ended.")

@@ -1,0 +1,1 @@
+../../../record/jobrecord/storage/urls.py
