@@ -33,6 +33,7 @@ from generator.writer import minute_files
 
 from jobreport import pipeline
 from jobreport.errors import JobReportError
+from jobreport.files import DEFAULT
 from jobreport.options import Options
 from jobrules.text import escape_name
 from tests.report.page.sections.html import Page
@@ -79,6 +80,8 @@ NAMES: dict[str, str] = {
     "path": "../../../etc/passwd",
     "option": "--out=/tmp/x; $(id) `id` && rm -rf *",
     "blank": "\u00a0 \u3000",
+    "commands": "::error::x\r\n::add-mask::y %0A::stop-commands::z ##[error]y",
+    "end of XML": "]]></failure></testcase><testcase name='x'>&#27;&x;<!DOCTYPE x SYSTEM 'x'>\ufffe",
     "one of two": "n" * 200 + "a" + "n" * 200,
     "the other": "n" * 200 + "b" + "n" * 200,
     "long": f"<b>{_RUN}</b>" * (_LONG // 28),
@@ -433,7 +436,8 @@ def faults(folder: Path) -> list[str]:
     if Counter(theirs) - Counter(ours):
         found.append("notebook: the code of its cells is not ours")
     found += [f"notebook: {fault}" for fault in unseen(json.dumps(notebook, ensure_ascii=False))]
-    return found + [f"Markdown: {fault}" for fault in of_markdown((folder / "summary.md").read_text("utf-8"))]
+    found += [f"Markdown: {fault}" for fault in of_markdown((folder / "summary.md").read_text("utf-8"))]
+    return found + [f"XML: {fault}" for fault in of_junit((folder / "junit.xml").read_bytes())]
 
 
 #: Cells that show no name.
@@ -495,9 +499,24 @@ def of_markdown(text: str) -> list[str]:
     return page.faults + unseen(text) + odd
 
 
+_IN_JUNIT = {
+    *("testsuites", "testsuite", "properties", "property"),
+    *("testcase", "failure", "error", "skipped", "system-out"),
+}
+
+
+def of_junit(data: bytes) -> list[str]:
+    """Elements and characters that names made."""
+    root = ElementTree.fromstring(data)  # noqa: S314 - as above
+    odd = [f"<{one.tag}>" for one in root.iter() if one.tag not in _IN_JUNIT]
+    between = [text for one in root.iter() if (text := (one.tail or "").strip())]
+    texts = ["".join([*one.attrib.values(), one.text or ""]) for one in root.iter()]
+    return [*odd, *between, *unseen("".join(texts))]
+
+
 def _reported(job_dir: Path, out: Path) -> list[str]:
     try:
-        outcome = pipeline.make_report(job_dir, out, Options(force=True))
+        outcome = pipeline.make_report(job_dir, out, Options(force=True, formats=(*DEFAULT, "junit")))
     except JobReportError as error:
         return [f"no report: {escape_name(str(error), 300)}"]
     return faults(out) + ([f"failure: {outcome.failure}"] if outcome.failure else [])

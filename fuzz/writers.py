@@ -26,6 +26,7 @@ def files(text: str, product: Product) -> dict[str, bytes]:
     """The files of a report, or of a comparison, all with the same text in them; the rules differ from run to run."""
     rules = [f"R{text}", "Energy"] if product is REPORT else []
     found = {name: text.encode() for name in product.files.values()}
+    found[product.files["junit"]] = product.junit_head + text.encode()
     found |= {f"rules/more/{rule}.json": text.encode() for rule in rules}
     data = {"schema_version": 1, "variants": [], "rules": [{"name": rule} for rule in rules], "text": text}
     return found | {product.files["json"]: json.dumps(data).encode()}

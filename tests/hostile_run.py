@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.hostile import NAMES, in_path, job, write
+from jobreport.files import FILES
 from tests.once import made_once
 from tests.paths import ROOT
 
@@ -33,11 +34,12 @@ class Made:
         program.write_text(f"import sys\nsys.path[:0] = {paths}\nfrom jobreport.cli import main\nmain()\n")
         before = sorted(path.name for path in cwd.iterdir())
         ours, theirs = pty.openpty()
+        without_ci = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
         termios.tcsetwinsize(theirs, (50, 400))
         with subprocess.Popen(
-            [sys.executable, program, "--job-dir", job_dir, "--out", folder],
+            [sys.executable, program, "--job-dir", job_dir, "--out", folder, "--formats", ",".join(FILES)],
             cwd=cwd,
-            env={**os.environ, **environment},
+            env={**without_ci, **environment},
             stdout=theirs,
             stderr=theirs,
             close_fds=True,

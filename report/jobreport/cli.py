@@ -15,7 +15,7 @@ import click
 
 from jobreport import __version__
 from jobreport.errors import JobReportError, UsageError
-from jobreport.files import FILES
+from jobreport.files import DEFAULT, FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,11 +231,11 @@ def price_words(prices: Path | None, date: str | None, billing: str, *, redact: 
 )
 @click.option(
     "--formats",
-    default=",".join(FILES),
+    default=",".join(DEFAULT),
     callback=formats,
     show_default=True,
     metavar="LIST",
-    help="Files to write; report.json is always written.",
+    help="Files to write; report.json is always written. Also junit and github, for CI.",
 )
 @click.option("--static", is_flag=True, help="Write a smaller page without scripts; figures are static.")
 @click.option(
@@ -343,7 +343,7 @@ def command(
         from jobreport.cost.facts import given_facts, is_fact  # noqa: PLC0415 - nor for --version
         from jobreport.cost.prices import Pricing  # noqa: PLC0415
         from jobreport.options import Options  # noqa: PLC0415
-        from jobreport.output import summary  # noqa: PLC0415
+        from jobreport.output import github, summary  # noqa: PLC0415
 
         facts = given_facts(assignments)
         words = price_words(prices, prices_date, billing, redact=redact)
@@ -351,6 +351,7 @@ def command(
         options = Options(
             formats=formats,
             redact=redact,
+            fail_on=fail_on,
             settings=settings.load(
                 config,
                 [one for one in assignments if not is_fact(one)],
@@ -374,8 +375,11 @@ def command(
             progress=open_progress(quiet=quiet),
             kernel=running,
         )
-    if not quiet:
-        click.echo("\n".join(summary.terminal(outcome.report)), err=True)
+    said = [] if quiet else summary.terminal(outcome.report)
+    if "github" in formats and github.has_summary():
+        said = github.tell(github.of_report(outcome.report, outcome.main_file), said)
+    if said:
+        click.echo("\n".join(said), err=True)
     print_path(outcome.main_file)
     if outcome.failure:
         raise outcome.failure

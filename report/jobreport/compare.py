@@ -12,7 +12,7 @@ from jobreport.comparison.build import compare
 from jobreport.comparison.comparing import Settings
 from jobreport.files import COMPARISON
 from jobreport.options import Options
-from jobreport.output import places
+from jobreport.output import github, junit, places
 from jobreport.output.pages import pages
 from jobreport.progress import Progress, showing
 from jobrules.text import count
@@ -40,8 +40,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def main_file(self) -> Path | Url:
         """The page, or the next best of the files that were written."""
-        names = COMPARISON.files
-        return self.folder / next(names[f] for f in ("html", "ipynb", "md", "json") if names[f] in self.files)
+        return self.folder / COMPARISON.main_file(self.files)
 
 
 def compare_reports(
@@ -76,7 +75,11 @@ def compare_reports(
         text = markdown.markdown(comparison)
         if "md" in options.formats:
             files[COMPARISON.files["md"]] = text.encode()
+        if "github" in options.formats and not github.has_summary():
+            files[COMPARISON.files["github"]] = text.encode()
         made, failure = pages(files[COMPARISON.files["json"]], options, kernel, COMPARISON, {"summary": text})
         files |= made
+        if "junit" in options.formats:
+            files[COMPARISON.files["junit"]] = junit.of_comparison(comparison, COMPARISON.main_file(files))
         place.publish(files)
     return Outcome(comparison=comparison, folder=place.folder, files=frozenset(files), failure=failure)

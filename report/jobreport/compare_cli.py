@@ -12,7 +12,7 @@ import click
 
 from jobreport import __version__, cli
 from jobreport.errors import UsageError
-from jobreport.files import COMPARISON
+from jobreport.files import DEFAULT
 from jobreport.options import Options
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--formats",
-    default=",".join(COMPARISON.files),
+    default=",".join(DEFAULT),
     callback=cli.formats,
     show_default=True,
     metavar="LIST",
-    help="Files to write; comparison.json is always written.",
+    help="Files to write; comparison.json is always written. Also junit and github, for CI.",
 )
 @cli.storage_options
 @click.option("--static", is_flag=True, help="Write a smaller page without scripts; figures are static.")
@@ -146,6 +146,7 @@ def command(
         from jobreport.comparison.budgets import limits_of  # noqa: PLC0415
         from jobreport.comparison.comparing import Options as Limits  # noqa: PLC0415
         from jobreport.comparison.comparing import Settings  # noqa: PLC0415
+        from jobreport.output import github  # noqa: PLC0415
 
         settings = Settings(
             options=Limits(
@@ -184,8 +185,11 @@ def command(
             progress=cli.open_progress(quiet=quiet),
             kernel=running,
         )
-    if not quiet:
-        cli.print_error("\n".join(markdown.terminal(outcome.comparison)))
+    said = [] if quiet else markdown.terminal(outcome.comparison)
+    if "github" in formats and github.has_summary():
+        said = github.tell(github.of_comparison(outcome.comparison, outcome.main_file), said)
+    if said:
+        cli.print_error("\n".join(said))
     cli.print_path(outcome.main_file)
     if outcome.failure:
         raise outcome.failure

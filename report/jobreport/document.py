@@ -41,7 +41,7 @@ from jobrules.analyses.throughput import Throughput
 from jobrules.analyses.time_lines import Columns, TimeLine
 from jobrules.analyses.typical_step import TypicalStep
 from jobrules.analyses.utilization import UsageRow
-from jobrules.model import Amount, Count, DeviceStatus, Measure, Profile, Reason, RuleResult, Status
+from jobrules.model import Amount, Count, DeviceStatus, Measure, Profile, Reason, RuleResult, Severity, Status
 from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.model.names import Name, NodeName, OwnText
 from jobrules.rule import parameter_fields, samples_in, written
@@ -236,6 +236,20 @@ class Report(Struct, frozen=True, kw_only=True):
     def only_traces(self) -> bool:
         """Whether nothing but traces was recorded: nothing is known of the whole job, not even how long it took."""
         return bool(self.captures) and not self.job.nodes
+
+    def sign(self, card: RuleCard) -> Severity | Status:
+        """Severity of the worst finding of a triggered rule; otherwise its status."""
+        if card.status is not Status.TRIGGERED:
+            return card.status
+        found = [one.severity for one in self.verdict.findings if card.name in one.rules]
+        return min(found, key=list(Severity).index, default=Severity.INFO)
+
+    @property
+    def judging(self) -> list[RuleCard]:
+        """The rules that are no summaries: by severity, then those that failed, passed, and were not evaluated."""
+        order = [*Severity, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
+        cards = [card for card in self.rules if card.can_trigger]
+        return sorted(cards, key=lambda card: (order.index(self.sign(card)), -card.severity, card.name))
 
     def card(self, rule: str) -> RuleCard | None:
         """The card of a rule; None if it was not selected."""

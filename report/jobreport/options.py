@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Struct
 
-from jobreport.files import FILES
+from jobreport.files import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -23,11 +23,13 @@ class Options(Struct, frozen=True, kw_only=True):
     """Each as the option of this name; ``settings`` and ``pricing`` hold what several options say."""
 
     #: Files to write, as keys of ``FILES``; ``report.json`` is always written.
-    formats: Collection[str] = tuple(FILES)
+    formats: Collection[str] = DEFAULT
     static: bool = False
     force: bool = False
     strict: bool = False
     redact: bool = False
+    #: Severity from which on a finding is a failure in ``junit.xml``; None for that of a warning.
+    fail_on: str | None = None
     timezone: str | None = None
     columns: str | None = None
     date_order: str | None = None

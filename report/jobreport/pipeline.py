@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from jobreport import document
 from jobreport.build import priced, report_of
 from jobreport.errors import JobReportError, NothingReadableError
-from jobreport.files import FILES
+from jobreport.files import FILES, REPORT
 from jobreport.options import Options
-from jobreport.output import places, publish, summary
+from jobreport.output import github, junit, places, publish, summary
 from jobreport.output.pages import pages, written_without
 from jobreport.progress import Progress, showing
 from jobreport.readers import archive
@@ -47,7 +47,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     @property
     def main_file(self) -> Path | Url:
         """The page, or the next best of the files that were written."""
-        return self.folder / next(FILES[f] for f in ("html", "ipynb", "md", "json") if FILES[f] in self.files)
+        return self.folder / REPORT.main_file(self.files)
 
 
 def make_report(
@@ -105,17 +105,22 @@ def make_report(
         report = priced(report, options.pricing, strict=options.strict)
         files[FILES["json"]] = document.to_json(report)
         about = None
-        if {"html", "md"} & set(options.formats):
+        if {"html", "md", "github"} & set(options.formats):
             text = summary.markdown(report)
             if "md" in options.formats:
                 files[FILES["md"]] = text.encode()
+            if "github" in options.formats and not github.has_summary():
+                files[FILES["github"]] = text.encode()
             about = {"summary": text, **_times(report)}
         made, no_page = pages(files[FILES["json"]], options, kernel, about=about)
-        place.publish(files | made)
+        files |= made
+        if "junit" in options.formats:
+            files[FILES["junit"]] = junit.of_report(report, REPORT.main_file(files), options.fail_on)
+        place.publish(files)
     return Outcome(
         report=report,
         folder=place.folder,
-        files=frozenset(files | made),
+        files=frozenset(files),
         failure=no_page or _failed_parts(report),
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -155,18 +156,37 @@ def rule_files(rules: Iterable[str]) -> set[str]:
 
 
 def own_files(folder: Path, product: Product = REPORT) -> set[str]:
-    """Files of the product in the folder, of any version, relative to it; empty if there is none."""
+    """Files of the product in the folder, of any version, relative to it; empty if there is none.
+
+    Without ``junit.xml`` where another program wrote it: many use that name.
+    """
     data = folder / product.files["json"]
     if not data.is_file():  # nor a pipe, which would be waited for
         return set()
     try:
         if product is not REPORT:
             msgspec.json.decode(data.read_bytes(), type=_Comparison)
-            return set(product.files.values())
-        rules = document.rule_names(data)
+            rules = []
+        else:
+            rules = document.rule_names(data)
     except (JobReportError, OSError, ValueError, RecursionError):
         return set()
-    return {*product.files.values(), *rule_files(rules)}
+    junit = product.files["junit"]
+    foreign = {junit} if _is_foreign(folder / junit, product) else set()
+    return {*product.files.values(), *rule_files(rules)} - foreign
+
+
+def _is_foreign(junit: Path, product: Product) -> bool:
+    """Whether there is a ``junit.xml`` that is not the product's."""
+    try:
+        if not stat.S_ISREG(junit.lstat().st_mode):  # nor a pipe, which would be waited for
+            return True
+        with junit.open("rb") as file:
+            return file.read(len(product.junit_head)) != product.junit_head
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 class _Comparison(msgspec.Struct):

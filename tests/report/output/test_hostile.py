@@ -178,7 +178,7 @@ def test_what_looks_for_faults_finds_them_in_markdown(text: str) -> None:
 
 
 def test_what_looks_for_faults_finds_them_in_a_notebook(clean: Made, tmp_path: Path) -> None:
-    for name in ("report.html", "summary.md"):
+    for name in ("report.html", "summary.md", "junit.xml"):
         (tmp_path / name).write_bytes(clean.files[name])
     notebook = json.loads(clean.files["report.ipynb"])
     cells = {cell["id"]: cell for cell in notebook["cells"]}

@@ -12,7 +12,7 @@ from jobreport.page.kit import Html
 from jobreport.page.kit.marks import unbroken
 from jobreport.page.sections.outline import ANCHORS, has_edges, section
 from jobreport.page.sections.verdict import SIGNS
-from jobrules.model import ReasonKind, Severity, Status
+from jobrules.model import ReasonKind, Status
 from jobrules.rule import with_unit
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ MAX_REASONS = 4
 
 #: Share of GPU time that the card of a rule that passed names.
 WORTH_NAMING = 0.005
-
-_ORDER = [*Severity, Status.ERROR, Status.PASSED, Status.NOT_EVALUATED]
-
 
 #: What a reader sees without opening a fold.
 _OPEN = (Status.TRIGGERED, Status.ERROR)
@@ -81,10 +78,9 @@ class NotEvaluated(Struct, frozen=True, kw_only=True):
 @section
 def rules(report: Report) -> Content:
     """Cards by severity, then errors; folds of what passed, was not evaluated, or does not apply."""
-    judging = [card for card in report.rules if card.can_trigger]
-    ranked = sorted(judging, key=lambda card: (_ORDER.index(_sign(report, card)), -card.severity, card.name))
+    judging = report.judging
     summaries = [card for card in report.rules if not card.can_trigger]
-    silent = [card for card in ranked if card.status is Status.NOT_EVALUATED]
+    silent = [card for card in judging if card.status is Status.NOT_EVALUATED]
     inapplicable: dict[str, list[RuleCard]] = {}
     for card in silent:
         if card.reason and not _applies(card):
@@ -95,8 +91,8 @@ def rules(report: Report) -> Content:
         ),
         Html.of(
             "rules",
-            cards=[_card(report, card) for card in ranked if card.status in _OPEN],
-            passed=[_card(report, card) for card in ranked if card.status is Status.PASSED],
+            cards=[_card(report, card) for card in judging if card.status in _OPEN],
+            passed=[_card(report, card) for card in judging if card.status is Status.PASSED],
             sign=SIGNS[Status.NOT_EVALUATED],
             silent=_by_reason([card for card in silent if _applies(card)]),
             inapplicable=inapplicable,
@@ -123,16 +119,8 @@ def _applies(card: RuleCard) -> bool:
     return card.reason is None or card.reason.kind is not ReasonKind.NOT_APPLICABLE
 
 
-def _sign(report: Report, card: RuleCard) -> Severity | Status:
-    """Severity of the worst finding of a triggered rule; otherwise the status."""
-    if card.status is not Status.TRIGGERED:
-        return card.status
-    found = [f.severity for f in report.verdict.findings if card.name in f.rules]
-    return min(found, key=list(Severity).index, default=Severity.INFO)
-
-
 def _card(report: Report, card: RuleCard) -> Card:
-    sign = _sign(report, card)
+    sign = report.sign(card)
     style, word = SIGNS[sign]
     section = card.section if card.section in ANCHORS - {"rules"} else None
     return Card(
