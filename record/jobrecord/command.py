@@ -22,6 +22,7 @@ from jobrecord.job import Job, JobStartError
 from jobrecord.progress import Progress
 from jobrecord.sampler_process import SamplerProcess
 from jobrecord.settings import PREFIX, SettingError
+from jobrecord.watcher import RefusedError, Watcher, is_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from jobrecord.settings import Settings
 
 USAGE = 2
-_LATER = ("--stop-on", "--notify")
+#: Exit status of a job that was stopped by a rule.
+STOPPED = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,8 +66,8 @@ def _parser() -> argparse.ArgumentParser:
         usage="record-job [OPTIONS] -- COMMAND [ARGUMENT ...]",
         description="Record what the machine does while a training job runs. Then: make-report --job-dir DIR.",
         epilog="Each option can be set by the environment: JOBRECORD_INTERVAL=1s; the folder is JOBRECORD_DIR. "
-        "Exit status: that of the command, 128 + n if signal n killed it; 2 usage error; 126, 127 command not "
-        "executable, not found.",
+        "Exit status: that of the command, 128 + n if signal n killed it; 2 usage error; 4 stopped by a rule; 126, 127 "
+        "command not executable, not found.",
         allow_abbrev=False,
     )
     option, flag = parser.add_argument, "store_const"
@@ -104,11 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     option(
         "--report", action=flag, const="1", help="make the report at the end, where jobreport is installed"
     )
+    option("--notify", metavar="URL", help="post findings while the job runs, where jobreport is installed")
+    option("--stop-on", metavar="RULE", help="stop the job if this rule triggers, not before 30 minutes")
+    option("--config", metavar="FILE", help="actions and parameters of rules for the two options above")
     option("--progress", action=flag, const="1", help="on a terminal, show step, step time, wait, and GPU")
     option("--quiet", action=flag, const="1", help="print nothing but errors")
     option("--force", action=flag, const="1", help="write into a folder that has a recording of this node")
-    option("--stop-on", metavar="RULE", help=argparse.SUPPRESS)
-    option("--notify", metavar="URL", help=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"record-job {__version__}")
     return parser
 
@@ -122,9 +125,6 @@ def _check(
         raise SettingError(
             f"Unknown option {name}. {f'Did you mean {near[0]}?' if near else 'See record-job --help.'}"
         )
-    later = [name for name in _LATER if getattr(options, name[2:].replace("-", "_")) is not None]
-    if later:
-        raise SettingError(f"{later[0]} is not available in this version.")
     if "://" in (options.out or os.environ.get(PREFIX + "DIR", "")):
         raise SettingError("--out URL is not available in this version; use a folder.")
     if unknown or bool(command) == bool(options.pid):
@@ -159,30 +159,44 @@ def _claimed(options: argparse.Namespace, command: Sequence[str], environment: d
     for option, is_given in (("--operators", chosen.operators), ("--profile-steps", chosen.profile_steps)):
         if is_given and (no_steps or chosen.steps == "script"):
             _say(f"{option}: only if the script calls jobrecord.start()")
-    if chosen.report and importlib.util.find_spec("jobreport") is None:
-        _say("--report: jobreport is not installed here.")
+    if options.pid and chosen.stop_on:
+        raise SettingError("--stop-on: only for a job that record-job starts.")
+    if (chosen.report or is_wanted(chosen)) and not _has_jobreport():
+        _say("--report, --notify, --stop-on: jobreport is not installed here.")
     return facts.claim(chosen, environment, command, no_steps, what_ran.commit() if command else None)
 
 
 def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> int:
     hooks = auto_steps.variables(environment) if chosen.steps == "auto" else {}
     try:
+        watcher = _watcher(chosen, environment)
+    except RefusedError:
+        facts.withdraw(chosen, USAGE)
+        return USAGE
+    try:
         job = Job(command, environment | hooks)
     except JobStartError as error:
         facts.withdraw(chosen, error.exit_status)
+        if watcher:
+            watcher.finish(0)
         _say(str(error))
         return error.exit_status
     sampler = _sampler(environment, job.pid)
     progress = Progress(chosen)
-    status = job.wait()
+    status = job.wait(watcher.asked_to_stop) if watcher else job.wait()
     progress.stop()
     ended_by, shown = ("exit", status) if status >= 0 else (f"signal:{-status}", 128 - status)
-    _end(chosen, sampler, ended_by, shown)
-    return shown
+    _end(chosen, sampler, ended_by, shown, watcher)
+    return STOPPED if watcher and watcher.stopped_by else shown
 
 
 def _attach(chosen: Settings, environment: dict[str, str], pid: int) -> int:
     """Sample until the process ends, or until this one is asked to end."""
+    try:
+        watcher = _watcher(chosen, environment)
+    except RefusedError:
+        facts.withdraw(chosen, USAGE)
+        return USAGE
     sampler, ended_by = None, "detached"
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
@@ -196,7 +210,7 @@ def _attach(chosen: Settings, environment: dict[str, str], pid: int) -> int:
                 with contextlib.suppress(psutil.TimeoutExpired):
                     process.wait(timeout=1)
         ended_by = "exit"
-    _end(chosen, sampler, ended_by, None)
+    _end(chosen, sampler, ended_by, None, watcher)
     return 0
 
 
@@ -208,9 +222,35 @@ def _sampler(environment: dict[str, str], pid: int) -> SamplerProcess | None:
         return None
 
 
-def _end(chosen: Settings, sampler: SamplerProcess | None, ended_by: str, exit_status: int | None) -> None:
+def _watcher(chosen: Settings, environment: dict[str, str]) -> Watcher | None:
+    """What looks at findings while the job runs, of several nodes on the first one. Raises RefusedError."""
+    if not is_wanted(chosen) or names.node_rank(environment) or not _has_jobreport():
+        return None
+    try:
+        return Watcher(chosen, environment)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        _say(f"findings are not watched: {error}.")
+        return None
+
+
+def _has_jobreport() -> bool:
+    return importlib.util.find_spec("jobreport") is not None
+
+
+def _end(
+    chosen: Settings,
+    sampler: SamplerProcess | None,
+    ended_by: str,
+    exit_status: int | None,
+    watcher: Watcher | None = None,
+) -> None:
     sampler_ended_by = sampler.stop() if sampler else None
-    left = facts.end(chosen, ended_by, exit_status, sampler_ended_by)
+    stopped_by = (watcher and watcher.stopped_by) or None
+    left = facts.end(chosen, ended_by, exit_status, sampler_ended_by, stopped_by)
+    if stopped_by:
+        _say(f"stopped by rule {stopped_by}.")
+    if watcher:
+        watcher.finish()
     if sampler_ended_by:
         _say(f"the sampler ended before the job: {sampler_ended_by}.")
     reason = (left.get("dropped") or {}).get("reason")
@@ -224,9 +264,9 @@ def _end(chosen: Settings, sampler: SamplerProcess | None, ended_by: str, exit_s
 
 def _report(chosen: Settings) -> bool:
     """Make the report beside the recording. Returns whether it was made."""
-    if importlib.util.find_spec("jobreport") is None:
+    if not _has_jobreport():
         return False
-    folder = chosen.out.with_name(f"{chosen.out.name}-report")
+    folder = chosen.report_folder
     command = [sys.executable, "-m", "jobreport", "--job-dir", str(chosen.out), "--out", str(folder)]
     # The signals of the job are blocked here: this is no part of it, and may be interrupted.
     unblock = partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()) if os.name == "posix" else None

@@ -26,7 +26,16 @@ SCHEMA = 1
 FOLDER = "jobrecord"
 _END_MARKED, _END_MARKER = ("system", "framework"), "training_job_end.ts"
 #: What is kept of a recording that a restarted job continues, and of how many: a job may fail at each start.
-_KEPT = ("run", "started_us", "ended_us", "exit_status", "ended_by", "sampler_ended_by", "dropped")
+_KEPT = (
+    "run",
+    "started_us",
+    "ended_us",
+    "exit_status",
+    "ended_by",
+    "stopped_by",
+    "sampler_ended_by",
+    "dropped",
+)
 MAX_EARLIER = 1000
 #: Of a file system; facts grow by less between two writes.
 _BLOCK = 4096
@@ -165,17 +174,22 @@ def withdraw(settings: Settings, exit_status: int) -> None:
 
 
 def end(
-    settings: Settings, ended_by: str, exit_status: int | None, sampler_ended_by: str | None = None
+    settings: Settings,
+    ended_by: str,
+    exit_status: int | None,
+    sampler_ended_by: str | None = None,
+    stopped_by: str | None = None,
 ) -> dict[str, Any]:
     """Add how the job ended, and write the end markers, once the sampler has ended. Returns the facts.
 
     `ended_by`: ``exit``, ``signal:<number>``, or ``detached`` if the job may go on. `sampler_ended_by`: the same of a
-    sampler that ended before the job. Never raises for a full disk.
+    sampler that ended before the job. `stopped_by`: the rule for which it was asked to end. Never raises for a full disk.
     """
     facts = of_node(settings.out, settings.node) | {
         "ended_us": time.time_ns() // 1000,
         "exit_status": exit_status,
         "ended_by": ended_by,
+        "stopped_by": stopped_by,
         "sampler_ended_by": sampler_ended_by,
     }
     with contextlib.suppress(OSError):
@@ -278,6 +292,8 @@ def first_facts(settings: Settings, environment: Mapping[str, str]) -> dict[str,
         "ended_us": None,
         "exit_status": None,
         "ended_by": None,
+        #: The rule of ``--stop-on``.
+        "stopped_by": None,
         #: None if it ended with the job.
         "sampler_ended_by": None,
         "interval_ms": round(settings.interval_s * 1000),

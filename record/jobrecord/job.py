@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Job:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._interrupts = 0
+        self._stop_s: float | None = None
         if os.name != "posix":
             self._process = _started(command, environment)
             return
@@ -59,8 +61,11 @@ class Job:
         """Number of the process, and of its group."""
         return self._process.pid
 
-    def wait(self) -> int:
-        """Wait for the end of the command; its exit status, or minus the signal that killed it."""
+    def wait(self, asked_to_stop: Callable[[], float | None] = lambda: None) -> int:
+        """Wait for the end of the command; its exit status, or minus the signal that killed it.
+
+        `asked_to_stop` is asked after each SIGCHLD; if it gives a time, the job has that long after SIGTERM.
+        """
         if os.name != "posix":
             while True:
                 with contextlib.suppress(KeyboardInterrupt):
@@ -72,7 +77,23 @@ class Job:
             elif number != signal.SIGCHLD:
                 self._pass_on(number)
             elif (status := self._ended()) is not None:
+                self._end_rest()
                 return status
+            elif (grace_s := asked_to_stop()) is not None:
+                self._stop_s = time.monotonic() + grace_s
+                self._send(signal.SIGTERM)
+                # With time 0 there would be no alarm.
+                signal.setitimer(signal.ITIMER_REAL, max(grace_s, 0.001))
+
+    def _end_rest(self) -> None:
+        """After a stop, the others of the group have the rest of the time."""
+        if self._stop_s is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            while time.monotonic() < self._stop_s:
+                os.killpg(self.pid, 0)
+                time.sleep(0.05)
+            self._send(signal.SIGKILL)
 
     def _pass_on(self, number: int) -> None:
         if number == signal.SIGCONT and self._terminal:

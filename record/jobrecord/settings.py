@@ -67,8 +67,17 @@ class Settings:
     #: Make the report when the job has ended, and show how it goes until then.
     report: bool = False
     progress: bool = False
+    #: URL for findings, rules that may stop the job, and a file with actions; all are for ``make-report --watch``.
+    notify: str = field(default="", repr=False)
+    stop_on: str = ""
+    config: str = ""
     #: Write the command line into the facts, without values that look secret.
     record_command: bool = False
+
+    @property
+    def report_folder(self) -> Path:
+        """Where a report is made, beside the recording."""
+        return self.out.with_name(f"{self.out.name}-report")
 
 
 def read(environment: Mapping[str, str]) -> Settings:
@@ -98,6 +107,9 @@ def read(environment: Mapping[str, str]) -> Settings:
         quiet=flag("QUIET"),
         report=flag("REPORT"),
         progress=flag("PROGRESS"),
+        notify=text("NOTIFY"),
+        stop_on=text("STOP_ON"),
+        config=text("CONFIG"),
         record_command=flag("RECORD_COMMAND"),
     )
 

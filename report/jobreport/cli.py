@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jobreport import __version__
-from jobreport.errors import JobReportError, UsageError
+from jobreport.errors import NOTHING_YET, JobReportError, NothingReadableError, UsageError
 from jobreport.files import DEFAULT, FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from jobreport.cost.prices import Prices
-    from jobreport.options import Choice
+    from jobreport.options import Choice, Options
+    from jobreport.pipeline import Outcome
     from jobreport.progress import Progress
     from jobreport.storage.urls import Url
     from jobreport.tables.engine import Engine
@@ -36,8 +37,10 @@ _MAX_NAME = 200
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def formats(_context: click.Context, _option: click.Parameter, value: str) -> tuple[str, ...]:
-    """Read a list of formats."""
+def formats(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """Read a list of formats; of an option that is not given, none."""
+    if value is None:
+        return ()
     chosen = tuple(part.strip() for part in value.split(",") if part.strip())
     unknown = [part for part in chosen if part not in FILES]
     if unknown or not chosen:
@@ -170,6 +173,48 @@ def price_options(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
+def watch_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options on a job that runs; the last three are of record-job, and of the processes that a watch starts."""
+    for option in (
+        click.option("--round", "refresh_s", type=float, hidden=True),
+        click.option("--recorder", "of_recorder", is_flag=True, hidden=True),
+        click.option("--stop-on", hidden=True),
+        click.option("--dry-run-actions", is_flag=True, help="With --watch, print which actions would fire."),
+        click.option(
+            "--notify",
+            metavar="URL",
+            help="With --watch, post findings of severity warning or worse to this URL. The variable JOBREPORT_NOTIFY "
+            "keeps it out of the list of processes.",
+        ),
+        click.option(
+            "--watch-idle-exit",
+            metavar="TIME",
+            help="End the watch if no data came for so long.  [default: never]",
+        ),
+        click.option(
+            "--watch-timeout",
+            metavar="TIME",
+            help="Wait at most so long for the first data.  [default: for ever]",
+        ),
+        click.option(
+            "--watch-formats",
+            callback=formats,
+            metavar="LIST",
+            help="Files to write while the job runs.  [default: those of --formats]",
+        ),
+        click.option(
+            "--watch",
+            is_flag=False,
+            flag_value="60s",
+            metavar="[TIME]",
+            help="While the job runs, make the report again and again, with at least this time between; a large job has "
+            "longer pauses. Ends with the job.  [default: 60s]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 def price_list(prices: Path | None, date: str | None, *, redact: bool) -> Prices | None:
     """The list of ``--prices``; its source is a name, which ``redact`` replaces."""
     from msgspec.structs import replace  # noqa: PLC0415 - not needed for --help
@@ -266,6 +311,7 @@ def price_words(prices: Path | None, date: str | None, billing: str, *, redact: 
 )
 @price_options
 @storage_options
+@watch_options
 @click.option("--list-rules", is_flag=True, help="List all rules and exit.")
 @click.option(
     "--explain",
@@ -304,6 +350,15 @@ def command(
     prices: Path | None,
     prices_date: str | None,
     billing: str,
+    watch: str | None,
+    watch_formats: tuple[str, ...],
+    watch_timeout: str | None,
+    watch_idle_exit: str | None,
+    notify: str | None,
+    dry_run_actions: bool,
+    stop_on: str | None,
+    of_recorder: bool,
+    refresh_s: float | None,
     list_rules: bool,
     explain: str | None,
     fail_on: str | None,
@@ -325,6 +380,8 @@ def command(
         return 0
     if others:
         raise UsageError(_misplaced(others[0], job_dir))
+    if watch is None and (notify or dry_run_actions or watch_formats or watch_timeout or watch_idle_exit):
+        raise UsageError("--notify, --dry-run-actions, and options that begin with --watch- need --watch.")
     if job_dir is None:
         raise UsageError("No job given. Use `make-report --job-dir DIR`; see `make-report --help`.")
 
@@ -337,13 +394,16 @@ def command(
     from jobreport.output import kernel  # noqa: PLC0415 - as above
 
     with contextlib.ExitStack() as stack:
+        is_watch = watch is not None and refresh_s is None
+        if refresh_s:
+            formats, quiet = watch_formats or formats, True
         # It starts during the slow imports and the reading.
-        running = stack.enter_context(kernel.started()) if {"html", "ipynb"} & set(formats) else None
+        has_page = not is_watch and {"html", "ipynb"} & set(formats)
+        running = stack.enter_context(kernel.started()) if has_page else None
         from jobreport import pipeline, plugins, settings  # noqa: PLC0415 - nor for --version
         from jobreport.cost.facts import given_facts, is_fact  # noqa: PLC0415 - nor for --version
         from jobreport.cost.prices import Pricing  # noqa: PLC0415
         from jobreport.options import Options  # noqa: PLC0415
-        from jobreport.output import github, summary  # noqa: PLC0415
 
         facts = given_facts(assignments)
         words = price_words(prices, prices_date, billing, redact=redact)
@@ -352,6 +412,7 @@ def command(
             formats=formats,
             redact=redact,
             fail_on=fail_on,
+            refresh_s=refresh_s,
             settings=settings.load(
                 config,
                 [one for one in assignments if not is_fact(one)],
@@ -367,16 +428,41 @@ def command(
             ),
             **chosen,
         )
-        outcome = pipeline.make_report(
-            job_dir,
-            out,
-            options,
-            engine=stack.enter_context(open_engine(dask)),
-            progress=open_progress(quiet=quiet),
-            kernel=running,
-        )
+        if is_watch:
+            return _watched(
+                job_dir,
+                out,
+                options,
+                {"--watch": watch, "--watch-timeout": watch_timeout, "--watch-idle-exit": watch_idle_exit},
+                {"notify": notify or os.environ.get("JOBREPORT_NOTIFY"), "stop_on": stop_on},
+                is_dry=dry_run_actions,
+                of_recorder=of_recorder,
+            )
+        try:
+            outcome = pipeline.make_report(
+                job_dir,
+                out,
+                options,
+                engine=stack.enter_context(open_engine(dask)),
+                progress=open_progress(quiet=quiet),
+                kernel=running,
+            )
+        except (NothingReadableError, KeyboardInterrupt):
+            # Of both, the watch says what there is to say.
+            if refresh_s:
+                return NOTHING_YET
+            raise
+    if refresh_s:
+        return 1 if outcome.failure else 0
+    return _told(outcome, options, quiet=quiet)
+
+
+def _told(outcome: Outcome, options: Options, *, quiet: bool) -> int:
+    """Print what was written; returns the exit status."""
+    from jobreport.output import github, summary  # noqa: PLC0415 - as above
+
     said = [] if quiet else summary.terminal(outcome.report)
-    if "github" in formats and github.has_summary():
+    if "github" in options.formats and github.has_summary():
         said = github.tell(github.of_report(outcome.report, outcome.main_file), said)
     if said:
         click.echo("\n".join(said), err=True)
@@ -384,7 +470,59 @@ def command(
     if outcome.failure:
         raise outcome.failure
     worst = summary.worst_severity(outcome.report)
-    return 3 if fail_on and worst and summary.reaches(worst, fail_on) else 0
+    return 3 if options.fail_on and worst and summary.reaches(worst, options.fail_on) else 0
+
+
+def _watched(
+    job_dir: Path | Url,
+    out: Path | Url | None,
+    options: Options,
+    times: Mapping[str, str | None],
+    short_forms: Mapping[str, str | None],
+    *,
+    is_dry: bool,
+    of_recorder: bool,
+) -> int:
+    """Make reports of a job that runs; each is made by a process with the options of this one."""
+    from jobreport import settings  # noqa: PLC0415 - as above
+    from jobreport.actions.acting import Acting  # noqa: PLC0415
+    from jobreport.actions.configured import STOP, actions_of  # noqa: PLC0415
+    from jobreport.watching import watch  # noqa: PLC0415
+
+    for name, text in times.items():
+        if text is not None and (settings.seconds(text) or 0) < watch.MIN_S:
+            raise UsageError(
+                f"{name} {text[:80]}: expected a time of at least {watch.MIN_S:g}s, such as 2min."
+            )
+    every_s, timeout_s, idle_exit_s = (settings.seconds(text) if text else None for text in times.values())
+    chosen = options.settings or settings.load()
+    actions = actions_of(chosen.actions, chosen.rules, **short_forms)
+    if any(one.do == STOP for one in actions) and not of_recorder:
+        raise UsageError(
+            "An action that stops the job needs record-job, which started it: record-job --stop-on RULE."
+        )
+    folder = watch.folder_of(job_dir, out, redact=options.redact)
+
+    def say(line: str) -> None:
+        print_error(f"make-report: {line}")
+
+    if of_recorder:
+        # All options are right: record-job starts the job.
+        os.write(1, b"ready\n")
+    return watch.watch(
+        watch.Watching(
+            job_dir=job_dir,
+            folder=folder,
+            arguments=tuple(sys.argv[1:]),
+            has_cache=options.cache is not None,
+            every_s=every_s or watch.MIN_S,
+            timeout_s=timeout_s,
+            idle_exit_s=idle_exit_s,
+            of_recorder=of_recorder,
+        ),
+        Acting(actions, folder, say, is_redacted=options.redact, is_dry=is_dry),
+        say,
+    )
 
 
 def _misplaced(argument: str, job_dir: object) -> str:

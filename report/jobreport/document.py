@@ -216,6 +216,8 @@ class Report(Struct, frozen=True, kw_only=True):
     ended: Ended | UnsetType = UNSET
     #: Left out if no price was given.
     cost: JobCost | UnsetType = UNSET
+    #: When the report was made, of a job that ran then (``make-report --watch``); left out of all other reports.
+    made_us: int | UnsetType = UNSET
 
     @property
     def of_debugger(self) -> bool:

@@ -69,8 +69,8 @@ _HOST_ADVICE = (
 class Ended(Struct, frozen=True, kw_only=True):
     """How a job ended that did not end well; None and empty for what is not known."""
 
-    #: ``exit``, ``signal``, ``asked`` (by a user or a scheduler), ``exception``, ``memory`` (of the node),
-    #: ``GPU memory``, or ``memory kill`` (by the kernel).
+    #: ``exit``, ``signal``, ``asked`` (by a user or a scheduler), ``rule`` (by record-job), ``exception``, ``memory``
+    #: (of the node), ``GPU memory``, or ``memory kill`` (by the kernel).
     how: OwnText
     node: NodeName
     exit_status: int | None
@@ -130,20 +130,26 @@ def ended(quality: Quality, job: Job) -> Ended | UnsetType:
 def first_bad(recordings: Sequence[Recording]) -> tuple[Recording, RecordedRun] | None:
     """The node, and its last run, that ended badly; None if none did, or nobody knows.
 
-    Of several that of the cause: the first one that was not asked to end, as launchers do once a node has failed.
+    Of several that of the cause: the one that a rule stopped, then the first one that was not asked to end, as launchers do
+    once a node has failed.
     """
     last = [(one, one.runs[-1]) for one in recordings]
     bad = [
         (one, run)
         for one, run in last
         if run.exit_status
+        or run.stopped_by
         or run.ended_by.startswith("signal")
         # Without record-job the exit status is not known.
         or (run.ended_by == "exit" and run.exit_status is None and one.exceptions)
     ]
     return min(
         bad,
-        key=lambda pair: (_signal_of(pair[1]) == signal.SIGTERM, pair[1].end_us or math.inf),
+        key=lambda pair: (
+            not pair[1].stopped_by,
+            _signal_of(pair[1]) == signal.SIGTERM,
+            pair[1].end_us or math.inf,
+        ),
         default=None,
     )
 
@@ -170,6 +176,8 @@ def _cause(bad: Recording, run: RecordedRun, raised: Sequence[tuple[str, Raised]
         signal=_signal_of(run),
         at_us=run.end_us or run.start_us,
     )
+    if run.stopped_by:
+        return replace(plain, how="rule")
     own = next((pair for pair in raised if pair[1].exit_code is None or pair[1].file), None)
     launcher = next((one for _, one in raised if one.exit_code is not None), None)
     if launcher and launcher.exit_code:
@@ -220,7 +228,7 @@ def _with_memory(known: Ended, memory: Sequence[MemoryAtEnd]) -> Ended:
 
 def with_ending(verdict: Verdict, found: Ended | UnsetType) -> Verdict:
     """The verdict with a finding on what ended the job, before all others; in the place of that on kills."""
-    if not found or found.how in ("exit", "asked"):
+    if not found or found.how in ("exit", "asked", "rule"):
         return verdict
     others = [one for one in verdict.findings if found.how != "memory kill" or one.key != MEMORY_KILLS]
     lost = [lost_work(found).removesuffix(".")] if found.lost_steps else []

@@ -6,6 +6,9 @@ exits with ``exit_status``; any other exception is a bug.
 
 from __future__ import annotations
 
+#: Exit status of a round of a watch that found nothing readable.
+NOTHING_YET = 75
+
 
 class JobReportError(Exception):
     """Base of all errors that are printed as a sentence, without a traceback."""

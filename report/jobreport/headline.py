@@ -53,7 +53,8 @@ def headline(report: Report) -> Headline:
     said = [rest, little, seen, (report.cost and words.lost_money(report.cost)) or ""]
     if verdict.use and verdict.use.unknown:
         said.append(f"Utilization of {count(verdict.use.unknown, 'more GPU')} is unknown.")
-    return Headline(sentence=_first(report), number=number, rest=" ".join(filter(None, said)))
+    first = "So far: " * bool(report.made_us) + _first(report)
+    return Headline(sentence=first, number=number, rest=" ".join(filter(None, said)))
 
 
 def _first(report: Report) -> str:
@@ -70,7 +71,7 @@ def _first(report: Report) -> str:
     if known and known.how == "asked":
         step = step_name(known)
         how, end = "The job was asked to end", f"{signal_name(known.signal)}{' in ' * bool(step)}{step}"
-    elif not verdict.lead and not verdict.caveat:
+    elif not verdict.lead and not verdict.caveat and not (known and known.how == "rule"):
         # What ended it may be what is wrong with it.
         found = "No exception was recorded: read the job's output."
     if known and known.how == "exit" and known.rank:

@@ -34,6 +34,8 @@ class Options(Struct, frozen=True, kw_only=True):
     columns: str | None = None
     date_order: str | None = None
     run: Choice = None
+    #: Of a watch: seconds after which the page loads its successor; 0 for the last report.
+    refresh_s: float | None = None
     #: Rules and thresholds; by default all of jobreport's with theirs.
     settings: Settings | None = None
     pricing: Pricing | None = None

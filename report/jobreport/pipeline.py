@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from jobreport import document
@@ -18,18 +19,21 @@ from jobreport.output import github, junit, places, publish, summary
 from jobreport.output.pages import pages, written_without
 from jobreport.progress import Progress, showing
 from jobreport.readers import archive
+from jobreport.remarks import without_open_ends
 from jobreport.settings import load
 from jobreport.tables.engine import LocalEngine
 from jobrules.model import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
     from contextlib import AbstractContextManager
 
     from jobreport.document import Report
     from jobreport.output.kernel import Kernel
+    from jobreport.output.places import Place
     from jobreport.readers.archive import Unpacked
     from jobreport.readers.registry import Reading
+    from jobreport.remarks import Quality, Remark
     from jobreport.storage.urls import Url
     from jobreport.tables.engine import Engine
 
@@ -91,8 +95,8 @@ def make_report(
         name = pseudonyms.JOB if options.redact else source.name or job_name(source.directory)
         place = place or stack.enter_context(places.reserved(out or Path(f"{name}-report"), names, options))
         reading = _read(source, options, name, job_dir, place.leave, engine, progress)
-        remarks = (*reading.quality.remarks, *source.remarks, *settings.failed)
-        reading = replace(reading, quality=replace(reading.quality, remarks=remarks))
+        quality = _with_remarks(reading.quality, (*source.remarks, *settings.failed), options, place)
+        reading = replace(reading, quality=quality)
         if options.redact:
             reading, quality, settings = pseudonyms.redacted(reading, reading.quality, settings)
             reading = replace(reading, quality=quality)
@@ -103,6 +107,7 @@ def make_report(
             shown = archive.printable(job_dir.name)
         report, files = report_of(reading, settings, shown, strict=options.strict)
         report = priced(report, options.pricing, strict=options.strict)
+        report = replace(report, made_us=time.time_ns() // 1000 if options.refresh_s else UNSET)
         files[FILES["json"]] = document.to_json(report)
         about = None
         if {"html", "md", "github"} & set(options.formats):
@@ -172,6 +177,17 @@ def _read(
         if options.redact:
             raise NothingReadableError("No readable input. Run without --redact to see the files.") from error
         raise
+
+
+def _with_remarks(quality: Quality, more: Sequence[Remark], options: Options, place: Place) -> Quality:
+    """The quality with more remarks: of a watch those on its actions, but none on the open ends of files."""
+    if options.refresh_s:
+        quality = without_open_ends(quality)
+    if options.refresh_s is not None and place.real:
+        from jobreport.actions.acting import failures  # noqa: PLC0415 - of a watch only
+
+        more = (*more, *failures(place.real))
+    return replace(quality, remarks=(*quality.remarks, *more))
 
 
 def _failed_parts(report: Report) -> JobReportError | None:

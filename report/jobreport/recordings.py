@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from jobrules.model.names import (
     DeviceName,
@@ -67,6 +67,8 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
     dropped_reason: Message
     dropped_since_us: int | None
     dropped_until_us: int | None
+    #: The rule for which record-job stopped it.
+    stopped_by: OwnText | UnsetType = UNSET
 
 
 class Label(Struct, frozen=True, kw_only=True):

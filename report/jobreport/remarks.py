@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from jobreport.recordings import Recording  # noqa: TC001 - msgspec reads the annotation
 from jobrules.model.names import Name, NodeName, OwnText, PathName
@@ -334,6 +335,9 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     ("failed", "rules"): {
         "rules.not_loaded": "a rule that cannot be loaded: {error}",
     },
+    ("dropped", "actions"): {
+        "action.failed": "did not succeed: {error}",
+    },
     ("failed", "sections"): {
         "analysis.failed": "the analysis of {analysis} stopped: {kind}: {error}",
     },
@@ -359,6 +363,14 @@ LOST = frozenset(
         *("scalars.unknown", "scalars.line"),
         *("stacks.unknown", "stacks.line", "stacks.unknown_stack", "stacks.lost"),
         *("kineto.cut", "kineto.unreadable", "kineto.dropped", "debugger.value"),
+    }
+)
+
+#: Codes of files to which the job still writes: each may end within a line.
+_OPEN_ENDS = frozenset(
+    {
+        *("file.not_json", "traces.not_json", "traces.growing", "traces.no_end", "kineto.cut"),
+        *("stacks.line", "scalars.line", "nvidia_smi.cut_line", "nvidia_smi.part_of_row"),
     }
 )
 
@@ -454,3 +466,14 @@ class Quality(Struct, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...] = ()
     #: In the order of time; empty if nothing separates runs.
     runs: tuple[Run, ...] = ()
+
+
+def without_open_ends(quality: Quality) -> Quality:
+    """The quality of a job that runs: without remarks on the open end of a file."""
+
+    def kept(source: SourceQuality) -> tuple[Remark, ...]:
+        return tuple(
+            one for one in source.remarks if one.code not in _OPEN_ENDS or one.count > max(1, source.files)
+        )
+
+    return replace(quality, sources=tuple(replace(one, remarks=kept(one)) for one in quality.sources))

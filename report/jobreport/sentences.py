@@ -48,6 +48,14 @@ def phase_name(key: str, event_type: str) -> str:
     return own.get(key) or named(key).title
 
 
+def is_running(report: Report) -> str:
+    """``The job is running; this report was made at 2026-03-07 07:55:29 UTC, and a later one replaces it.``; empty once it has ended."""
+    if not report.made_us:
+        return ""
+    made = formats.date_time(report.made_us)
+    return f"The job is running; this report was made at {made}, and a later one replaces it."
+
+
 def bad_end(report: Report) -> str:
     """``exit status 1``, ``killed by signal 9 on node-2``; empty if the job ended well, or nobody knows."""
     found = recordings_of(report)
@@ -65,6 +73,8 @@ def end_of(run: RecordedRun, *, is_last: bool = True) -> str:
     """How a run ended: ``exit status 1``."""
     if not run.ended_by and not is_last:
         return "killed with record-job"
+    if run.stopped_by:
+        return f"stopped by rule {run.stopped_by}"
     kind, _, number = run.ended_by.partition(":")
     if kind == "signal":
         return f"killed by signal {number}"

@@ -41,12 +41,21 @@ _MIN_S, _MAX_S = 0.001, 10 * 366 * 86400
 _MAX_NUMBER = 10**15
 
 
+def seconds(text: str) -> float | None:
+    """``10min`` in seconds; None for other text, and for a time out of range."""
+    match = _DURATION.fullmatch(text.strip())
+    amount = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    return amount if _MIN_S <= amount <= _MAX_S else None
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """The rules that run, in the order of the report, and the options for it."""
 
     rules: tuple[Rule, ...]
     #: Options of a command line that give the same settings.
     options: tuple[str, ...] = ()
+    #: The tables ``[[action]]``, as they stand in the file.
+    actions: Any = ()
     #: Rules that could not be loaded.
     failed: tuple[Remark, ...] = ()
 
@@ -65,6 +74,7 @@ def load(
     """
     offered = offered or Known()
     known = offered.rules
+    actions: Any = []
     values: dict[type[Rule], dict[str, Any]] = {}
 
     def take(rule: type[Rule], parameter: str, value: object, option: str = "") -> None:
@@ -82,6 +92,7 @@ def load(
                 {find_rule(name, known) for name in _names(tables.pop(key, None), key)}
                 for key in ("select", "ignore")
             ]
+            actions = tables.pop("action", [])
             # A selection on the command line replaces that of the file.
             selected, ignored = selected or in_file[0], ignored | in_file[1]
             for name, table in tables.items():
@@ -111,7 +122,7 @@ def load(
     if not rules:
         raise UsageError("No rule is left to run: --ignore skips all rules that --select selects.")
     options = (*offered.options, *_options(rules, known))
-    return Settings(rules=rules, options=options, failed=offered.failed)
+    return Settings(rules=rules, options=options, actions=actions, failed=offered.failed)
 
 
 def find_rule(name: str, known: Sequence[type[Rule]] = RULES) -> type[Rule]:
@@ -178,10 +189,8 @@ def _checked(rule: type[Rule], name: str, value: object) -> Any:
 def _number(value: object, default: float, metadata: dict[str, Any]) -> int | float | timedelta:
     """A number in its range, or a time for a number of samples."""
     whole, timed = isinstance(default, int), metadata["unit"] == "samples"
-    if timed and isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        seconds = float(match[1]) * _SECONDS[match[2]]
-        if _MIN_S <= seconds <= _MAX_S:
-            return timedelta(milliseconds=round(1000 * seconds))
+    if timed and isinstance(value, str) and (amount := seconds(value)):
+        return timedelta(milliseconds=round(1000 * amount))
     try:
         number = (
             float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan

@@ -131,8 +131,6 @@ def test_a_command_that_cannot_be_run(command: str, status: int, message: str, t
         (["--gpus", "9", "--", "true"], "--gpus 9: this machine has"),
         (["--pid", "1", "--", "true"], "Give a command"),
         (["--pid", "4194305"], "no such process"),
-        (["--stop-on", "UnusedGPU", "--", "true"], "--stop-on is not available"),
-        (["--notify", "http://example", "--", "true"], "--notify is not available"),
         (["--out", "s3://bucket/job", "--", "true"], "--out URL is not available"),
         (["--out", "/proc/job", "--", "true"], "Cannot write"),
         (["--"], "Give a command"),

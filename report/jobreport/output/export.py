@@ -31,11 +31,12 @@ def render_html(
     static: bool = False,
     product: Product = REPORT,
     about: Mapping[str, Any] | None = None,
+    refresh_s: float | None = None,
 ) -> str:
     """The page, from the outputs of an executed notebook; ``static`` leaves all scripts out.
 
     ``about`` is for the script of the page: ``summary`` as Markdown, ``phases`` with their ends in milliseconds, and
-    the starts of some ``steps``, likewise.
+    the starts of some ``steps``, likewise. After ``refresh_s`` the page loads itself again.
     """
     exporter = TemplateExporter(  # type: ignore[no-untyped-call]
         template_name="page",
@@ -44,9 +45,8 @@ def render_html(
         # The outputs are taken as they are; the notebook would be checked again for each.
         default_preprocessors=[],
     )
-    html, _ = exporter.from_notebook_node(
-        notebook, resources={"page": _page(notebook, product, about or {}, static=static)}
-    )
+    page = _page(notebook, product, about or {}, static=static) | {"refresh_s": round(refresh_s or 0)}
+    html, _ = exporter.from_notebook_node(notebook, resources={"page": page})
     return str(html)
 
 

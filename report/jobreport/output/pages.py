@@ -50,7 +50,9 @@ def pages(
         if "html" in options.formats:
             from jobreport.output import export  # noqa: PLC0415
 
-            html = export.render_html(executed, static=options.static, product=product, about=about)
+            html = export.render_html(
+                executed, static=options.static, product=product, about=about, refresh_s=options.refresh_s
+            )
             files[product.files["html"]] = html.encode()
         if failed := executed.metadata.get("failed"):
             raise written_without(failed, product)

@@ -34,7 +34,7 @@ class Place(Struct, frozen=True, kw_only=True):
         """Absolute paths of the files of an older report there, which are no part of a job."""
         if self.real is None:
             return frozenset()
-        return frozenset(str(self.real / file) for file in (*publish.own_files(self.real), publish.LOCK))
+        return frozenset(str(self.real / file) for file in (*publish.own_files(self.real), *publish.HIDDEN))
 
 
 @contextlib.contextmanager

@@ -34,6 +34,12 @@ _FOLDERS = ("rules/more", "rules")
 _PART = ".part"
 #: A hidden file that stands in the folder of a run until its end.
 LOCK = ".jobreport.lock"
+#: The same of a watch, which makes one report after the other.
+WATCH_LOCK = ".jobreport.watch.lock"
+#: What a watch keeps of its actions.
+ACTIONS = ("actions.json", "actions.log", "actions.json.part")
+#: Files beside a report that are no part of a job.
+HIDDEN = (LOCK, WATCH_LOCK, *ACTIONS)
 #: Pattern of the random part of such a name.
 _RANDOM = "[0-9a-f]" * 8
 
@@ -49,6 +55,27 @@ def reserved(
 
     Raises ``UsageError`` as ``_check`` does, and if another run holds the folder.
     """
+    with held(folder / LOCK) as has_lock:
+        _check(folder, names, force=force, product=product)
+        if has_lock:
+            known = own_files(folder, product).union(names)
+            for within in {os.path.dirname(name) for name in known}:  # noqa: PTH120 - empty for the folder itself
+                for part in (folder / within).glob(f"*.{_RANDOM}{_PART}"):
+                    if part.relative_to(folder).as_posix().rsplit(".", 2)[0] in known:
+                        part.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            _remove_empty([folder / name for name in _FOLDERS])
+
+
+@contextlib.contextmanager
+def held(lock: Path) -> Iterator[bool]:
+    """Hold the folder of a lock; False where there are none. A folder that is missing is made, and removed if it stays empty.
+
+    Raises ``UsageError`` if another run holds the lock, or if nothing can be written there.
+    """
+    folder = lock.parent
     _check_place(folder)
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
@@ -56,18 +83,8 @@ def reserved(
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise _no_place(folder, error) from error
-        with _locked(folder) as locked:
-            _check(folder, names, force=force, product=product)
-            if locked:
-                known = own_files(folder, product).union(names)
-                for within in {os.path.dirname(name) for name in known}:  # noqa: PTH120 - empty for the folder itself
-                    for part in (folder / within).glob(f"*.{_RANDOM}{_PART}"):
-                        if part.relative_to(folder).as_posix().rsplit(".", 2)[0] in known:
-                            part.unlink(missing_ok=True)
-            try:
-                yield
-            finally:
-                _remove_empty([folder / name for name in _FOLDERS])
+        with _locked(lock) as has_lock:
+            yield has_lock
     finally:
         _remove_empty(made)
 
@@ -79,29 +96,29 @@ def _remove_empty(folders: Iterable[Path]) -> None:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """A lock on the folder; False where there are none. Raises ``UsageError`` if another run holds it.
+def _locked(file: Path) -> Iterator[bool]:
+    """A lock on the folder of the file; False where there are none. Raises ``UsageError`` if another run holds it.
 
     NFS passes on a lock on a file that is open for writing, but none on a folder.
     """
-    file, descriptor, busy = folder / LOCK, None, False
+    descriptor, busy = None, False
     try:
         try:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            locked = os.path.samestat(os.fstat(descriptor), file.lstat())
-            busy = not locked  # another run has just ended, and a third one may have begun
+            has_lock = os.path.samestat(os.fstat(descriptor), file.lstat())
+            busy = not has_lock  # another run has just ended, and a third one may have begun
         except AttributeError:  # Windows
-            locked = False
+            has_lock = False
         except OSError as error:
-            locked = False
+            has_lock = False
             # Files and folders vanish when another run ends.
             busy = error.errno in (errno.EWOULDBLOCK, errno.ENOENT, errno.ESTALE)
         if busy:
             raise UsageError(
-                f"Another run writes to {escape_name(str(folder), 200)}. Wait for its end, or choose another --out."
+                f"Another run writes to {escape_name(str(file.parent), 200)}. Wait for its end, or choose another --out."
             )
-        yield locked
+        yield has_lock
     finally:
         if descriptor is not None:
             with contextlib.suppress(OSError):

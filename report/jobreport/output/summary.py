@@ -9,7 +9,7 @@ from jobreport.cost import words
 from jobreport.headline import headline
 from jobreport.markdown import CODE, MAX_CHARACTERS, document, escape, prose
 from jobreport.output.step_tree import step_tree
-from jobreport.sentences import goodput_sentence, mixed, unread, without_steps
+from jobreport.sentences import goodput_sentence, is_running, mixed, unread, without_steps
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
 from jobrules.verdict.not_evaluated import by_reason
@@ -29,6 +29,7 @@ def markdown(report: Report) -> str:
     findings = report.verdict.findings
     blocks = [
         f"# {escape(escape_name(report.job.name))}: training job report",
+        *([running] if (running := is_running(report)) else []),
         *_verdict(report),
         *_parts(report),
         *([goodput_sentence(report.goodput)] if report.goodput else []),

@@ -22,6 +22,8 @@ _GENERIC = re.compile(
 )
 _END_MARKER = "training_job_end.ts"
 _END_MARKER_FOLDERS = {"system", "framework"}
+#: What SageMaker calls the directory of a job.
+_PROFILER = "profiler-output"
 #: What the processes of record-job leave for each other.
 _RECORDER_NOTES = re.compile(r"(?:.*/)?jobrecord/(?:[^/]+/.+|[^/]+\.json\.tmp)", re.DOTALL)
 
@@ -87,6 +89,12 @@ def is_end_marker(file: SourceFile) -> bool:
     """True for the file, often empty, that marks the end of the job."""
     *folders, name = file.name.split("/")
     return name == _END_MARKER and (not folders[:-1] or folders[-1] in _END_MARKER_FOLDERS)
+
+
+def has_end_marker(directory: Path) -> bool:
+    """Whether the marker stands at one of its usual places, without a walk through all folders."""
+    within = ("", *_END_MARKER_FOLDERS)
+    return any((directory / top / one / _END_MARKER).exists() for top in ("", _PROFILER) for one in within)
 
 
 def is_recorder_note(file: SourceFile) -> bool:

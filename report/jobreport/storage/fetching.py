@@ -77,8 +77,12 @@ def fetched(url: Url, options: Options, progress: Progress, out: Url | None = No
             inner = stack.enter_context(archive.unpacked(copy.files[0].path))
             yield replace(inner, remarks=(*remarks, *inner.remarks))
             return
-        name = name_among([*reversed(url.key.split("/")), url.bucket])
-        yield Unpacked(directory=folder, name=name, remarks=remarks, files=tuple(sorted(copy.files)))
+        yield Unpacked(directory=folder, name=name_of(url), remarks=remarks, files=tuple(sorted(copy.files)))
+
+
+def name_of(url: Url) -> str:
+    """Name of a job in object storage."""
+    return name_among([*reversed(url.key.split("/")), url.bucket])
 
 
 def run(work: object) -> None:

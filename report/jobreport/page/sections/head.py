@@ -8,7 +8,7 @@ from jobreport import formats
 from jobreport.page.kit import code
 from jobreport.page.kit.head import page_contents, page_head
 from jobreport.page.sections.parts.throughput import in_short
-from jobreport.sentences import bad_end, unread, without_steps
+from jobreport.sentences import bad_end, is_running, unread, without_steps
 from jobrules.rules.traces.shares import profiled_gpus
 from jobrules.verdict.observations import LOST_SAMPLES
 
@@ -28,7 +28,14 @@ def head(report: Report) -> Fragment:
     job = report.job
     name = formats.escape_name(job.name, MAX_NAME)
     about = f"Training job report. {formats.times(job.end_us)}"
-    return page_head(name, about, _facts(report), tab=page_title(report))
+    running = is_running(report)
+    return page_head(
+        name,
+        about,
+        _facts(report),
+        tab="So far: " * bool(running) + page_title(report),
+        notes=[running] if running else [],
+    )
 
 
 def page_title(report: Report) -> str:
@@ -85,7 +92,7 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("Not read", others))
     if end := bad_end(report):
         facts.append(("End", end))
-    elif job.finished is False:
+    elif job.finished is False and not report.made_us:
         facts.append(("End", "not recorded: the job may have continued"))
     return facts
 

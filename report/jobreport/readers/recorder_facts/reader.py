@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 from msgspec.structs import replace
 
 from jobreport.readers import text_files
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"(?:.*/)?jobrecord/[^/]+\.json", re.DOTALL)
 _FACTS, _COMMAND = ".json", ".command.json"
+_RULE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 _ENDED_BY = re.compile(r"exit|signal:[0-9]{1,3}|detached|parent gone")
 #: What may be joined by a plus sign: words of ours.
 _WORDS = re.compile(r"(?:\+?(?:given|counted|bfloat16|float16|float32|float64|tf32)){1,5}")
@@ -157,6 +158,7 @@ class _Run(Struct):
     started_us: Microseconds
     ended_us: Microseconds | None = None
     ended_by: str | None = None
+    stopped_by: str | None = None
     sampler_ended_by: str | None = None
     exit_status: Annotated[int, Meta(ge=-(10**9), le=10**9)] | None = None
     dropped: _Dropped | None = None
@@ -356,6 +358,7 @@ def _run(facts: _Run) -> RecordedRun:
         dropped_reason=_text(dropped.reason or ""),
         dropped_since_us=dropped.since_us,
         dropped_until_us=dropped.until_us,
+        stopped_by=rule if _RULE.fullmatch(rule := facts.stopped_by or "") else UNSET,
     )
 
 

@@ -1,0 +1,1 @@
+"""``make-report --watch``: reports of a job that runs."""

@@ -1,0 +1,276 @@
+"""One report after the other while a job runs, and the last one once it has ended.
+
+Each round is a process of its own with the command line of the watch. Its memory goes with it, a signal ends it at any
+time, and its CPU time sets the pause. All rounds make the whole report, so the last one is that of a plain run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jobreport import formats
+from jobreport.actions.seen import Seen, seen_in
+from jobreport.errors import NOTHING_YET, UsageError
+from jobreport.files import FILES
+from jobreport.output.kernel import kernel_environment
+from jobreport.output.publish import WATCH_LOCK, held
+from jobreport.readers import archive
+from jobreport.readers.listing import has_end_marker, job_name
+from jobreport.redaction import pseudonyms
+from jobreport.scratch import Scratch
+from jobrules.model import SECOND_US
+from jobrules.text import duration, escape_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobreport.actions.acting import Acting
+    from jobreport.storage.urls import Url
+
+#: Shortest time between two rounds, and how often a round's CPU time fits into the pause: 5% of a core at most.
+MIN_S, TIMES_CPU = 15.0, 20
+#: Exit status of wrong options, also of each round.
+_USAGE = UsageError.exit_status
+#: Rounds without a report after which a watch ends.
+MAX_FAILED = 5
+#: What comes just after the end, such as the facts of other nodes, belongs to the last report.
+_LATE_S = 5.0
+#: A longer pause is worth a line.
+_LONG_S = 600.0
+#: How often a watch looks whether the job has ended, and whether a recorder's pipe or a round has.
+_LOOK_S, _STEP_S = 5.0, 0.1
+
+
+class Watching(Struct, frozen=True, kw_only=True):
+    """What is watched, and how."""
+
+    job_dir: Path | Url
+    folder: Path
+    #: The command line of each round.
+    arguments: tuple[str, ...]
+    every_s: float = 60.0
+    #: How long to wait for something readable, and for new samples; None for ever.
+    timeout_s: float | None = None
+    idle_exit_s: float | None = None
+    #: Standard input is a pipe of record-job, which ends with the job.
+    of_recorder: bool = False
+    #: A job in object storage is kept by the command line.
+    has_cache: bool = False
+
+
+def watch(watching: Watching, acting: Acting, say: Callable[[str], None]) -> int:
+    """Make reports until the job ends; returns the exit status of the last one. ``say`` prints a line."""
+    # Unlike a single report, a watch may run for weeks.
+    gc.enable()
+    received = [signal.SIGINT]
+
+    def stop(number: int, _frame: object) -> None:
+        received.append(signal.Signals(number))
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(held(watching.folder / WATCH_LOCK))
+        if not (watching.has_cache or isinstance(watching.job_dir, Path)):
+            # Each round fetches what is new.
+            cache = stack.enter_context(Scratch())
+            watching = replace(watching, arguments=("--cache", cache, *watching.arguments))
+        rounds = _Rounds(watching, acting, say)
+        try:
+            return rounds.run()
+        except KeyboardInterrupt:
+            rounds.cut()
+            say("stopped; the last whole report stays.")
+            return 128 + received[-1]
+        finally:
+            rounds.cut()
+            acting.kill()
+
+
+def folder_of(job_dir: Path | Url, out: Path | Url | None, *, redact: bool) -> Path:
+    """The folder that each round writes to. Raises ``UsageError`` for an archive, which does not grow."""
+    if out and not isinstance(out, Path):
+        raise UsageError("--watch: reports of a job that runs are written to a folder. Choose another --out.")
+    if job_dir.name.lower().endswith(archive.SUFFIXES) and (
+        not isinstance(job_dir, Path) or job_dir.is_file()
+    ):
+        raise UsageError("--watch: an archive is of a job that has ended. Use make-report without --watch.")
+    if redact:
+        name = pseudonyms.JOB
+    elif isinstance(job_dir, Path):
+        with archive.unpacked(job_dir) as source:
+            name = source.name or job_name(source.directory)
+    else:
+        from jobreport.storage.fetching import name_of  # noqa: PLC0415 - few watches need it
+
+        name = name_of(job_dir)
+    return Path(os.path.abspath(out or f"{name}-report"))  # noqa: PTH100 - Path.absolute keeps ".."
+
+
+class _Round(Struct, frozen=True):
+    status: int
+    cpu_s: float
+    #: Whether it wrote a report.
+    is_written: bool
+
+
+class _Rounds:
+    def __init__(self, watching: Watching, acting: Acting, say: Callable[[str], None]) -> None:
+        self._of, self._acting, self._say = watching, acting, say
+        self._said: set[str] = set()
+        self._has_report = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        """Rounds until the end of the job, and one after it; a job that has ended before has that one only."""
+        if not self._has_ended():
+            status = self._until_end()
+            if status is not None:
+                return status
+            if not self._of.of_recorder:
+                time.sleep(_LATE_S)
+        done = self._round(0)
+        if seen := seen_in(self._of.folder) if done.is_written else None:
+            self._acting.judge(seen, is_last=True)
+        self._acting.finish()
+        return done.status
+
+    def cut(self) -> None:
+        """End the round that runs, if one does; the report before it stays."""
+        if self._process and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_LATE_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+
+    def _until_end(self) -> int | None:
+        """The exit status; None once the job has ended."""
+        of, began_s, pause_s, failed = self._of, time.monotonic(), self._of.every_s, 0
+        while not self._has_ended():
+            done = self._round(pause_s)
+            cpu_pause_s = TIMES_CPU * done.cpu_s
+            pause_s = max(of.every_s, cpu_pause_s)
+            if seen := seen_in(of.folder) if done.is_written else None:
+                failed = 0
+                self._tell(seen, pause_s)
+                # Of a report without a part that failed, a finding may be gone for that.
+                if done.status == 0:
+                    self._acting.judge(seen)
+                if seen.has_ended:
+                    return None
+                if of.idle_exit_s and _idle_s(seen) >= of.idle_exit_s:
+                    self._round(0)
+                    return 0
+            elif self._has_report or done.status not in (NOTHING_YET, _USAGE):
+                failed += not self._has_ended()  # which cuts the round
+                if failed == MAX_FAILED:
+                    self._say(f"{MAX_FAILED} rounds in a row made no report.")
+                    return 1
+            elif done.status == _USAGE or time.monotonic() - began_s >= (of.timeout_s or math.inf):
+                return _USAGE
+            else:
+                self._say_once(f"waiting for something readable in {escape_name(str(of.job_dir), 200)}.")
+                pause_s = max(MIN_S, cpu_pause_s)
+            self._pause(pause_s)
+        return None
+
+    def _tell(self, seen: Seen, pause_s: float) -> None:
+        """What a user who waits wants to know."""
+        page = self._of.folder / (
+            FILES["html"] if (self._of.folder / FILES["html"]).exists() else FILES["json"]
+        )
+        self._say_once(f"the job is running; the report so far: {escape_name(str(page), 200)}")
+        if pause_s > _LONG_S:
+            self._say_once(
+                f"a look takes long, so the next one follows only after {duration(pause_s * SECOND_US)}."
+            )
+        if _idle_s(seen) > seen.quiet_s:
+            self._say_once(f"no data since {formats.date_time(seen.job.end_us)}.")
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+    def _round(self, pause_s: float) -> _Round:
+        """Make the report, for a page that is loaded again after the pause; 0 for the last one."""
+        of, before, cpu_s = self._of, _identity(self._of.folder), _cpu_of_children_s()
+        options = ["--round", f"{pause_s:g}", "--out", str(of.folder)]
+        options += ["--force"] if self._has_report else []
+        self._process = subprocess.Popen(  # noqa: S603 - this interpreter
+            [sys.executable, "-m", "jobreport", *options, *of.arguments],
+            env=kernel_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if pause_s else None,
+            # A signal of the terminal is for the watch, which ends the round.
+            start_new_session=True,
+        )
+        while self._process.poll() is None:
+            # Quick where something waits for the end of the round.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STEP_S if self._act() or of.of_recorder else _LOOK_S)
+            if pause_s and of.of_recorder and self._has_ended():
+                self.cut()
+        status = self._process.wait()
+        is_written = _identity(of.folder) not in (None, before)
+        self._has_report |= is_written
+        return _Round(status, _cpu_of_children_s() - cpu_s, is_written)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, at most to the end of the job."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            step_s = min(left_s, _STEP_S if self._act() else _LOOK_S)
+            if self._has_ended(step_s):
+                return
+
+    def _has_ended(self, wait_s: float = 0.0) -> bool:
+        """Whether the job has ended, for which it waits: with the pipe of record-job, or by its end marker."""
+        if self._of.of_recorder:
+            # Nothing is written to the pipe.
+            return bool(select.select([0], [], [], wait_s)[0])
+        time.sleep(wait_s)
+        return isinstance(self._of.job_dir, Path) and has_end_marker(self._of.job_dir)
+
+    def _act(self) -> bool:
+        """Look after the actions; whether any is under way. What stops the job is record-job, its parent."""
+        is_busy = self._acting.step()
+        if stop := self._acting.stop():
+            rule, grace_s = stop
+            # Each of its children may wake it with this signal.
+            os.write(1, f"stop {grace_s:g} {rule}\n".encode())
+            os.kill(os.getppid(), signal.SIGCHLD)
+        return is_busy
+
+
+def _idle_s(seen: Seen) -> float:
+    return time.time() - seen.job.end_us / SECOND_US
+
+
+def _cpu_of_children_s() -> float:
+    """CPU time of all processes that this one has waited for, and of those that they have."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """What tells one report in the folder from the next."""
+    with contextlib.suppress(OSError):
+        found = (folder / FILES["json"]).stat()
+        return found.st_ino, found.st_mtime_ns
+    return None
