@@ -91,9 +91,11 @@ class Passes:
         # An output may be the script's own, and raise anything.
         with suppress(Exception):
             if (tensor := differentiable(output)) is not None:
-                tensor.register_hook(self._backward_begins)
+                # One of the tensor itself takes several times as long.
+                node = getattr(tensor, "grad_fn", None)
+                getattr(node, "register_prehook", tensor.register_hook)(self._backward_begins)
 
-    def _backward_begins(self, _gradient: Any) -> None:
+    def _backward_begins(self, _gradients: Any) -> None:
         if self._backward_ns or self._is_compiling():
             return
         self._backward_ns = now()
