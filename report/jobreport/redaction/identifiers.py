@@ -25,7 +25,7 @@ OPTION = "--redact"
 #: Patterns by kind, the first match wins; their bounds keep the search fast in any text.
 FORMS = {
     "ARN": r"arn:[a-z-]+:[^\s\"',]+",
-    "Storage address": r"\b(?:s3a?|gc?s|az|abfss?|wasbs?|hdfs)://[^\s\"',]+|(?<![\w.-])[\w.-]{1,255}\.s3[\w.-]{0,63}\.amazonaws\.com[^\s\"',]*",
+    "Storage address": r"\b(?:s3a?|gc?s|az|abfss?|wasbs?|hdfs)://(?!…)[^\s\"',]+|(?<![\w.-])[\w.-]{1,255}\.s3[\w.-]{0,63}\.amazonaws\.com[^\s\"',]*",
     "E-mail address": r"(?<![\w.+-])[\w.+-]{1,255}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[A-Za-z]{2,24}",
     "Path with a user name": r"(?:/home|/Users|/fsx/home|/mnt/home)/[^/\s\"',]+|[A-Za-z]:\\Users\\[^\\\s\"',]+",
     "IP address": r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<!\d)\d{1,3}(?:-\d{1,3}){3}(?!\d)"

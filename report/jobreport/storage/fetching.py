@@ -152,12 +152,13 @@ class _Copy:
         chosen = [*certain, *small]
         self._note_others(files, {one.name for one in chosen})
         if self._failed > _MAX_FAILED * len(chosen):
+            why = next(one.reason for one in self.tally.remarks() if one.code == "storage.failed")
             raise UsageError(
                 f"{count(self._failed, 'object')} of {len(chosen):,} could not be fetched, so a report would mislead: "
-                f"{self._first_reason()}. Try again later."
+                f"{why}. Try again later."
             )
         self.files = [replace(one, size=self._have[one.name]) for one in chosen if one.name in self._have]
-        if not chosen or (self.is_one_object and not self.files):
+        if not self.files:
             raise NothingReadableError(self._nothing(files))
         self._keep_index()
 
@@ -296,12 +297,11 @@ class _Copy:
         for one in others:
             self.tally.note("storage.not_fetched", file=one.name, size=size)
 
-    def _first_reason(self) -> str:
-        return self.tally.remarks()[0].reason
-
     def _nothing(self, files: Sequence[SourceFile]) -> str:
-        if self.is_one_object:
-            return f"{self._url} cannot be read: {self._first_reason()}."
+        if missing := [one for one in self.tally.remarks() if one.code != "storage.not_fetched"]:
+            return (
+                f"No readable input in {self._url}: {count(missing[0].count, 'object')}: {missing[0].reason}."
+            )
         kinds = Counter(os.path.splitext(one.name)[1][:20] or "none" for one in files)  # noqa: PTH122 - many
         shown = ", ".join(f"{escape_name(kind)} ({n:,})" for kind, n in kinds.most_common(5))
         return (

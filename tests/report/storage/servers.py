@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import socket
 import subprocess
@@ -33,11 +34,18 @@ def free_port() -> int:
 def moto() -> Iterator[str]:
     """The address of a server of S3."""
     port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with process([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], port):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def process(command: list[str], port: int, **environment: str) -> Iterator[None]:
+    """A server of another kind."""
+    known = {**os.environ, **environment}
+    server = subprocess.Popen(command, env=known, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(port, server)
-        yield f"http://127.0.0.1:{port}"
+        yield
     finally:
         server.kill()
         server.wait()
@@ -85,13 +93,15 @@ class Fault:
     before: Callable[[], object] | None = None
     #: And after it, before the answer.
     after: Callable[[], object] | None = None
+    #: The answer does not come.
+    lost: bool = False
 
 
 class Proxy:
     """Passes requests on, unless ``fault`` says otherwise; keeps what was asked for."""
 
     def __init__(self, server: str) -> None:
-        self._server = urlsplit(server)
+        self.server, self._server = server, urlsplit(server)
         self.requests: list[Request] = []
         self.fault: Callable[[Request], Fault | None] = lambda _: None
         self._loop = asyncio.new_event_loop()
@@ -164,6 +174,8 @@ class Proxy:
         status, known, data = await loop.run_in_executor(None, self._answer, method, target, headers, body)
         if fault.after:
             fault.after()
+        if fault.lost:
+            return
         length = (
             known.pop("content-length", str(len(data))) if method == "HEAD" else str(len(data) + fault.longer)
         )
@@ -220,6 +232,9 @@ class Bucket:
 
         self._ask("PUT", f"/{quote(key)}", data)
 
+    def delete(self, key: str) -> None:
+        self._ask("DELETE", f"/{quote(key)}")
+
     def get(self, key: str) -> bytes | None:
 
         try:
@@ -229,7 +244,7 @@ class Bucket:
                 return None
             raise
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def listed(self, prefix: str = "") -> list[str]:
 
         text = self._ask("GET", f"?list-type=2&prefix={quote(prefix, safe='')}&max-keys=1000").decode()
         return [unescape(one) for one in re.findall(r"<Key>(.*?)</Key>", text)]

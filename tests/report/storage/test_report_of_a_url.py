@@ -11,7 +11,7 @@ from tests.paths import SAMPLES
 from tests.report.storage.servers import Bucket, Proxy
 from tests.report.test_cli import make_report
 
-QUICK = ("fluctuating", "cpu-bottleneck")
+QUICK = ("fluctuating", "late-rank")
 
 
 @pytest.mark.parametrize(
