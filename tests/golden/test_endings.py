@@ -29,8 +29,17 @@ END_US = START_US + round(STEPS * STEP_S * 10**6)
 FILES = Path(__file__).parent / "endings"
 
 
-def job(*, saved_s: float | None = 400.0, kills: int = 0, memory: float = 20.0, parts: int = 1) -> Job:
+def job(
+    *,
+    saved_s: float | None = 400.0,
+    failed: bool = False,
+    kills: int = 0,
+    memory: float = 20.0,
+    parts: int = 1,
+) -> Job:
     """Two ranks of 300 steps of 2 s or parts of it, with a checkpoint after 400 s, and memory in use in GiB."""
+    saves = [("Checkpoint", "Checkpoint", saved_s - 1, saved_s)] if saved_s else []
+    saves += [("Checkpoint", "failed", 599.0, 600.0)] if failed else []
     n = round(STEPS * STEP_S) + 1
     spans = [(STEP_S / parts * i, STEP_S / parts * (i + 1)) for i in range(STEPS * parts)]
     killed = np.zeros(n)
@@ -44,9 +53,7 @@ def job(*, saved_s: float | None = 400.0, kills: int = 0, memory: float = 20.0, 
         gpu=np.full((n, 2), 95.0),
         interval_s=1.0,
         steps=joined_steps(*(make_steps(spans, rank=rank) for rank in "01")),
-        events=make_events([("Checkpoint", "Checkpoint", saved_s - 1, saved_s)], rank="0")
-        if saved_s
-        else None,
+        events=make_events(saves, rank="0") if saves else None,
         extra=[make_panel(metric, values, interval_s=1.0) for metric, values in panels.items()],
     )
 
@@ -91,6 +98,10 @@ KILLED: dict[str, Any] = {"ended_by": "signal:9", "exit_status": 137}
 CASES: dict[str, tuple[Job, tuple[Recording, ...]]] = {
     "an exception": (job(), ended(raised())),
     "an exception, no checkpoint": (job(saved_s=None), ended(raised())),
+    "an exception in a checkpoint": (
+        job(failed=True),
+        ended(raised(type="OSError", message="No space left on device", function="save")),
+    ),
     "an exception of the first of two ranks": (
         job(),
         ended(raised(rank="1", message="first"), raised(at_us=END_US + 2 * 10**6), replace(CHILD, exit_code=1)),

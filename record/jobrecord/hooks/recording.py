@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: Phases that are no part of a step.
 OUTSIDE_STEPS = frozenset({"Checkpoint"})
+#: Name of a checkpoint that an exception ended.
+FAILED = "failed"
 _OPTIMIZERS = "torch.optim.optimizer"
 
 
@@ -74,6 +76,7 @@ class Recording:
         self._is_fetching = False
         #: Begin and end of a checkpoint that may have further files, and how many of them are being saved.
         self._saved, self._saving = (0, 0), 0
+        self._has_saved = True
         self._blocks: list[_Block] = []
         self._counts: dict[str, int] = {}
         self._passes: list[Passes] = []
@@ -134,14 +137,17 @@ class Recording:
         """Record a stretch of code. Checkpoints are no part of a step. Raises TypeError for a name that is no text."""
         if not isinstance(name, str):
             raise TypeError(f"phase() needs a name, not {type(name).__name__}")
-        start, is_outside = now(), name in OUTSIDE_STEPS
+        start, is_outside, shown = now(), name in OUTSIDE_STEPS, name
         # What saves within it is a part of it.
         self._saving += is_outside
         try:
             yield
+        except BaseException:
+            shown = FAILED if is_outside else name
+            raise
         finally:
             end = now()
-            self.add(name, name, start, end)
+            self.add(name, shown, start, end)
             if is_outside:
                 self._saving -= 1
                 self.outside_ended(end)
@@ -293,6 +299,9 @@ class Recording:
         start_ns, self._saving = now(), self._saving + 1
         try:
             yield
+        except BaseException:
+            self._has_saved = False
+            raise
         finally:
             self._saving -= 1
             if not self._saving and self.is_open:
@@ -312,7 +321,8 @@ class Recording:
         """Add the checkpoint whose files were saved before what comes now."""
         (begin_ns, end_ns), self._saved = self._saved, (0, 0)
         if begin_ns:
-            self.add("Checkpoint", "Checkpoint", begin_ns, end_ns)
+            self.add("Checkpoint", "Checkpoint" if self._has_saved else FAILED, begin_ns, end_ns)
+        self._has_saved = True
 
     @harmless
     def outside_ended(self, at_ns: int) -> None:

@@ -11,6 +11,8 @@ from jobrules.measures.framework_time import CHECKPOINT
 from jobrules.measures.rows import TRAIN, series_of
 from jobrules.model import SECOND_US, Job, Metric
 
+#: Name that record-job gives to a checkpoint that an exception ended.
+_FAILED = "failed"
 #: Memory in use at the end is the most of these last samples.
 _END_US = 10 * SECOND_US
 
@@ -37,7 +39,11 @@ def last_work(job: Job) -> list[LastWork]:
 
 
 def _saved(part: Job) -> list[int]:
-    events = part.events.where(part.events.in_lanes(lambda lane: lane.event_type in CHECKPOINT))
+    events = part.events
+    events = events.where(
+        events.in_lanes(lambda lane: lane.event_type in CHECKPOINT)
+        & ~events.named(lambda name: name == _FAILED)
+    )
     return [int(events.end_us.max())] if len(events) else []
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -165,6 +166,25 @@ def test_loop_by_hand(out: Path) -> None:
     assert steps(out)[3].start_us >= checkpoint.end_us
     first_fetch = events(out, "DataLoaderIter")[0]
     assert steps(out)[0].start_us == first_fetch.start_us
+
+
+@pytest.mark.parametrize("saving", ["phase", "files"])
+def test_a_checkpoint_that_was_not_saved_says_so(out: Path, saving: str) -> None:
+    jobrecord.start()
+    jobrecord.step()
+    recording = current.current()
+    assert recording
+    for error in (None, OSError(), None):
+        with suppress(OSError), jobrecord.phase("Checkpoint") if saving == "phase" else recording.saving():
+            if error:
+                raise error
+        jobrecord.step()
+    with suppress(OSError), jobrecord.phase("Augment"):
+        raise OSError
+    jobrecord.stop()
+
+    assert [event.name for event in events(out, "Checkpoint")] == ["Checkpoint", "failed", "Checkpoint"]
+    assert [event.name for event in events(out, "Augment")] == ["Augment"]
 
 
 def test_evaluation_and_prediction_are_steps_of_their_own(out: Path) -> None:
