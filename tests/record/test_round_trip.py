@@ -188,7 +188,7 @@ def test_cpu_limit_explains_why_the_gpu_waits(report: Report) -> None:
 
 def test_redacted_report_names_nobody(folder: Path, tmp_path: Path) -> None:
     made = make_report(folder, tmp_path / "out", Options(formats=["json"], redact=True, strict=True))
-    text = (made.folder / "report.json").read_text()
+    text = (tmp_path / "out/report.json").read_text()
 
     assert not [name for name in (NODE, OWNER, "Fake") if name in text]
     assert "batch_size=256" in text_of(made.report, "quality")

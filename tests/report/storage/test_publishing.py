@@ -51,7 +51,7 @@ def what_a_reader_sees(bucket: Bucket) -> str:
     """The name of the job, or why there is no report: as the manifest says, and never a mixture."""
     about = manifest(bucket)
     if about.get("state") != "complete":
-        return about.get("state", "nothing")
+        return str(about.get("state", "nothing"))
     for name, known in about["files"].items():
         data = bucket.get(f"r/{name}") or b""
         assert (len(data), hashlib.sha256(data).hexdigest()) == (known["size"], known["sha256"]), name

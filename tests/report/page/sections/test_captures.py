@@ -442,7 +442,8 @@ def test_a_step_without_events_is_not_drawn() -> None:
 def test_a_page_without_traces_does_not_have_the_sections(tmp_path: Path) -> None:
     (sample,) = (path for path in SAMPLES if path.name == "cpu-only")
 
-    page = pipeline.make_report(sample, tmp_path / "out", Options(static=True)).main_file.read_text()
+    pipeline.make_report(sample, tmp_path / "out", Options(static=True))
+    page = (tmp_path / "out/report.html").read_text()
 
     assert 'id="close-ups"' in page
     assert not [anchor for anchor in ANCHORS if re.search(rf'(id="|href="#){anchor}"', page)]

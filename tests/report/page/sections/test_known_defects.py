@@ -525,7 +525,10 @@ def test_seen_no_account_of_the_job_directory_reaches_the_page(tmp_path: Path) -
 
     made = pipeline.make_report(job_dir, tmp_path / "report", Options(formats=("json", "md")))
 
-    texts = [whole(made.report), *(path.read_text() for path in made.folder.rglob("*") if path.is_file())]
+    texts = [
+        whole(made.report),
+        *(path.read_text() for path in (tmp_path / "report").rglob("*") if path.is_file()),
+    ]
     assert len(texts) > 2
     for text in texts:
         assert account not in text
