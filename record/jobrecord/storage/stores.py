@@ -36,6 +36,28 @@ _COPY = {
     "gs": "gcloud storage rsync -r {} my-job",
     "az": "azcopy copy --recursive {} my-job",
 }
+#: Codes that are repeated; others may hold anything.
+_CODES = frozenset(
+    [
+        "AccessDenied",
+        "AllAccessDisabled",
+        "AuthorizationHeaderMalformed",
+        "BlobArchived",
+        "ContainerNotFound",
+        "ExpiredToken",
+        "InternalError",
+        "InvalidAccessKeyId",
+        "InvalidObjectState",
+        "NoSuchBucket",
+        "NoSuchKey",
+        "PermanentRedirect",
+        "RequestTimeTooSkewed",
+        "ServerBusy",
+        "ServiceUnavailable",
+        "SlowDown",
+        "TooManyRequests",
+    ]
+)
 #: Errors of credentials that are not there, by their classes.
 _NO_CREDENTIALS = re.compile(
     r"(?:No|Partial)Credentials.*|.*(?:Token|Credential)(?:Retrieval|Load|Unavailable|Expired)\w*Error"
@@ -102,7 +124,7 @@ def answer_to(error: BaseException) -> Answer:
     if not status and _NO_CREDENTIALS.fullmatch(name):
         return Answer(401, "no credentials")
     if status:
-        known = f" ({code})" if re.fullmatch(r"[A-Za-z]{1,60}", str(code)) else ""
+        known = f" ({code})" if code in _CODES else ""
         if code in ("BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet"):
             status = 412
         return Answer(501 if code == "NotImplemented" else status, f"HTTP {status}{known}")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 
 import pytest
+from botocore.loaders import JSONFileLoader
 
 from jobreport.storage import fetching, stores
 from tests.report.storage.servers import ID, SECRET, Bucket, Proxy, moto
@@ -18,6 +20,14 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def _descriptions() -> Iterator[None]:
+    """What a client of S3 reads first is read once: it takes as long as all else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JSONFileLoader, "_load_file", cache(JSONFileLoader._load_file))
+        yield
+
+
+@pytest.fixture(scope="session")
 def _proxy(server: str) -> Iterator[Proxy]:
     proxy = Proxy(server)
     yield proxy
@@ -25,7 +35,7 @@ def _proxy(server: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def proxy(_proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+def proxy(_proxy: Proxy, _descriptions: None, monkeypatch: pytest.MonkeyPatch) -> Proxy:
     """The proxy, which programs take for their store, with credentials."""
     _proxy.reset()
     for name, value in environment(_proxy).items():
