@@ -31,7 +31,10 @@ FAULTS = {
     [
         "no fault",
         "put",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("list", "get", "server", "cut", "nobody answers")),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("list", "get", "server", "cut", "nobody answers")
+        ),
     ],
 )
 def test_no_secret_is_printed_or_written(
