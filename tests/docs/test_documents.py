@@ -55,7 +55,10 @@ def test_the_readme_names_only_options_that_exist() -> None:
     pages = ["README.md", "CONTRIBUTING.md", "record/README.md", "sample_data/README.md"]
     for name in [
         *pages,
-        *(f"docs/{page}.md" for page in ("architecture", "ci", "job-directory", "recording")),
+        *(
+            f"docs/{page}.md"
+            for page in ("actions", "architecture", "ci", "job-directory", "recording", "watching")
+        ),
     ]:
         text = (ROOT / name).read_text("utf-8")
         for program, options in re.findall(r"(make-report|record-job)((?: +[^`\s]+)*)", text):

@@ -13,11 +13,12 @@ import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
 
-from jobreport.actions.configured import COMMAND, PLACE, STOP, WEBHOOK, Action
+from jobreport.actions.configured import COMMAND, PLACE, STOP, WEBHOOK, Action, is_loopback
 from jobreport.actions.running import Program
 from jobreport.ended import ENDED
 from jobreport.files import FILES
@@ -39,8 +40,8 @@ _MAX_FAILURES, _MAX_STATE = 100, 1 << 20
 #: Characters of a sentence, sentences of the advice, and names of rules: a body stays below 64 kB in any encoding.
 _MAX_TEXT, _MAX_ADVICE, _MAX_RULES = 1000, 5, 20
 _WEBHOOK = Path(__file__).with_name("webhook.py")
-#: What a webhook may take beyond its three tries: the pauses between them, and the start of a process.
-_TRIES, _START_S = 3, 15.0
+#: Before each try of a webhook, and what it may take beyond its tries.
+_PAUSES_S, _START_S = (0, 1, 4), 15.0
 
 
 class _Held(Struct):
@@ -177,19 +178,27 @@ class Acting:
             rule = min(action.rules.intersection(finding["rules"]), default=key)
             return _Fired(action, key, (rule,), b"", 0.0)
         page = next(name for name in (FILES["html"], FILES["json"]) if (self._folder / name).exists())
-        report = page if self._is_redacted else str(self._folder / page)
-        facts = {"schema": 1, "job": seen.job.name, "finding": finding, "report": report, "state": state}
+        path = str(self._folder / page)
+        facts = {
+            "schema": 1,
+            "job": seen.job.name,
+            "finding": finding,
+            "report": page if self._is_redacted else path,
+            "state": state,
+        }
         body = json.dumps(facts, ensure_ascii=False)
         if action.do == COMMAND:
-            texts = {"finding.key": key, "job": seen.job.name, "report": report}
+            texts = {"finding.key": key, "job": seen.job.name, "report": path}
             argv = tuple(PLACE.sub(lambda place: _text_of(place, texts), one) for one in action.argv)
             return _Fired(action, key, argv, body.encode("utf-8", "replace"), action.timeout_s)
         if action.is_slack:
             body = json.dumps({"text": _slack(facts)}, ensure_ascii=False)
-        asked = {"url": action.url, "body": body, "timeout_s": action.timeout_s}
-        asked["is_loopback"] = action.url.startswith("http:")
+        asked = {"url": action.url, "body": body, "timeout_s": action.timeout_s, "pauses_s": _PAUSES_S}
+        asked["is_loopback"] = is_loopback(urlsplit(action.url).hostname or "")
         argv = (sys.executable, "-I", str(_WEBHOOK))
-        return _Fired(action, key, argv, json.dumps(asked).encode(), _TRIES * action.timeout_s + _START_S)
+        return _Fired(
+            action, key, argv, json.dumps(asked).encode(), len(_PAUSES_S) * action.timeout_s + _START_S
+        )
 
     def _done(self, fired: _Fired, reason: str, output: bytes) -> None:
         if fired.action.do == WEBHOOK:

@@ -1,6 +1,6 @@
 """Posts a body to a URL: a program of its own, so that it can be ended in time whatever the other side does.
 
-Standard input has JSON with ``url``, ``body``, ``timeout_s``, and ``is_loopback``. Of an answer only the status counts.
+Standard input has JSON: ``url``, ``body``, ``timeout_s`` of a try, ``pauses_s`` before each, and ``is_loopback``. Of an answer only the status counts.
 What is printed on a failure has neither the URL nor anything of the answer.
 """
 
@@ -15,8 +15,6 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-#: Before each try.
-_PAUSES_S = (0, 1, 4)
 #: Statuses after which another try may succeed.
 _PASSING = {408, 429}
 
@@ -31,7 +29,7 @@ def main() -> int:
     asked = json.load(sys.stdin)
     signal.signal(signal.SIGALRM, _out_of_time)
     reason = ""
-    for pause_s in _PAUSES_S:
+    for pause_s in asked["pauses_s"]:
         time.sleep(pause_s)
         reason, may_succeed = _posted(asked)
         if not may_succeed:
@@ -57,10 +55,10 @@ def _posted(asked: dict[str, Any]) -> tuple[str, bool]:
         if 300 <= error.code < 400:
             return f"HTTP status {error.code}: redirects are not followed", False
         return f"HTTP status {error.code}", error.code >= 500 or error.code in _PASSING
-    except TimeoutError:
-        return f"no answer within {asked['timeout_s']:g} s", True
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(cause, TimeoutError):
+            return f"no answer within {asked['timeout_s']:g} s", True
         why = getattr(cause, "verify_message", None) or getattr(cause, "strerror", None)
         return str(why or type(cause).__name__), True
     finally:
