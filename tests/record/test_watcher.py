@@ -52,7 +52,7 @@ if mode == "hangs":
 
 
 @pytest.fixture
-def stub(tmp_path: Path) -> dict[str, str]:
+def stub(tmp_path: Path) -> dict[str, Any]:
     """Variables with which the stub is make-report."""
     (tmp_path / "jobreport").mkdir()
     (tmp_path / "jobreport/__init__.py").touch()
@@ -108,7 +108,7 @@ STARTED = 'Path("started").touch(); time.sleep(60)'
     ids=["saves", "ignores", "launcher"],
 )
 def test_a_job_that_a_rule_stops_has_its_time(
-    lines: list[str], ended_by: str, seconds: tuple[float, float], stub: dict[str, str], tmp_path: Path
+    lines: list[str], ended_by: str, seconds: tuple[float, float], stub: dict[str, Any], tmp_path: Path
 ) -> None:
     out = tmp_path / "job"
     began_s = time.monotonic()
@@ -129,7 +129,7 @@ def test_a_job_that_a_rule_stops_has_its_time(
     assert (tmp_path / "ended").exists()
 
 
-def test_the_report_says_which_rule_stopped_the_job(stub: dict[str, str], tmp_path: Path) -> None:
+def test_the_report_says_which_rule_stopped_the_job(stub: dict[str, Any], tmp_path: Path) -> None:
     record(tmp_path / "job", "--quiet", command=script("signal.signal(15, signal.SIG_IGN)", STARTED), **stub)
 
     made = report(tmp_path / "job")
@@ -140,7 +140,7 @@ def test_the_report_says_which_rule_stopped_the_job(stub: dict[str, str], tmp_pa
 
 @pytest.mark.parametrize("mode", ["crashes", "dies", "chatters", "refuses"])
 def test_a_watch_in_trouble_is_not_the_trouble_of_the_job(
-    mode: str, stub: dict[str, str], tmp_path: Path
+    mode: str, stub: dict[str, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "mode").write_text(mode)
 
@@ -155,7 +155,7 @@ def test_a_watch_in_trouble_is_not_the_trouble_of_the_job(
         assert facts(tmp_path / "job")["stopped_by"] is None
 
 
-def test_a_signal_ends_the_wait_for_a_last_look(stub: dict[str, str], tmp_path: Path) -> None:
+def test_a_signal_ends_the_wait_for_a_last_look(stub: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "mode").write_text("hangs")
     running = start(tmp_path / "job", "--quiet", command=script(), **stub)
     wait_for((tmp_path / "ended").exists)
@@ -169,7 +169,7 @@ def test_a_signal_ends_the_wait_for_a_last_look(stub: dict[str, str], tmp_path: 
 
 
 def test_a_watch_outlives_a_killed_recorder_for_a_last_look_only(
-    stub: dict[str, str], tmp_path: Path
+    stub: dict[str, Any], tmp_path: Path
 ) -> None:
     (tmp_path / "mode").write_text("looks")
     running = start(tmp_path / "job", "--quiet", command=script(STARTED), **stub)

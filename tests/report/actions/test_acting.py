@@ -368,7 +368,12 @@ def given_to(do: Action, folder: Path, *findings: Finding, job: str = "my-job", 
     watch = Watch(folder, do, **options)
     with pytest.MonkeyPatch.context() as patch:
         given = list[bytes]()
-        patch.setattr(acting, "Program", lambda _argv, body, *_: given.append(body) or _Done())
+
+        def started(_argv: object, body: bytes, *_: object) -> _Done:
+            given.append(body)
+            return _Done()
+
+        patch.setattr(acting, "Program", started)
         for of in (findings, findings, (), (), ()):
             watch.acting.judge(seen(*of, job=job))
             watch.acting.finish()

@@ -139,7 +139,7 @@ def test_the_keys_of_all_findings_are_known() -> None:
         for folder in ("rules/jobrules", "report/jobreport")
         for path in (ROOT / folder).rglob("*.py")
     ]
-    texts: dict[str, set[str]] = {}
+    texts: dict[str, set[Any]] = {}
     for node in (node for tree in trees for node in tree.body if isinstance(node, ast.Assign)):
         names, values = (getattr(one, "elts", [one]) for one in (node.targets[0], node.value))
         for name, value in zip(names, values, strict=False):
@@ -155,7 +155,9 @@ def test_the_keys_of_all_findings_are_known() -> None:
     ]
     known = KEYS | {rule.key for rule in ALL}
     # A constant of one module may have the name of another's.
-    made = [{one.value} if isinstance(one, ast.Constant) else texts.get(ast.unparse(one), known) for one in keys]
+    made = [
+        {one.value} if isinstance(one, ast.Constant) else texts.get(ast.unparse(one), known) for one in keys
+    ]
 
     assert len(made) > 20
     assert [one for one in made if not one & known] == []
