@@ -65,7 +65,7 @@ def test_the_options_are_short_forms() -> None:
         (HOOK | {"do": "webhok"}, "did you mean webhook?"),
         ({"on": "critical"}, "do: 'None' is unknown"),
         ("stop", "expected a table"),
-        (HOOK | {"fro": "1min"}, "did you mean for?"),
+        (HOOK | {"fr": "1min"}, "did you mean for?"),
         (HOOK | {"url": "https://example.com"}, "key: 'url' is unknown"),
         (HOOK | {"argv": ["true"]}, "key: 'argv' is unknown"),
         (HOOK | {"format": "xml"}, "format: 'xml' is unknown"),
@@ -123,12 +123,12 @@ def test_a_wrong_file_ends_the_watch_before_it_begins(
 ) -> None:
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("a round was started"))
     config = tmp_path / "config.toml"
-    config.write_text('[[action]]\non = ["UnusedGPU"]\ndo = "comand"\n[UnusedGPU]\npatience = 3\n')
+    config.write_text('[[action]]\non = ["UnusedGPU"]\ndo = "commando"\n[UnusedGPU]\npatience = 3\n')
 
     done = make_report("--job-dir", sample("fluctuating"), "--config", config, "--watch", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "action 1 of --config: do: 'comand' is unknown; did you mean command?" in done.stderr
+    assert "action 1 of --config: do: 'commando' is unknown; did you mean command?" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
 
 
