@@ -143,7 +143,7 @@ class Recording:
             time.sleep(0.01)
             found = recorder.children(recursive=True)
             # A process that has just been started has the command line of its parent.
-            samplers = [one for one in found if "run_sampler" in " ".join(one.cmdline())]
+            samplers = [one for one in found if "run_part.py sampler" in " ".join(one.cmdline())]
         (self.sampler,) = samplers
         self.job, *self.ranks = (one for one in found if one != self.sampler)
 

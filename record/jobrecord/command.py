@@ -8,10 +8,13 @@ import difflib
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -22,6 +25,8 @@ from jobrecord.job import Job, JobStartError
 from jobrecord.progress import Progress
 from jobrecord.sampler_process import SamplerProcess
 from jobrecord.settings import PREFIX, SettingError
+from jobrecord.storage.urls import UrlError, is_url, parse
+from jobrecord.uploader_process import UploaderProcess
 from jobrecord.watcher import RefusedError, Watcher, is_wanted
 
 if TYPE_CHECKING:
@@ -44,12 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _check(parser, options, unknown, command)
         texts = _texts(options)
         environment = {**os.environ, **{PREFIX + name: text for name, text in texts.items()}}
-        chosen = _claimed(options, command, environment)
+        _choose_folder(environment)
+        chosen, uploader = _claimed(options, command, environment)
     except SettingError as error:
         _say(str(error))
         return USAGE
     environment |= settings.for_processes(chosen)
-    return _attach(chosen, environment, options.pid) if options.pid else _run(chosen, environment, command)
+    if options.pid:
+        return _attach(chosen, environment, options.pid, uploader)
+    return _run(chosen, environment, command, uploader)
 
 
 def _say(text: str) -> None:
@@ -71,7 +79,13 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     option, flag = parser.add_argument, "store_const"
-    option("--out", metavar="DIR", help="folder of the recording [default: ./job-<UTC time>]")
+    option(
+        "--out",
+        metavar="DIR|URL",
+        help="folder of the recording, or s3://, gs://, az:// [default: ./job-<UTC time>]",
+    )
+    option("--upload-every", metavar="TIME", help="to a URL; 0: only at the end [default: 5min]")
+    option("--keep-local", action=flag, const="1", help="keep the local copy of what is at a URL")
     option("--interval", metavar="TIME", help="sampling interval, 100ms to 1min [default: 500ms]")
     option(
         "--gpus",
@@ -125,8 +139,6 @@ def _check(
         raise SettingError(
             f"Unknown option {name}. {f'Did you mean {near[0]}?' if near else 'See record-job --help.'}"
         )
-    if "://" in (options.out or os.environ.get(PREFIX + "DIR", "")):
-        raise SettingError("--out URL is not available in this version; use a folder.")
     if unknown or bool(command) == bool(options.pid):
         raise SettingError("Give a command after --, such as: record-job -- python train.py (or --pid PID).")
     if not (options.out or os.environ.get(PREFIX + "DIR")) and (names.node_count(os.environ) or 1) > 1:
@@ -144,7 +156,27 @@ def _texts(options: argparse.Namespace) -> dict[str, str]:
     return texts
 
 
-def _claimed(options: argparse.Namespace, command: Sequence[str], environment: dict[str, str]) -> Settings:
+def _choose_folder(environment: dict[str, str]) -> None:
+    """Have what is for a URL recorded into a new folder of this machine, which is copied there."""
+    # That of a recorder around this one.
+    environment.pop(PREFIX + "URL", None)
+    text = environment.get(PREFIX + "DIR", "")
+    if not is_url(text):
+        return
+    try:
+        place = parse(text)
+    except UrlError as error:
+        raise SettingError(f"--out: {error}") from None
+    if isinstance(place, str):
+        environment[PREFIX + "DIR"] = place
+        return
+    folder = Path(tempfile.gettempdir()) / f"{names.folder_name()}-{names.run_id()}"
+    environment |= {PREFIX + "DIR": str(folder), PREFIX + "URL": str(place)}
+
+
+def _claimed(
+    options: argparse.Namespace, command: Sequence[str], environment: dict[str, str]
+) -> tuple[Settings, UploaderProcess | None]:
     """The settings, checked as far as that is possible before the job starts, and the folder, made."""
     from jobrecord.sensors import drivers  # noqa: PLC0415 - only for this check
 
@@ -163,40 +195,58 @@ def _claimed(options: argparse.Namespace, command: Sequence[str], environment: d
         raise SettingError("--stop-on: only for a job that record-job starts.")
     if (chosen.report or is_wanted(chosen)) and not _has_jobreport():
         _say("--report, --notify, --stop-on: jobreport is not installed here.")
-    return facts.claim(chosen, environment, command, no_steps, what_ran.commit() if command else None)
+    commit = what_ran.commit() if command else None
+    if not chosen.url:
+        return facts.claim(chosen, environment, command, no_steps, commit), None
+    try:
+        chosen.out.mkdir(0o700)
+        uploader = UploaderProcess(environment | settings.for_processes(chosen))
+        return facts.claim(chosen, environment, command, no_steps, commit), uploader
+    except OSError as error:
+        raise SettingError(f"Cannot write to {chosen.out}: {error.strerror}.") from error
+    except SettingError as error:
+        shutil.rmtree(chosen.out, ignore_errors=True)
+        raise SettingError(str(error).replace(str(chosen.out), chosen.url)) from None
 
 
-def _run(chosen: Settings, environment: dict[str, str], command: list[str]) -> int:
+def _run(
+    chosen: Settings, environment: dict[str, str], command: list[str], uploader: UploaderProcess | None
+) -> int:
     hooks = auto_steps.variables(environment) if chosen.steps == "auto" else {}
     try:
         watcher = _watcher(chosen, environment)
     except RefusedError:
-        facts.withdraw(chosen, USAGE)
+        _withdraw(chosen, USAGE)
         return USAGE
     try:
         job = Job(command, environment | hooks)
     except JobStartError as error:
-        facts.withdraw(chosen, error.exit_status)
+        _withdraw(chosen, error.exit_status)
         if watcher:
             watcher.finish(0)
         _say(str(error))
         return error.exit_status
+    if uploader:
+        uploader.claim(chosen.node)
+        job.on_term = uploader.hurry
     sampler = _sampler(environment, job.pid)
     progress = Progress(chosen)
     status = job.wait(watcher.asked_to_stop) if watcher else job.wait()
     progress.stop()
     ended_by, shown = ("exit", status) if status >= 0 else (f"signal:{-status}", 128 - status)
-    _end(chosen, sampler, ended_by, shown, watcher)
+    _end(chosen, sampler, ended_by, shown, watcher, uploader)
     return STOPPED if watcher and watcher.stopped_by else shown
 
 
-def _attach(chosen: Settings, environment: dict[str, str], pid: int) -> int:
+def _attach(chosen: Settings, environment: dict[str, str], pid: int, uploader: UploaderProcess | None) -> int:
     """Sample until the process ends, or until this one is asked to end."""
     try:
         watcher = _watcher(chosen, environment)
     except RefusedError:
-        facts.withdraw(chosen, USAGE)
+        _withdraw(chosen, USAGE)
         return USAGE
+    if uploader:
+        uploader.claim(chosen.node)
     sampler, ended_by = None, "detached"
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
@@ -210,7 +260,7 @@ def _attach(chosen: Settings, environment: dict[str, str], pid: int) -> int:
                 with contextlib.suppress(psutil.TimeoutExpired):
                     process.wait(timeout=1)
         ended_by = "exit"
-    _end(chosen, sampler, ended_by, None, watcher)
+    _end(chosen, sampler, ended_by, None, watcher, uploader)
     return 0
 
 
@@ -237,18 +287,28 @@ def _has_jobreport() -> bool:
     return importlib.util.find_spec("jobreport") is not None
 
 
+def _withdraw(chosen: Settings, exit_status: int) -> None:
+    """Leave nothing of a job that could not be started."""
+    facts.withdraw(chosen, exit_status)
+    if chosen.url:
+        shutil.rmtree(chosen.out, ignore_errors=True)
+
+
 def _end(
     chosen: Settings,
     sampler: SamplerProcess | None,
     ended_by: str,
     exit_status: int | None,
     watcher: Watcher | None = None,
+    uploader: UploaderProcess | None = None,
 ) -> None:
     sampler_ended_by = sampler.stop() if sampler else None
     stopped_by = (watcher and watcher.stopped_by) or None
     left = facts.end(chosen, ended_by, exit_status, sampler_ended_by, stopped_by)
     if stopped_by:
         _say(f"stopped by rule {stopped_by}.")
+    if uploader:
+        uploader.end()
     if watcher:
         watcher.finish()
     if sampler_ended_by:
@@ -256,18 +316,28 @@ def _end(
     reason = (left.get("dropped") or {}).get("reason")
     if reason:
         _say(f"samples are missing: {reason}.")
+    place = _uploaded(chosen, uploader) if uploader else str(chosen.out)
     # Of several nodes the first one reports.
-    has_report = chosen.report and not left.get("node_rank") and _report(chosen)
+    has_report = chosen.report and not left.get("node_rank") and _report(chosen, place)
     if not (chosen.quiet or has_report):
-        _say(f"next: make-report --job-dir {names.word(str(chosen.out))}")
+        _say(f"next: make-report --job-dir {names.word(place)}")
 
 
-def _report(chosen: Settings) -> bool:
+def _uploaded(chosen: Settings, uploader: UploaderProcess) -> str:
+    """Where all of the recording is: at the URL, or if that has not all of it, in the folder."""
+    if missing := uploader.finish():
+        _say(f"not all is in {chosen.url}: {missing} All is in {chosen.out}.")
+        return str(chosen.out)
+    if not chosen.keep_local:
+        shutil.rmtree(chosen.out, ignore_errors=True)
+    return chosen.url
+
+
+def _report(chosen: Settings, place: str) -> bool:
     """Make the report beside the recording. Returns whether it was made."""
     if not _has_jobreport():
         return False
-    folder = chosen.report_folder
-    command = [sys.executable, "-m", "jobreport", "--job-dir", str(chosen.out), "--out", str(folder)]
+    command = [sys.executable, "-m", "jobreport", "--job-dir", place, "--out", f"{place}-report"]
     # The signals of the job are blocked here: this is no part of it, and may be interrupted.
     unblock = partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()) if os.name == "posix" else None
     try:
@@ -288,5 +358,5 @@ def _report(chosen: Settings) -> bool:
         _say(f"--report: make-report ended with exit status {made.returncode}.")
         return False
     if not chosen.quiet:
-        _say(f"report: {folder / 'report.html'}")
+        _say(f"report: {place}-report/report.html")
     return True

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 FOLDER = "jobrecord"
 _END_MARKED, _END_MARKER = ("system", "framework"), "training_job_end.ts"
+END_MARKERS = tuple(f"{name}/{_END_MARKER}" for name in _END_MARKED)
 #: What is kept of a recording that a restarted job continues, and of how many: a job may fail at each start.
 _KEPT = (
     "run",

@@ -79,10 +79,10 @@ class Folder:
             raise OSError(errno.EMLINK, f"{name} is a hard link")
         return file
 
-    def read(self, name: str) -> bytes:
-        """A file, 8 MiB of it at most."""
+    def read(self, name: str, most: int = _MAX_BYTES) -> bytes:
+        """A file, so much of it at most."""
         with os.fdopen(self._open(name, os.O_RDONLY), "rb") as stream:
-            return stream.read(_MAX_BYTES)
+            return stream.read(most)
 
     def names(self) -> list[str]:
         """Names of its files and folders."""

@@ -36,6 +36,8 @@ class Job:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self._interrupts = 0
         self._stop_s: float | None = None
+        #: Called if the job is asked to end.
+        self.on_term: Callable[[], None] = lambda: None
         if os.name != "posix":
             self._process = _started(command, environment)
             return
@@ -99,6 +101,8 @@ class Job:
         if number == signal.SIGCONT and self._terminal:
             _to_foreground(self.pid)
         self._send(number)
+        if number == signal.SIGTERM:
+            self.on_term()
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._interrupts == 2:

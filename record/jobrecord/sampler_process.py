@@ -19,7 +19,7 @@ END = b"end"
 #: Time for the last tick, files, and facts. A sampler that does nothing in the first of these times is stuck; one that
 #: waits for a core of a busy machine, or for a disk, has the second.
 STUCK_S, END_S = 2.0, 10.0
-_PROGRAM = Path(__file__).with_name("run_sampler.py")
+PROGRAM = Path(__file__).with_name("run_part.py")
 
 
 class SamplerProcess:
@@ -35,7 +35,7 @@ class SamplerProcess:
         try:
             # A session of its own: signals of the terminal and of the job's process group are not for it.
             self._process = subprocess.Popen(
-                [sys.executable, str(_PROGRAM), str(pid)],
+                [sys.executable, str(PROGRAM), "sampler", str(pid)],
                 stdin=receiver,
                 stdout=subprocess.DEVNULL,
                 env=dict(environment),

@@ -71,6 +71,11 @@ class Settings:
     notify: str = field(default="", repr=False)
     stop_on: str = ""
     config: str = ""
+    #: Object storage that the folder is copied to, and every how many seconds; 0 for the end only. Empty for none.
+    url: str = ""
+    upload_every_s: float = 300.0
+    #: Leave the folder when all of it was copied.
+    keep_local: bool = False
     #: Write the command line into the facts, without values that look secret.
     record_command: bool = False
 
@@ -110,6 +115,9 @@ def read(environment: Mapping[str, str]) -> Settings:
         notify=text("NOTIFY"),
         stop_on=text("STOP_ON"),
         config=text("CONFIG"),
+        url=text("URL"),
+        upload_every_s=_pause(text("UPLOAD_EVERY", "5min")),
+        keep_local=flag("KEEP_LOCAL"),
         record_command=flag("RECORD_COMMAND"),
     )
 
@@ -120,6 +128,10 @@ def for_processes(settings: Settings) -> dict[str, str]:
 
 
 def _folder(text: str) -> Path:
+    if "://" in text:
+        raise SettingError(
+            "Only record-job records into a URL, such as: record-job --out s3://bucket/job -- python train.py"
+        )
     try:
         return Path(text).absolute()
     except FileNotFoundError:
@@ -146,6 +158,14 @@ def _interval(text: str) -> float:
     seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
     if not 0.1 <= seconds <= 60:
         raise SettingError(f"--interval {text}: use a time from 100ms to 1min, such as 500ms.")
+    return seconds
+
+
+def _pause(text: str) -> float:
+    match = re.fullmatch(r"0|([0-9]{1,5}) ?(s|min)", text)
+    seconds = float(match[1] or 0) * _UNITS[match[2] or "s"] if match else -1.0
+    if seconds and not 10 <= seconds <= 86400:
+        raise SettingError(f"--upload-every {text}: use 0, or a time from 10s to 1440min, such as 5min.")
     return seconds
 
 

@@ -463,7 +463,7 @@ def _told(outcome: Outcome, options: Options, *, quiet: bool) -> int:
 
     said = [] if quiet else summary.terminal(outcome.report)
     if "github" in options.formats and github.has_summary():
-        said = github.tell(github.of_report(outcome.report, outcome.main_file), said)
+        said = github.tell(github.of_report(outcome.report, str(outcome.main_file)), said)
     if said:
         click.echo("\n".join(said), err=True)
     print_path(outcome.main_file)

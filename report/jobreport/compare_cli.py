@@ -187,7 +187,7 @@ def command(
         )
     said = [] if quiet else markdown.terminal(outcome.comparison)
     if "github" in formats and github.has_summary():
-        said = github.tell(github.of_comparison(outcome.comparison, outcome.main_file), said)
+        said = github.tell(github.of_comparison(outcome.comparison, str(outcome.main_file)), said)
     if said:
         cli.print_error("\n".join(said))
     cli.print_path(outcome.main_file)

@@ -137,6 +137,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "profiles.no_function": "no usable function",
         "profiles.unreadable": "not a readable profile of {profiler}",
         "facts.unknown": "not the facts of a recording, or those of a newer record-job",
+        "facts.not_uploaded": "of the recording and not in storage, as far as its facts tell",
         "scalars.unknown": "not numbers that a script logged, or those of a newer record-job",
         "stacks.unknown": "not samples of stacks, or those of a newer record-job",
         "config.no_settings": "no settings of the profiler",

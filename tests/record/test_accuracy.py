@@ -115,7 +115,7 @@ def counters(recorder: int) -> dict[str, float]:
         found[f"busy{core}"] = sum(spent[:8]) - spent.idle - spent.iowait
     try:
         for process in psutil.Process(recorder).children():
-            if "run_sampler" not in " ".join(process.cmdline()):
+            if "run_part.py sampler" not in " ".join(process.cmdline()):
                 found |= {"own cpu": sum(process.cpu_times()[:2]), "own memory": process.memory_info().rss}
     except psutil.Error:
         pass

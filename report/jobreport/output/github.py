@@ -56,7 +56,7 @@ def has_summary() -> bool:
     return bool(os.environ.get(_SUMMARY))
 
 
-def of_report(report: Report, main_file: object) -> Step:
+def of_report(report: Report, main_file: str) -> Step:
     """The findings as annotations."""
     use = report.verdict.use
     return Step(
@@ -66,7 +66,7 @@ def of_report(report: Report, main_file: object) -> Step:
             for one in report.verdict.findings
         ),
         outputs={
-            "report": str(main_file),
+            "report": main_file,
             "verdict": plain(headline(report).sentence),
             "worst": summary.worst_severity(report) or "",
             "gpu_used_percent": str(use.of("used")[1]) if use and use.device == "GPU" else "",
@@ -74,7 +74,7 @@ def of_report(report: Report, main_file: object) -> Step:
     )
 
 
-def of_comparison(comparison: Comparison, main_file: object) -> Step:
+def of_comparison(comparison: Comparison, main_file: str) -> Step:
     """Broken and inconclusive budgets as annotations."""
     return Step(
         summary=markdown.markdown(comparison),
@@ -88,7 +88,7 @@ def of_comparison(comparison: Comparison, main_file: object) -> Step:
             if one.state in (BROKEN, INCONCLUSIVE)
         ),
         outputs={
-            "report": str(main_file),
+            "report": main_file,
             "verdict": plain(comparison.answer),
             # Broken ones are first.
             "worst": comparison.budgets[0].state if comparison.budgets else "",

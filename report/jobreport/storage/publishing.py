@@ -38,6 +38,7 @@ _KINDS = {
     ".json": "application/json",
     ".ipynb": "application/x-ipynb+json",
     ".md": "text/markdown; charset=utf-8",
+    ".xml": "application/xml",
 }
 
 
@@ -67,6 +68,13 @@ class _Place:
             # Someone may have copied a report there.
             if before is None and not self._options.force and await store.find(data.key):
                 raise UsageError(self._taken)
+            # A name that other programs write, too.
+            junit = self._product.files["junit"]
+            is_ours = before is not None and junit in before.own(self._product)
+            if "junit" in self._options.formats and not is_ours and await store.find((self._url / junit).key):
+                raise UsageError(
+                    f"{self._url} contains {junit}, which {self._product.maker} did not write. Choose another --out."
+                )
 
     async def publish(self, files: Mapping[str, bytes]) -> None:
         """Put the files, and remove those of an earlier report."""

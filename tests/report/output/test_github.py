@@ -21,7 +21,7 @@ from tests.report.comparison.runs import compared, run, steady
 
 SAMPLE = ROOT / "sample_data" / "late-rank-4gpu"
 REPORT = document.load(ROOT / "tests" / "golden" / "late-rank-4gpu.json")
-STEP = github.of_report(REPORT, Path("/out/report.html"))
+STEP = github.of_report(REPORT, "/out/report.html")
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_budgets_that_are_broken_or_inconclusive_are_annotations(runner: Path) -
     warning = [replace(one, level="warn") for one in limits[:1]]
     comparison = compared(*runs, limits=(*limits, *warning))
 
-    step = github.of_comparison(comparison, Path("comparison.html"))
+    step = github.of_comparison(comparison, "comparison.html")
 
     assert [kind for kind, _, _ in commands(github.tell(step, ["::error::B"]))] == [
         "error",

@@ -101,7 +101,7 @@ class RecorderFacts:
                 elif file.name.endswith(_COMMAND):
                     commands[file.name.removesuffix(_COMMAND)] = _read(file, list[str])
                 else:
-                    found[file.name.removesuffix(_FACTS)] = _recording(file)
+                    found[file.name.removesuffix(_FACTS)] = _recording(file, tally)
         for name in found.keys() & commands.keys():
             command = shlex.join(commands[name][:_MAX_ENTRIES])[:_MAX_COMMAND]
             found[name] = replace(found[name], command=command)
@@ -162,6 +162,10 @@ class _Run(Struct):
     sampler_ended_by: str | None = None
     exit_status: Annotated[int, Meta(ge=-(10**9), le=10**9)] | None = None
     dropped: _Dropped | None = None
+
+
+class _NotUploaded(Struct):
+    files: Count = 0
 
 
 class _Overhead(Struct):
@@ -246,6 +250,7 @@ class _Facts(_Run, kw_only=True):
     auto_steps: str | None = None
     exceptions: list[_Exception] = field(default_factory=list)
     libraries: list[str] = field(default_factory=list)
+    not_uploaded: _NotUploaded = field(default_factory=_NotUploaded)
     labels: dict[str, str] = field(default_factory=dict)
     host: _Host = field(default_factory=_Host)
     git: _Git | None = None
@@ -269,9 +274,10 @@ def _read(file: SourceFile, kind: type[_Read]) -> _Read:
         raise UnusableError("file.not_json") from None
 
 
-def _recording(file: SourceFile) -> Recording:
+def _recording(file: SourceFile, tally: Tally) -> Recording:
     """The facts in a file. Raises ``UnusableError``."""
     facts = _read(file, _Facts)
+    tally.note("facts.not_uploaded", count=facts.not_uploaded.files)
     models = Counter(gpu.name or "" for gpu in facts.gpus[:_MAX_ENTRIES])
     return Recording(
         node=as_name(facts.node),

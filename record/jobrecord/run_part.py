@@ -1,9 +1,10 @@
-"""Program of the sampler's process.
+"""Program of a process of the recorder's own: ``sampler``, or ``uploader``.
 
 Run by its path, not with ``-m``, which would search the job's working directory for modules first.
 """
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -12,6 +13,4 @@ if __name__ == "__main__":
         del sys.path[0]
     sys.path.insert(0, str(here.parent))
 
-    from jobrecord.sampler import main
-
-    main()
+    import_module(f"jobrecord.{sys.argv.pop(1)}").main()

@@ -1,0 +1,311 @@
+"""The uploader: copies the files of a recording to object storage, until the owner of the recording ends it.
+
+Standard input holds words of the owner, a line each: the node's name, `hurry`, `end`; its end without a word says that the
+owner was killed. Standard output has the answers: `ready`, at the end `put` for each file and `left` with a number and the reason, or
+`refused` with the reason instead of any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import signal
+import stat
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from jobrecord import facts, settings
+from jobrecord.folder import PARTS, Folder
+from jobrecord.storage.stores import Answer, StorageError, opened, sentence
+from jobrecord.storage.urls import Url, parse
+
+if TYPE_CHECKING:
+    from jobrecord.settings import Settings
+    from jobrecord.storage.stores import Store
+
+_NICENESS = 10
+#: Puts at a time, and bytes of the largest file.
+_AT_A_TIME, _MAX_BYTES = 8, 1 << 30
+#: Seconds for the sampler's end, once the owner is gone; rounds of the end, and the pause between them.
+_SAMPLER_S, _LAST_ROUNDS, _PAUSE_S = 3.0, 2, 5.0
+#: Not asyncio's own, whose end is waited for.
+_READER = ThreadPoolExecutor(1)
+_KINDS = {".json": "application/json", ".gz": "application/gzip"}
+
+
+class File(NamedTuple):
+    """A file of the recording, by its path in it, as it was seen."""
+
+    path: str
+    size: int
+    changed_ns: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rows are appended to it."""
+        is_minute = self.path.startswith("system/") and self.path.endswith(".json")
+        return is_minute or self.path.endswith((".tmp", ".jsonl"))
+
+    @property
+    def place(self) -> int:
+        """Its place where time is short: facts, open files, the rest."""
+        return 0 if self.path.startswith(f"{facts.FOLDER}/") else 1 if self.is_open else 2
+
+
+def main() -> None:
+    """Copy until standard input ends."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
+    try:
+        asyncio.run(_Uploader(settings.read(os.environ)).run())
+    except StorageError as error:
+        _say(f"refused {error}")
+    except Exception as error:  # noqa: BLE001 - the job and its samples go on
+        _say(f"refused The uploader failed: {type(error).__name__}.")
+    # A thread may still wait for a word.
+    os._exit(0)
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(1, f"{line}\n".encode())
+
+
+async def _word() -> str:
+    """The next word of the owner; empty at the end of the pipe."""
+    line: str = await asyncio.get_running_loop().run_in_executor(_READER, sys.stdin.readline)
+    return line.strip()
+
+
+class _Uploader:
+    """The files of one node, and what of them is in storage."""
+
+    def __init__(self, options: Settings) -> None:
+        url = parse(options.url)
+        assert isinstance(url, Url)  # noqa: S101 - record-job has checked it
+        self._url, self._out, self._run, self._node = url, options.out, options.run, options.node
+        self._every_s = options.upload_every_s or None
+        #: What was put of each path, and under which one.
+        self._sent: dict[str, tuple[File, str]] = {}
+        #: Of the facts in storage; empty if there are none, None where storage has no conditions.
+        self._tag: str | None = ""
+        self._is_new = True
+        self._is_last = False
+        #: Why the last round left something, and whether another one may not.
+        self._reason, self._may_pass = "", True
+
+    async def run(self) -> None:
+        """Follow the words of the owner."""
+        async with opened(self._url, {}, "Writing") as store:
+            try:
+                await self._take_over(store)
+            except Answer as answer:
+                if not answer.may_pass:
+                    raise
+            _say("ready")
+            claimed = await _word()
+            if not claimed:
+                return
+            if claimed != self._node:
+                self._node, self._tag = claimed, ""
+            await self._put_facts(store)
+            if await self._until_end(store) == "end":
+                self._is_last = True
+            else:
+                await asyncio.sleep(_SAMPLER_S)
+            for number in range(_LAST_ROUNDS):
+                await asyncio.sleep(_PAUSE_S if number else 0)
+                if await self._round(store, with_open=True):
+                    _say("left")
+                    return
+                if not self._may_pass:
+                    break
+        _say(f"left Files that are missing: {len(self._missing())}. {self._reason}")
+
+    async def _until_end(self, store: Store) -> str:
+        """Make rounds until the last word, which is empty if the owner was killed. A word ends a round."""
+        word = asyncio.create_task(_word())
+        while True:
+            await asyncio.wait({word}, timeout=self._every_s)
+            hurries = word.done()
+            if hurries:
+                if word.result() != "hurry":
+                    return word.result()
+                word = asyncio.create_task(_word())
+            made = asyncio.create_task(self._round(store, with_open=hurries))
+            await asyncio.wait({made, word}, return_when=asyncio.FIRST_COMPLETED)
+            made.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await made
+
+    async def _take_over(self, store: Store) -> None:
+        """Bring facts of an earlier recording of the node to where whoever claims the folder looks for them."""
+        self._tag, data, seen_s = await self._got(store, f"{facts.FOLDER}/{self._node}.json")
+        if not self._tag:
+            return
+        with Folder(self._out, facts.FOLDER, make=True) as folder, contextlib.suppress(FileExistsError):
+            with os.fdopen(folder.create(f"{self._node}.json"), "wb") as file:
+                file.write(data)
+            os.utime(facts.path(self._out, self._node), (seen_s, seen_s))
+
+    async def _clear(self, store: Store) -> None:
+        """Remove what says that an earlier recording ended, and facts of its processes: in a folder, `facts.claim` does."""
+        for path in facts.END_MARKERS:
+            await store.delete(self._key(path))
+        async for page in store.pages(f"{self._key(facts.hooks_folder(self._node))}/"):
+            for one in page:
+                await store.delete(one.key)
+
+    async def _got(self, store: Store, path: str) -> tuple[str, bytes, float]:
+        """Tag and content of an object, and when it was written; nothing where there is none."""
+        file = self._out / f"uploader-{os.urandom(4).hex()}.tmp"
+        try:
+            got = await store.get(self._key(path), str(file))
+            return got.tag, file.read_bytes(), time.time() - got.age_s
+        except Answer as answer:
+            if answer.status != 404:
+                raise
+            return "", b"", 0.0
+        finally:
+            file.unlink(missing_ok=True)
+
+    async def _round(self, store: Store, *, with_open: bool) -> bool:
+        """Put what changed, and with `with_open` also files that are open. Returns whether all is there."""
+        self._reason = ""
+        files = sorted((one.place, one) for one in self._missing() if with_open or not one.is_open)
+        if not await self._put_facts(store):
+            return False
+        for at in range(0, len(files), _AT_A_TIME):
+            made = await asyncio.gather(*(self._put(store, one) for _, one in files[at : at + _AT_A_TIME]))
+            if not all(made):
+                break
+        else:
+            await self._remove_renamed(store)
+        return await self._put_facts(store) and not self._missing()
+
+    def _missing(self) -> list[File]:
+        """Files that are not in storage as they are here; facts of the node are put otherwise."""
+        own = f"{facts.FOLDER}/{self._node}.json"
+        return [one for one in self._files() if one.path != own and self._sent.get(one.path, ("",))[0] != one]
+
+    def _files(self) -> list[File]:
+        found = []
+        for part in PARTS:
+            for folder, _, names in os.walk(self._out / part):
+                for name in names:
+                    # Other names that end so are parts of a file that is being written.
+                    if name.endswith(".tmp") and not name.endswith("_pythontimeline.tmp"):
+                        continue
+                    path = os.path.join(folder, name)  # noqa: PTH118 - thousands of them
+                    with contextlib.suppress(OSError):
+                        seen = os.lstat(path)
+                        if stat.S_ISREG(seen.st_mode):
+                            inside = os.path.relpath(path, self._out).replace(os.sep, "/")
+                            found.append(File(inside, seen.st_size, seen.st_mtime_ns))
+        return found
+
+    async def _put(self, store: Store, file: File) -> bool:
+        """Put a file; False if storage does not take it. One that cannot be read is left."""
+        folder, _, name = file.path.rpartition("/")
+        kind = _KINDS.get(os.path.splitext(name)[1], "application/octet-stream")  # noqa: PTH122 - a key
+        try:
+            if file.size > _MAX_BYTES:
+                raise OSError(errno.EFBIG, f"{name} is too large")
+            with Folder(self._out, folder) as inside:
+                data = inside.read(name, _MAX_BYTES)
+            _, path = self._sent.get(file.path, (file, ""))
+            if path:
+                await store.put(self._key(path), data, kind)
+            else:
+                path = await self._put_new(store, file.path, data, kind)
+        except Answer as answer:
+            return self._refused(answer)
+        except OSError as error:
+            # A file that was renamed meanwhile comes with the next round.
+            if not isinstance(error, FileNotFoundError):
+                self._reason = f"{name}: {error.strerror}."
+            return True
+        self._sent[file.path] = (file, path)
+        if self._is_last:
+            _say("put")
+        return True
+
+    async def _put_new(self, store: Store, path: str, data: bytes, kind: str) -> str:
+        """Put a file under its path, or beside that of an earlier recording of the node. Returns where."""
+        tag = None if self._tag is None else ""
+        for one in (path, f"{self._run}/{path}"):
+            try:
+                await store.put(self._key(one), data, kind, tag)
+                return one
+            except Answer as answer:
+                if answer.status != 412:
+                    raise
+            # The answer to an earlier try may have been lost.
+            if (await self._got(store, one))[1] == data:
+                return one
+        raise Answer(412, "two recordings of this run")
+
+    async def _put_facts(self, store: Store) -> bool:
+        """Put the facts of the node, which tell what is missing; False if storage does not take them.
+
+        Raises StorageError if another recording has them.
+        """
+        missing = self._missing()
+        known = facts.of_node(self._out, self._node) | {
+            "not_uploaded": {
+                "files": len(missing),
+                "bytes": sum(one.size for one in missing),
+                "reason": self._reason or None,
+            }
+        }
+        path = f"{facts.FOLDER}/{self._node}.json"
+        data, kind = (
+            json.dumps(known, indent=1, ensure_ascii=False).encode("utf-8", "replace"),
+            _KINDS[".json"],
+        )
+        try:
+            try:
+                self._tag = await store.put(self._key(path), data, kind, self._tag)
+            except Answer as answer:
+                if answer.status == 501:
+                    self._tag = None
+                elif answer.status == 412:
+                    self._tag, there, _ = await self._got(store, path)
+                    if there and json.loads(there).get("run") != self._run:
+                        raise StorageError(
+                            f"{self._url} already contains a recording of {self._node}."
+                        ) from None
+                else:
+                    raise
+                self._tag = await store.put(self._key(path), data, kind, self._tag)
+            if self._is_new:
+                await self._clear(store)
+                self._is_new = False
+        except Answer as answer:
+            return self._refused(answer)
+        return True
+
+    def _refused(self, answer: Answer) -> bool:
+        """Remember why storage does not take something. Returns False."""
+        self._reason, self._may_pass = sentence(answer, self._url), answer.may_pass
+        return False
+
+    async def _remove_renamed(self, store: Store) -> None:
+        """Remove what was put of open files that were closed since, under other names."""
+        there = {one.path for one in self._files()}
+        for path, (file, put) in [*self._sent.items()]:
+            if path not in there and file.is_open:
+                with contextlib.suppress(Answer):
+                    await store.delete(self._key(put))
+                    del self._sent[path]
+
+    def _key(self, path: str) -> str:
+        return (self._url / path).key

@@ -1,0 +1,214 @@
+"""``record-job --out URL``: what lies in storage, at which moment, and what becomes of the job if storage fails."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paths import ROOT
+from tests.record.recordings import RECORD_JOB, wait_for
+from tests.report.storage.servers import SECRET, Bucket, Fault, Proxy
+from tests.report.test_cli import make_report
+
+#: Waits until a second was sampled, and ends with a status of its own.
+SHORT = ("sh", "-c", "sleep 1.3; exit 7")
+
+
+class Recorder:
+    """record-job into a bucket, with a folder of its own for local copies."""
+
+    def __init__(self, bucket: Bucket, scratch: Path) -> None:
+        scratch.mkdir()
+        self.bucket, self.scratch, self.url = bucket, scratch, f"s3://{bucket.name}/job"
+        kept = {
+            name: text for name, text in os.environ.items() if not name.startswith(("JOBRECORD_", "SLURM_"))
+        }
+        self._environment = kept | {"PYTHONPATH": str(ROOT / "record"), "TMPDIR": str(scratch)}
+
+    def start(self, *options: str, command: tuple[str, ...] = SHORT) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*RECORD_JOB, "--out", self.url, "--node", "n", *options, "--", *command],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *options: str, command: tuple[str, ...] = SHORT) -> tuple[int, str]:
+        with self.start(*options, command=command) as process:
+            out, err = process.communicate(timeout=100)
+        assert out == ""
+        assert SECRET not in err
+        return process.returncode, err
+
+    @property
+    def local(self) -> list[Path]:
+        return [path for path in self.scratch.rglob("*") if path.is_file()]
+
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.bucket.get("job/jobrecord/n.json") or b"{}")
+        return found
+
+    def keys(self) -> list[str]:
+        return self.bucket.keys()
+
+    def samples(self) -> int:
+        """Number of rows in storage."""
+        packed = [self.bucket.get(key) or b"" for key in sorted(self.keys()) if key.endswith(".json.gz")]
+        return sum(gzip.decompress(one).count(b"\n") for one in packed)
+
+
+@pytest.fixture
+def recorder(proxy: Proxy, bucket: Bucket, tmp_path: Path) -> Recorder:
+    return Recorder(bucket, tmp_path / "scratch")
+
+
+def test_a_recording_is_in_storage_and_nowhere_else(recorder: Recorder) -> None:
+    status, said = recorder.run()
+
+    assert (status, said) == (7, f"record-job: next: make-report --job-dir {recorder.url}\n")
+    assert list(recorder.scratch.iterdir()) == []
+    assert (recorder.facts()["exit_status"], recorder.facts()["not_uploaded"]["files"]) == (7, 0)
+    ends = ["job/framework/training_job_end.ts", "job/system/training_job_end.ts"]
+    assert [key for key in sorted(recorder.keys()) if key.endswith(".ts")] == ends
+    first = recorder.samples()
+    assert first > 0
+
+    status, said = recorder.run()
+    assert status == 2
+    assert f"{recorder.url} already contains a recording of n." in said
+    assert (recorder.samples(), list(recorder.scratch.iterdir())) == (first, [])
+
+
+@pytest.mark.slow
+def test_a_recording_is_continued_beside_what_is_there(recorder: Recorder, tmp_path: Path) -> None:
+    assert recorder.run()[0] == 7
+    first = recorder.samples()
+    # Within the same minute, the samples of the earlier run are under the same name.
+    assert recorder.run("--force", "--keep-local")[0] == 7
+    assert recorder.samples() > first
+    assert [one["exit_status"] for one in recorder.facts()["earlier"]] == [7]
+    assert len(recorder.local) >= 4
+    done = make_report("--job-dir", recorder.url, "--out", tmp_path / "out", "--formats", "json")
+    assert done.returncode == 0
+    (rows,) = [
+        one["rows"]
+        for one in json.loads((tmp_path / "out" / "report.json").read_bytes())["quality"]["sources"]
+        if one["source"] == "system samples"
+    ]
+    assert rows == recorder.samples()
+
+
+def test_a_signal_has_open_files_copied_while_the_job_still_ends(recorder: Recorder) -> None:
+    trap = "trap 'until [ -e \"$0\" ]; do sleep 0.1; done; exit 3' TERM; while :; do sleep 0.1; done"
+    go_on = recorder.scratch / "go-on"
+    with recorder.start(command=("sh", "-c", trap, str(go_on))) as process:
+        wait_for(lambda: list(recorder.scratch.glob("job-*/system/incremental/*/*.json")))
+        process.send_signal(signal.SIGTERM)
+        wait_for(
+            lambda: [key for key in sorted(recorder.keys()) if key.endswith(".n.json") and "system" in key]
+        )
+        # Facts come first, and tell that the rest is on its way.
+        (before,) = [key for key in sorted(recorder.keys()) if key.startswith("job/jobrecord/")]
+        assert before == "job/jobrecord/n.json"
+        go_on.touch()
+        assert process.wait(60) == 3
+
+    assert not [key for key in sorted(recorder.keys()) if key.endswith(".n.json") and "system" in key]
+    assert recorder.samples() > 0
+    assert recorder.facts()["not_uploaded"] == {"files": 0, "bytes": 0, "reason": None}
+
+
+@pytest.mark.slow
+def test_closed_files_are_copied_while_the_job_runs_and_after_the_recorder_was_killed(
+    recorder: Recorder,
+) -> None:
+    with recorder.start("--upload-every", "10s", command=("sleep", "60")) as process:
+        wait_for(lambda: recorder.facts().get("gpu_reason"))
+        facts = recorder.facts()
+        assert facts["ended_us"] is None
+        assert not [key for key in sorted(recorder.keys()) if "system" in key]
+        assert facts["not_uploaded"]["files"] == 1
+        process.kill()
+    wait_for(lambda: recorder.facts()["not_uploaded"]["files"] == 0)
+    assert recorder.facts()["ended_by"] == "parent gone"
+    assert recorder.samples() > 0
+    assert recorder.local
+
+
+@pytest.mark.parametrize(
+    ("method", "part", "status", "reason"),
+    [("PUT", "system/incremental", 7, "No permission"), ("GET", "job/jobrecord", 2, "No permission")],
+)
+def test_storage_that_refuses_ends_no_job_that_runs(
+    method: str, part: str, status: int, reason: str, recorder: Recorder, proxy: Proxy
+) -> None:
+    proxy.fault = lambda asked: (
+        Fault(403, "AccessDenied") if asked.method == method and part in asked.path else None
+    )
+
+    found, said = recorder.run()
+
+    assert found == status
+    assert f"{reason} for s3://{recorder.bucket.name}" in said
+    if status == 2:
+        assert recorder.local == []
+        return
+    (folder,) = recorder.scratch.iterdir()
+    assert f"not all is in {recorder.url}: Files that are missing: 1." in said
+    assert f"make-report --job-dir {folder}" in said
+    assert recorder.facts()["not_uploaded"]["files"] == 1
+    assert list(folder.glob("system/incremental/*/*.json.gz"))
+
+
+@pytest.mark.slow
+def test_storage_that_is_down_delays_a_job_and_changes_nothing_of_it(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder._environment["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"
+
+    status, said = recorder.run()
+
+    assert status == 7
+    assert f"not all is in {recorder.url}" in said
+    assert [path.name for path in recorder.local if path.name == "n.json"] == ["n.json"]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://user:hunter2@bucket/job", "Credentials come from the environment"),
+        ("https://x.s3.amazonaws.com/b?X-Amz-Signature=hunter2", "A signed URL is a credential"),
+        ("ftp://host/job", "ftp:// is not supported"),
+        ("s3://", "names no bucket"),
+    ],
+)
+def test_addresses_that_are_refused_are_not_repeated(url: str, said: str, recorder: Recorder) -> None:
+    recorder.url = url
+    status, err = recorder.run()
+
+    assert status == 2
+    assert said in err
+    assert "hunter2" not in err
+    assert recorder.local == []
+
+
+def test_a_script_alone_records_into_no_url(recorder: Recorder) -> None:
+    script = "import jobrecord; jobrecord.start()"
+    environment = recorder._environment | {"JOBRECORD_DIR": recorder.url}
+    cwd = recorder.scratch / "cwd"
+    cwd.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+    assert "Only record-job records into a URL" in done.stderr
+    assert list(cwd.iterdir()) == []
