@@ -35,7 +35,7 @@ os.posix_spawn(sys.executable, ["python", "-c", ""], os.environ, file_actions=[p
 
 def started(folder: Path, monkeypatch: pytest.MonkeyPatch, ends: str = WORKS) -> SamplerProcess:
     (program := folder / "program.py").write_text(PROGRAM.format(ends))
-    monkeypatch.setattr(sampler_process, "_PROGRAM", program)
+    monkeypatch.setattr(sampler_process, "PROGRAM", program)
     sampler = SamplerProcess(environment(FOLDER=str(folder)), os.getpid())
     wait_for((folder / "started").exists)
     return sampler

@@ -58,7 +58,7 @@ class Recorder:
         return found
 
     def keys(self) -> list[str]:
-        return self.bucket.keys()
+        return self.bucket.listed()
 
     def samples(self) -> int:
         """Number of rows in storage."""
