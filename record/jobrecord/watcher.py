@@ -16,6 +16,8 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING
 
+from jobrecord.settings import PREFIX
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -53,8 +55,7 @@ class Watcher:
         self._text = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "jobreport", *options],
-            # Not the URL in the list of processes, nor modules of the job's in the working directory.
-            env={**environment, "JOBREPORT_NOTIFY": settings.notify, "PYTHONSAFEPATH": "1"},
+            env=_environment(settings, environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # A session of its own: signals of the terminal and of the job's process group are not for it.
@@ -112,6 +113,15 @@ class Watcher:
             self._process.wait(_TERM_S)
         self._process.kill()
         self._process.wait()
+
+
+def _environment(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Without the run's name, by which the watch would be a process of the job.
+
+    The URL is not for the list of processes. Modules in the working directory are the job's.
+    """
+    others = {name: text for name, text in environment.items() if not name.startswith(PREFIX)}
+    return others | {"JOBREPORT_NOTIFY": settings.notify, "PYTHONSAFEPATH": "1"}
 
 
 def _be_nice() -> None:

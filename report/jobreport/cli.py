@@ -437,6 +437,7 @@ def command(
                 {"notify": notify or os.environ.get("JOBREPORT_NOTIFY"), "stop_on": stop_on},
                 is_dry=dry_run_actions,
                 of_recorder=of_recorder,
+                quiet=quiet,
             )
         try:
             outcome = pipeline.make_report(
@@ -482,6 +483,7 @@ def _watched(
     *,
     is_dry: bool,
     of_recorder: bool,
+    quiet: bool,
 ) -> int:
     """Make reports of a job that runs; each is made by a process with the options of this one."""
     from jobreport import settings  # noqa: PLC0415 - as above
@@ -506,6 +508,10 @@ def _watched(
     def say(line: str) -> None:
         print_error(f"make-report: {line}")
 
+    def tell(line: str) -> None:
+        if not quiet:
+            say(line)
+
     if of_recorder:
         # All options are right: record-job starts the job.
         os.write(1, b"ready\n")
@@ -522,6 +528,7 @@ def _watched(
         ),
         Acting(actions, folder, say, is_redacted=options.redact, is_dry=is_dry),
         say,
+        tell,
     )
 
 

@@ -27,7 +27,8 @@ import json, os, signal, sys, time
 from pathlib import Path
 here = Path(__file__).parent.parent
 mode = (here / "mode").read_text()
-facts = [sys.argv[1:], os.environ["JOBREPORT_NOTIFY"], os.nice(0), os.getsid(0) == os.getpid()]
+own = [name for name in os.environ if name.startswith("JOBRECORD_")]
+facts = [sys.argv[1:], os.environ["JOBREPORT_NOTIFY"], os.nice(0), os.getsid(0) == os.getpid(), own]
 (here / "given").write_text(json.dumps(facts))
 if mode == "refuses":
     sys.exit("make-report: no such rule") if 0 else os.write(2, b"make-report: no such rule\\n") and sys.exit(2)
@@ -124,7 +125,7 @@ def test_a_job_that_a_rule_stops_has_its_time(
     assert (tmp_path / "saved").exists() == (seconds[1] < 2)
     assert seconds[0] <= took_s <= 30
     given = json.loads((tmp_path / "given").read_text())
-    assert given[1:] == [URL, min(19, os.nice(0) + 10), True]
+    assert given[1:] == [URL, min(19, os.nice(0) + 10), True, []]
     assert URL not in given[0]
     assert (tmp_path / "ended").exists()
 

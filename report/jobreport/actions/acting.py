@@ -29,7 +29,7 @@ from jobrules.model import SECOND_US, Finding, in_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from jobreport.actions.seen import Seen
+    from jobreport.document import Report
 
 _STATE, _LOG, _PART = ACTIONS
 #: Programs that run at once, and rounds without a finding after which an action may fire for it again.
@@ -55,18 +55,14 @@ class _Held(Struct):
     is_fired: bool = False
 
 
-class _Failure(Struct):
-    action: str
-    reason: str
-
-
 class _State(Struct):
     schema: int = 1
     #: End of the samples; a job that starts after it is another run.
     end_us: int = 0
     #: By action and key of the finding.
     held: dict[str, dict[str, _Held]] = field(default_factory=dict)
-    failures: list[_Failure] = field(default_factory=list)
+    #: ``webhook on warning: HTTP status 500``.
+    failures: list[str] = field(default_factory=list)
 
 
 class _Fired(Struct, frozen=True):
@@ -100,12 +96,12 @@ class Acting:
         self._running: list[tuple[_Fired, Program]] = []
         self._stop: tuple[str, float] | None = None
 
-    def judge(self, seen: Seen, *, is_last: bool = False) -> None:
+    def judge(self, report: Report, *, is_last: bool = False) -> None:
         """Fire what is due after a round. The last report is complete: in it, nothing must hold for a while."""
         fired = [
             one
             for number, action in enumerate(self._actions, start=1)
-            for one in self._due(f"{number}: {action.name}", action, seen, is_last=is_last)
+            for one in self._due(f"{number}: {action.name}", action, report, is_last=is_last)
         ]
         if self._is_dry:
             for one in fired:
@@ -119,12 +115,12 @@ class Acting:
         self._waiting += [one for one in fired if one not in stops]
         self.step()
 
-    def _due(self, name: str, action: Action, seen: Seen, *, is_last: bool) -> Iterator[_Fired]:
-        if seen.job.start_us > self._state.end_us:
+    def _due(self, name: str, action: Action, report: Report, *, is_last: bool) -> Iterator[_Fired]:
+        if report.job.start_us > self._state.end_us:
             self._state = _State()
-        self._state.end_us = max(self._state.end_us, seen.job.end_us)
+        self._state.end_us = max(self._state.end_us, report.job.end_us)
         held = self._state.held.setdefault(name, {})
-        found = {one.key: one for one in reversed(seen.verdict.findings) if action.concerns(one)}
+        found = {one.key: one for one in reversed(report.verdict.findings) if action.concerns(one)}
         for key in sorted(held.keys() - found.keys()):
             one = held[key]
             one.absent += 1
@@ -132,13 +128,13 @@ class Acting:
                 del held[key]
                 if one.is_fired and action.do == WEBHOOK:
                     known = {"key": key, "severity": one.severity, "title": one.title}
-                    yield self._fired(action, key, known, seen, "closed")
+                    yield self._fired(action, key, known, report, "closed")
         for key, finding in found.items():
             one = held.setdefault(key, _Held(time.time(), finding.severity, finding.title[:_MAX_TEXT]))
             one.rounds, one.absent = one.rounds + 1, 0
-            if not one.is_fired and _is_due(action, key, one, seen, is_last=is_last):
+            if not one.is_fired and _is_due(action, key, one, report, is_last=is_last):
                 one.is_fired = True
-                yield self._fired(action, key, _in_json(finding), seen, "open")
+                yield self._fired(action, key, _in_json(finding), report, "open")
 
     def step(self) -> bool:
         """Start what waits, end what takes too long. Returns whether anything is left."""
@@ -173,7 +169,7 @@ class Acting:
         for _, program in self._running:
             program.kill()
 
-    def _fired(self, action: Action, key: str, finding: dict[str, Any], seen: Seen, state: str) -> _Fired:
+    def _fired(self, action: Action, key: str, finding: dict[str, Any], report: Report, state: str) -> _Fired:
         if action.do == STOP:
             rule = min(action.rules.intersection(finding["rules"]), default=key)
             return _Fired(action, key, (rule,), b"", 0.0)
@@ -181,14 +177,14 @@ class Acting:
         path = str(self._folder / page)
         facts = {
             "schema": 1,
-            "job": seen.job.name,
+            "job": report.job.name,
             "finding": finding,
             "report": page if self._is_redacted else path,
             "state": state,
         }
         body = json.dumps(facts, ensure_ascii=False)
         if action.do == COMMAND:
-            texts = {"finding.key": key, "job": seen.job.name, "report": path}
+            texts = {"finding.key": key, "job": report.job.name, "report": path}
             argv = tuple(PLACE.sub(lambda place: _text_of(place, texts), one) for one in action.argv)
             return _Fired(action, key, argv, body.encode("utf-8", "replace"), action.timeout_s)
         if action.is_slack:
@@ -205,9 +201,8 @@ class Acting:
             reason, output = (output.decode("utf-8", "replace") or reason) if reason else "", b""
         if reason:
             self._say(f"{fired.name} failed: {reason}.")
-            self._state.failures = [*self._state.failures, _Failure(fired.action.name, reason)][
-                -_MAX_FAILURES:
-            ]
+            failed = [*self._state.failures, f"{fired.action.name}: {reason}"]
+            self._state.failures = failed[-_MAX_FAILURES:]
             self._write()
         head = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC {fired.name}: {reason or 'done'}\n"
         with contextlib.suppress(OSError):
@@ -228,11 +223,8 @@ class Acting:
 
 def failures(folder: Path) -> tuple[Remark, ...]:
     """Actions that failed, for the page."""
-    found = _state_in(folder).failures
-    return tuple(
-        Remark(code="action.failed", count=1, fields={"error": f"{one.action}: {one.reason}"})
-        for one in found
-    )
+    failed = _state_in(folder).failures
+    return tuple(Remark(code="action.failed", count=1, fields={"error": one}) for one in failed)
 
 
 def _state_in(folder: Path) -> _State:
@@ -244,8 +236,8 @@ def _state_in(folder: Path) -> _State:
         return _State()
 
 
-def _is_due(action: Action, key: str, one: _Held, seen: Seen, *, is_last: bool) -> bool:
-    is_early = seen.job.end_us - seen.job.start_us < action.after_s * SECOND_US
+def _is_due(action: Action, key: str, one: _Held, report: Report, *, is_last: bool) -> bool:
+    is_early = report.job.end_us - report.job.start_us < action.after_s * SECOND_US
     if is_last:
         # The job's bad end is a fact, however short the job was.
         return action.do != STOP and (key == ENDED or not is_early)

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport import formats
-from jobreport.actions.seen import Seen, seen_in
-from jobreport.errors import NOTHING_YET, UsageError
+from jobreport import document, formats
+from jobreport.errors import NOTHING_YET, NothingReadableError, UsageError
 from jobreport.files import FILES
 from jobreport.output.kernel import kernel_environment
 from jobreport.output.publish import WATCH_LOCK, held
@@ -31,6 +30,7 @@ from jobreport.readers import archive
 from jobreport.readers.listing import has_end_marker, job_name
 from jobreport.redaction import pseudonyms
 from jobreport.scratch import Scratch
+from jobreport.sentences import recordings_of
 from jobrules.model import SECOND_US
 from jobrules.text import duration, escape_name
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jobreport.actions.acting import Acting
+    from jobreport.document import Report
     from jobreport.storage.urls import Url
 
 #: Shortest time between two rounds, and how often a round's CPU time fits into the pause: 5% of a core at most.
@@ -48,8 +49,8 @@ _USAGE = UsageError.exit_status
 MAX_FAILED = 5
 #: What comes just after the end, such as the facts of other nodes, belongs to the last report.
 _LATE_S = 5.0
-#: A longer pause is worth a line.
-_LONG_S = 600.0
+#: A longer pause is worth a line, and so is a longer time, also in sampling intervals, without a sample.
+_LONG_S, _LONG_INTERVALS = 600.0, 100
 #: How often a watch looks whether the job has ended, and whether a recorder's pipe or a round has.
 _LOOK_S, _STEP_S = 5.0, 0.1
 
@@ -71,8 +72,11 @@ class Watching(Struct, frozen=True, kw_only=True):
     has_cache: bool = False
 
 
-def watch(watching: Watching, acting: Acting, say: Callable[[str], None]) -> int:
-    """Make reports until the job ends; returns the exit status of the last one. ``say`` prints a line."""
+def watch(watching: Watching, acting: Acting, say: Callable[[str], None], tell: Callable[[str], None]) -> int:
+    """Make reports until the job ends; returns the exit status of the last one.
+
+    ``say`` prints a line on what is wrong, ``tell`` one on what goes on.
+    """
     # Unlike a single report, a watch may run for weeks.
     gc.enable()
     received = [signal.SIGINT]
@@ -89,7 +93,7 @@ def watch(watching: Watching, acting: Acting, say: Callable[[str], None]) -> int
             # Each round fetches what is new.
             cache = stack.enter_context(Scratch())
             watching = replace(watching, arguments=("--cache", cache, *watching.arguments))
-        rounds = _Rounds(watching, acting, say)
+        rounds = _Rounds(watching, acting, say, tell)
         try:
             return rounds.run()
         except KeyboardInterrupt:
@@ -123,14 +127,19 @@ def folder_of(job_dir: Path | Url, out: Path | Url | None, *, redact: bool) -> P
 
 class _Round(Struct, frozen=True):
     status: int
-    cpu_s: float
-    #: Whether it wrote a report.
-    is_written: bool
+    cpu_s: float = 0.0
+    report: Report | None = None
 
 
 class _Rounds:
-    def __init__(self, watching: Watching, acting: Acting, say: Callable[[str], None]) -> None:
-        self._of, self._acting, self._say = watching, acting, say
+    def __init__(
+        self,
+        watching: Watching,
+        acting: Acting,
+        say: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._of, self._acting, self._say, self._tell = watching, acting, say, tell
         self._said: set[str] = set()
         self._has_report = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -143,11 +152,7 @@ class _Rounds:
                 return status
             if not self._of.of_recorder:
                 time.sleep(_LATE_S)
-        done = self._round(0)
-        if seen := seen_in(self._of.folder) if done.is_written else None:
-            self._acting.judge(seen, is_last=True)
-        self._acting.finish()
-        return done.status
+        return self._last()
 
     def cut(self) -> None:
         """End the round that runs, if one does; the report before it stays."""
@@ -165,16 +170,16 @@ class _Rounds:
             done = self._round(pause_s)
             cpu_pause_s = TIMES_CPU * done.cpu_s
             pause_s = max(of.every_s, cpu_pause_s)
-            if seen := seen_in(of.folder) if done.is_written else None:
+            if done.report:
                 failed = 0
-                self._tell(seen, pause_s)
+                self._tell_how_it_goes(done.report, pause_s)
                 # Of a report without a part that failed, a finding may be gone for that.
                 if done.status == 0:
-                    self._acting.judge(seen)
-                if seen.has_ended:
+                    self._acting.judge(done.report)
+                if _has_ended(done.report):
                     return None
-                if of.idle_exit_s and _idle_s(seen) >= of.idle_exit_s:
-                    self._round(0)
+                if of.idle_exit_s and _idle_s(done.report) >= of.idle_exit_s:
+                    self._last()
                     return 0
             elif self._has_report or done.status not in (NOTHING_YET, _USAGE):
                 failed += not self._has_ended()  # which cuts the round
@@ -184,28 +189,30 @@ class _Rounds:
             elif done.status == _USAGE or time.monotonic() - began_s >= (of.timeout_s or math.inf):
                 return _USAGE
             else:
-                self._say_once(f"waiting for something readable in {escape_name(str(of.job_dir), 200)}.")
+                self._tell_once(f"waiting for something readable in {escape_name(str(of.job_dir), 200)}.")
                 pause_s = max(MIN_S, cpu_pause_s)
             self._pause(pause_s)
         return None
 
-    def _tell(self, seen: Seen, pause_s: float) -> None:
-        """What a user who waits wants to know."""
-        page = self._of.folder / (
-            FILES["html"] if (self._of.folder / FILES["html"]).exists() else FILES["json"]
-        )
-        self._say_once(f"the job is running; the report so far: {escape_name(str(page), 200)}")
-        if pause_s > _LONG_S:
-            self._say_once(
-                f"a look takes long, so the next one follows only after {duration(pause_s * SECOND_US)}."
-            )
-        if _idle_s(seen) > seen.quiet_s:
-            self._say_once(f"no data since {formats.date_time(seen.job.end_us)}.")
+    def _last(self) -> int:
+        done = self._round(0)
+        if done.report:
+            self._acting.judge(done.report, is_last=True)
+        self._acting.finish()
+        return done.status if done.status >= 0 else 1
 
-    def _say_once(self, text: str) -> None:
+    def _tell_how_it_goes(self, report: Report, pause_s: float) -> None:
+        self._tell_once(f"the job is running; reports so far in {escape_name(str(self._of.folder), 200)}.")
+        if pause_s > _LONG_S:
+            self._tell_once(f"a look takes long; the next one follows after {duration(pause_s * SECOND_US)}.")
+        intervals_s = [one.interval_s or 0.0 for one in report.job.nodes]
+        if _idle_s(report) > max(_LONG_S, *(_LONG_INTERVALS * one for one in intervals_s)):
+            self._tell_once(f"no data since {formats.date_time(report.job.end_us)}.")
+
+    def _tell_once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            self._say(text)
+            self._tell(text)
 
     def _round(self, pause_s: float) -> _Round:
         """Make the report, for a page that is loaded again after the pause; 0 for the last one."""
@@ -227,9 +234,13 @@ class _Rounds:
             if pause_s and of.of_recorder and self._has_ended():
                 self.cut()
         status = self._process.wait()
-        is_written = _identity(of.folder) not in (None, before)
-        self._has_report |= is_written
-        return _Round(status, _cpu_of_children_s() - cpu_s, is_written)
+        cpu_s = _cpu_of_children_s() - cpu_s
+        if _identity(of.folder) in (None, before):
+            return _Round(status, cpu_s)
+        self._has_report = True
+        with contextlib.suppress(NothingReadableError):
+            return _Round(status, cpu_s, document.load(of.folder / FILES["json"]))
+        return _Round(status, cpu_s)
 
     def _pause(self, seconds: float) -> None:
         """Wait, at most to the end of the job."""
@@ -258,8 +269,14 @@ class _Rounds:
         return is_busy
 
 
-def _idle_s(seen: Seen) -> float:
-    return time.time() - seen.job.end_us / SECOND_US
+def _has_ended(report: Report) -> bool:
+    """Whether the recording of every node has ended, or an end marker was found."""
+    ended = [one.runs[-1].end_us is not None for one in recordings_of(report)]
+    return all(ended) if ended else bool(report.job.finished)
+
+
+def _idle_s(report: Report) -> float:
+    return time.time() - report.job.end_us / SECOND_US
 
 
 def _cpu_of_children_s() -> float:

@@ -14,15 +14,14 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import pytest
 
 from jobreport.actions import acting, running
 from jobreport.actions.acting import Acting, failures
 from jobreport.actions.configured import Action
-from jobreport.actions.seen import Seen
 from jobrules.model import SECOND_US, Finding, Note, Severity
 
 HOUR_S = 3600.0
@@ -35,17 +34,10 @@ def finding(key: str = UNUSED, rules: tuple[str, ...] = ("UnusedGPU",), **more: 
     return Finding(key=key, rules=rules, section="rules", evidence=(Note("All day"),), **known | more)
 
 
-def seen(*findings: Finding, measured_s: float = HOUR_S, job: str = "my-job") -> Seen:
-    start_us = 1_700_000_000 * SECOND_US
-    span = {"start_us": start_us, "end_us": start_us + round(measured_s * SECOND_US)}
-    return msgspec.convert(
-        {
-            "job": {"name": job, **span, "nodes": [], "finished": None},
-            "verdict": {"findings": findings},
-            "quality": {"sources": []},
-        },
-        Seen,
-    )
+def seen(*findings: Finding, measured_s: float = HOUR_S, job: str = "my-job", start_s: float = 1.7e9) -> Any:
+    """What a watch looks at of a report."""
+    span = {"start_us": round(start_s * SECOND_US), "end_us": round((start_s + measured_s) * SECOND_US)}
+    return SimpleNamespace(job=SimpleNamespace(name=job, **span), verdict=SimpleNamespace(findings=findings))
 
 
 def action(do: str = "command", **more: Any) -> Action:
@@ -103,8 +95,7 @@ def test_a_watch_that_starts_again_fires_nothing_twice_but_for_another_run(tmp_p
     again = Watch(tmp_path, action())
 
     assert again.rounds(HERE, HERE) == 0
-    later = seen(*HERE)
-    later.job.start_us, later.job.end_us = later.job.end_us + 1, later.job.end_us + round(HOUR_S * SECOND_US)
+    later = seen(*HERE, start_s=1.8e9)
     for _ in range(2):
         again.acting.judge(later)
     assert again.rounds() == 1
