@@ -17,6 +17,8 @@ import stat
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobrecord import facts, settings
@@ -25,12 +27,14 @@ from jobrecord.storage.stores import Answer, StorageError, opened, sentence
 from jobrecord.storage.urls import Url, parse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobrecord.settings import Settings
     from jobrecord.storage.stores import Store
 
 _NICENESS = 10
-#: Puts at a time, and bytes of the largest file.
-_AT_A_TIME, _MAX_BYTES = 8, 1 << 30
+#: Puts at a time, and bytes of the largest file, and of facts.
+_AT_A_TIME, _MAX_BYTES, _MAX_FACTS = 8, 1 << 30, 8 << 20
 #: Seconds for the sampler's end, once the owner is gone; rounds of the end, and the pause between them.
 _SAMPLER_S, _LAST_ROUNDS, _PAUSE_S = 3.0, 2, 5.0
 #: Not asyncio's own, whose end is waited for.
@@ -95,9 +99,12 @@ class _Uploader:
         self._every_s = options.upload_every_s or None
         #: What was put of each path, and under which one.
         self._sent: dict[str, tuple[File, str]] = {}
-        #: Of the facts in storage; empty if there are none, None where storage has no conditions.
-        self._tag: str | None = ""
-        self._is_new = True
+        #: Of the facts in storage; empty if there are none.
+        self._tag = ""
+        #: Whether a put may depend on what is there.
+        self._has_conditions = True
+        #: Whether an earlier recording of the node is in storage, and what it left was not removed yet.
+        self._is_continued = False
         self._is_last = False
         #: Why the last round left something, and whether another one may not.
         self._reason, self._may_pass = "", True
@@ -115,7 +122,7 @@ class _Uploader:
             if not claimed:
                 return
             if claimed != self._node:
-                self._node, self._tag = claimed, ""
+                self._node, self._tag, self._is_continued = claimed, "", False
             await self._put_facts(store)
             if await self._until_end(store) == "end":
                 self._is_last = True
@@ -148,9 +155,13 @@ class _Uploader:
 
     async def _take_over(self, store: Store) -> None:
         """Bring facts of an earlier recording of the node to where whoever claims the folder looks for them."""
-        self._tag, data, seen_s = await self._got(store, f"{facts.FOLDER}/{self._node}.json")
+        self._tag, data, seen_s = await self._got(store, f"{facts.FOLDER}/{self._node}.json", _MAX_FACTS)
         if not self._tag:
+            # A bucket that is missing has no facts, either.
+            async for _ in store.pages(self._key(facts.FOLDER)):
+                break
             return
+        self._is_continued = True
         with Folder(self._out, facts.FOLDER, make=True) as folder, contextlib.suppress(FileExistsError):
             with os.fdopen(folder.create(f"{self._node}.json"), "wb") as file:
                 file.write(data)
@@ -158,17 +169,18 @@ class _Uploader:
 
     async def _clear(self, store: Store) -> None:
         """Remove what says that an earlier recording ended, and facts of its processes: in a folder, `facts.claim` does."""
-        for path in facts.END_MARKERS:
-            await store.delete(self._key(path))
-        async for page in store.pages(f"{self._key(facts.hooks_folder(self._node))}/"):
-            for one in page:
-                await store.delete(one.key)
+        with contextlib.suppress(Answer):
+            for path in facts.END_MARKERS:
+                await store.delete(self._key(path))
+            async for page in store.pages(f"{self._key(facts.hooks_folder(self._node))}/"):
+                for one in page:
+                    await store.delete(one.key)
 
-    async def _got(self, store: Store, path: str) -> tuple[str, bytes, float]:
-        """Tag and content of an object, and when it was written; nothing where there is none."""
+    async def _got(self, store: Store, path: str, most: int) -> tuple[str, bytes, float]:
+        """Tag of an object, its content up to `most` bytes, and when it was written; nothing where there is none."""
         file = self._out / f"uploader-{os.urandom(4).hex()}.tmp"
         try:
-            got = await store.get(self._key(path), str(file))
+            got = await store.get(self._key(path), str(file), most=most)
             return got.tag, file.read_bytes(), time.time() - got.age_s
         except Answer as answer:
             if answer.status != 404:
@@ -179,13 +191,14 @@ class _Uploader:
 
     async def _round(self, store: Store, *, with_open: bool) -> bool:
         """Put what changed, and with `with_open` also files that are open. Returns whether all is there."""
-        self._reason = ""
-        files = sorted((one.place, one) for one in self._missing() if with_open or not one.is_open)
+        self._reason, self._may_pass = "", True
+        files = sorted(
+            (one for one in self._missing() if with_open or not one.is_open), key=lambda one: one.place
+        )
         if not await self._put_facts(store):
             return False
-        for at in range(0, len(files), _AT_A_TIME):
-            made = await asyncio.gather(*(self._put(store, one) for _, one in files[at : at + _AT_A_TIME]))
-            if not all(made):
+        for _, same in groupby(files, key=lambda one: one.place):
+            if not await self._put_all(store, [*same]):
                 break
         else:
             await self._remove_renamed(store)
@@ -211,6 +224,14 @@ class _Uploader:
                             inside = os.path.relpath(path, self._out).replace(os.sep, "/")
                             found.append(File(inside, seen.st_size, seen.st_mtime_ns))
         return found
+
+    async def _put_all(self, store: Store, files: Sequence[File]) -> bool:
+        """Put files, some at a time; False as soon as storage does not take one."""
+        for at in range(0, len(files), _AT_A_TIME):
+            made = await asyncio.gather(*(self._put(store, one) for one in files[at : at + _AT_A_TIME]))
+            if not all(made):
+                return False
+        return True
 
     async def _put(self, store: Store, file: File) -> bool:
         """Put a file; False if storage does not take it. One that cannot be read is left."""
@@ -240,7 +261,7 @@ class _Uploader:
 
     async def _put_new(self, store: Store, path: str, data: bytes, kind: str) -> str:
         """Put a file under its path, or beside that of an earlier recording of the node. Returns where."""
-        tag = None if self._tag is None else ""
+        tag = "" if self._has_conditions else None
         for one in (path, f"{self._run}/{path}"):
             try:
                 await store.put(self._key(one), data, kind, tag)
@@ -249,7 +270,7 @@ class _Uploader:
                 if answer.status != 412:
                     raise
             # The answer to an earlier try may have been lost.
-            if (await self._got(store, one))[1] == data:
+            if (await self._got(store, one, len(data) + 1))[1] == data:
                 return one
         raise Answer(412, "two recordings of this run")
 
@@ -267,31 +288,35 @@ class _Uploader:
             }
         }
         path = f"{facts.FOLDER}/{self._node}.json"
-        data, kind = (
-            json.dumps(known, indent=1, ensure_ascii=False).encode("utf-8", "replace"),
-            _KINDS[".json"],
-        )
+        data = json.dumps(known, indent=1, ensure_ascii=False).encode("utf-8", "replace")
+        put = partial(store.put, self._key(path), data, _KINDS[".json"])
         try:
             try:
-                self._tag = await store.put(self._key(path), data, kind, self._tag)
+                self._tag = await put(self._tag if self._has_conditions else None)
             except Answer as answer:
                 if answer.status == 501:
-                    self._tag = None
+                    self._has_conditions = False
                 elif answer.status == 412:
-                    self._tag, there, _ = await self._got(store, path)
-                    if there and json.loads(there).get("run") != self._run:
-                        raise StorageError(
-                            f"{self._url} already contains a recording of {self._node}."
-                        ) from None
+                    await self._check_whose(store, path)
                 else:
                     raise
-                self._tag = await store.put(self._key(path), data, kind, self._tag)
-            if self._is_new:
-                await self._clear(store)
-                self._is_new = False
+                self._tag = await put(self._tag if self._has_conditions else None)
         except Answer as answer:
             return self._refused(answer)
+        if self._is_continued:
+            self._is_continued = False
+            await self._clear(store)
         return True
+
+    async def _check_whose(self, store: Store, path: str) -> None:
+        """Raise StorageError if the facts in storage are not ours, put by a try whose answer was lost."""
+        self._tag, there, _ = await self._got(store, path, _MAX_FACTS)
+        try:
+            is_ours = not there or json.loads(there)["run"] == self._run
+        except (ValueError, TypeError, LookupError, RecursionError):
+            is_ours = False
+        if not is_ours:
+            raise StorageError(f"{self._url} already contains a recording of {self._node}.")
 
     def _refused(self, answer: Answer) -> bool:
         """Remember why storage does not take something. Returns False."""

@@ -110,6 +110,23 @@ def test_a_report_is_replaced_with_force_only_and_nothing_else_is_removed(
 
 
 @pytest.mark.slow
+def test_a_junit_file_of_another_program_is_not_replaced(bucket: Bucket, proxy: Proxy) -> None:
+    names = (*NAMES, "junit.xml")
+    options = Options(force=True, formats=("json", "junit"))
+    bucket.put("r/junit.xml", b"of a test")
+
+    def put(name: str) -> None:
+        publishing.reserved(Url("s3", bucket.name, "r"), options)(files(name, names))
+
+    with pytest.raises(UsageError, match=r"contains junit\.xml, which make-report did not write"):
+        put("1")
+    assert bucket.get("r/junit.xml") == b"of a test"
+    bucket.delete("r/junit.xml")
+    put("1")
+    put("2")
+    assert bucket.get("r/junit.xml") == b"2: junit.xml"
+
+
 def test_a_report_that_was_copied_there_is_not_replaced_without_force(bucket: Bucket, proxy: Proxy) -> None:
     bucket.put("r/report.json", b"{}")
 

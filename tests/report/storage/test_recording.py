@@ -57,12 +57,12 @@ class Recorder:
         found: dict[str, Any] = json.loads(self.bucket.get("job/jobrecord/n.json") or b"{}")
         return found
 
-    def keys(self) -> list[str]:
+    def stored(self) -> list[str]:
         return self.bucket.listed()
 
     def samples(self) -> int:
         """Number of rows in storage."""
-        packed = [self.bucket.get(key) or b"" for key in sorted(self.keys()) if key.endswith(".json.gz")]
+        packed = [self.bucket.get(key) or b"" for key in self.stored() if key.endswith(".json.gz")]
         return sum(gzip.decompress(one).count(b"\n") for one in packed)
 
 
@@ -78,7 +78,7 @@ def test_a_recording_is_in_storage_and_nowhere_else(recorder: Recorder) -> None:
     assert list(recorder.scratch.iterdir()) == []
     assert (recorder.facts()["exit_status"], recorder.facts()["not_uploaded"]["files"]) == (7, 0)
     ends = ["job/framework/training_job_end.ts", "job/system/training_job_end.ts"]
-    assert [key for key in sorted(recorder.keys()) if key.endswith(".ts")] == ends
+    assert [key for key in recorder.stored() if key.endswith(".ts")] == ends
     first = recorder.samples()
     assert first > 0
 
@@ -107,24 +107,48 @@ def test_a_recording_is_continued_beside_what_is_there(recorder: Recorder, tmp_p
     assert rows == recorder.samples()
 
 
-def test_a_signal_has_open_files_copied_while_the_job_still_ends(recorder: Recorder) -> None:
+def test_a_signal_has_facts_and_open_files_copied_first_while_the_job_still_ends(
+    recorder: Recorder, proxy: Proxy
+) -> None:
     trap = "trap 'until [ -e \"$0\" ]; do sleep 0.1; done; exit 3' TERM; while :; do sleep 0.1; done"
     go_on = recorder.scratch / "go-on"
     with recorder.start(command=("sh", "-c", trap, str(go_on))) as process:
         wait_for(lambda: list(recorder.scratch.glob("job-*/system/incremental/*/*.json")))
+        (out,) = recorder.scratch.glob("job-*")
+        for path in (
+            "a.json",
+            "framework/pevents/a.json",
+            "framework/0-n_pythontimeline.tmp",
+            "system/a.json.gz.tmp",
+        ):
+            (out / path).parent.mkdir(parents=True, exist_ok=True)
+            (out / path).write_bytes(b"x")
         process.send_signal(signal.SIGTERM)
-        wait_for(
-            lambda: [key for key in sorted(recorder.keys()) if key.endswith(".n.json") and "system" in key]
-        )
-        # Facts come first, and tell that the rest is on its way.
-        (before,) = [key for key in sorted(recorder.keys()) if key.startswith("job/jobrecord/")]
-        assert before == "job/jobrecord/n.json"
+        wait_for(lambda: "job/framework/pevents/a.json" in recorder.stored())
         go_on.touch()
         assert process.wait(60) == 3
 
-    assert not [key for key in sorted(recorder.keys()) if key.endswith(".n.json") and "system" in key]
+    put = [one.path.partition("/job/")[2] for one in proxy.requests if one.method == "PUT"]
+    put = put[1 : put.index("framework/pevents/a.json") + 1]
+    assert put[0] == "jobrecord/n.json"
+    (minute,) = [path for path in put if path.startswith("system/")]
+    assert sorted(put[1:-1]) == ["framework/0-n_pythontimeline.tmp", minute]
+    assert not [
+        key
+        for key in sorted(recorder.stored())
+        if key.endswith((".n.json", "a.json.gz.tmp")) and "system" in key
+    ]
     assert recorder.samples() > 0
     assert recorder.facts()["not_uploaded"] == {"files": 0, "bytes": 0, "reason": None}
+
+
+def test_a_bucket_that_is_missing_starts_no_job(recorder: Recorder) -> None:
+    recorder.url = "s3://no-such-bucket-of-the-test/job"
+
+    status, said = recorder.run(command=("touch", str(recorder.scratch / "started")))
+
+    assert (status, said.startswith(f"record-job: --out: Not found: {recorder.url}")) == (2, True)
+    assert recorder.local == []
 
 
 @pytest.mark.slow
@@ -135,7 +159,7 @@ def test_closed_files_are_copied_while_the_job_runs_and_after_the_recorder_was_k
         wait_for(lambda: recorder.facts().get("gpu_reason"))
         facts = recorder.facts()
         assert facts["ended_us"] is None
-        assert not [key for key in sorted(recorder.keys()) if "system" in key]
+        assert not [key for key in recorder.stored() if "system" in key]
         assert facts["not_uploaded"]["files"] == 1
         process.kill()
     wait_for(lambda: recorder.facts()["not_uploaded"]["files"] == 0)
