@@ -37,6 +37,7 @@ from fuzz.sample_rows_reference import unpacked
 from jobreport import document
 from jobreport.build import report_of
 from jobreport.errors import NothingReadableError
+from jobreport.files import REPORT
 from jobreport.readers import archive, text_files
 from jobreport.readers.base import Found, Reader, SourceFile
 from jobreport.readers.debugger_results import rule_results
@@ -58,6 +59,8 @@ from jobreport.readers.traces import rows as trace_rows
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
 from jobreport.settings import Settings
+from jobreport.storage import manifest
+from jobreport.storage.fetching import places
 from jobreport.tables.engine import LocalEngine
 from jobreport.tables.parts import JobInParts
 from jobrules import RULES
@@ -672,6 +675,50 @@ def _of_reports() -> list[bytes]:
     return found
 
 
+def _check_manifest(data: bytes) -> None:
+    """Whatever it says, only names of files of a report are in it, and no file is taken for another."""
+    found = manifest.decoded(data)
+    assert all(manifest.is_own(name, "", REPORT) and ".." not in name for name in found.own(REPORT))
+    (file,) = _written({"report.json": data})
+    assert not found.is_of(file.path)
+
+
+def _of_manifests() -> list[bytes]:
+    files = {name: manifest.File.of(name.encode()) for name in ("report.json", "rules/more/IdleGaps.json")}
+    complete = manifest.Manifest(state="complete", id="1", version="0.1.0", files=files)
+    writing = manifest.Manifest(state="writing", id="2", older=["report.html", "../x"])
+    return [msgspec.json.encode(one) for one in (complete, writing)]
+
+
+def _check_keys(data: bytes) -> None:
+    """The lines are keys of a bucket: each has a place of its own, which stays in its folder."""
+    names = [*dict.fromkeys(data.decode("utf-8", "surrogateescape").split("\n"))]
+    found = places(names)
+    assert [*found] == names
+    paths = [Path("/copy", place) for place in found.values()]
+    assert all(".." not in path.parts and len(path.parts) > 2 for path in paths)
+    assert len({str(path).casefold() for path in paths}) == len(paths)
+    files = {str(path) for path in paths}
+    assert not any(str(above) in files for path in paths for above in path.parents)
+    assert all(len(part.encode()) < 256 for path in paths for part in path.parts)
+
+
+def _of_keys() -> list[bytes]:
+    keys = (
+        "a/b.json",
+        "a/B.json",
+        "A/b.json",
+        "a",
+        "../x",
+        "/x",
+        "a//b",
+        "n\x01/x",
+        "x" * 300,
+        "é/" * 50 + "x",
+    )
+    return ["\n".join(keys).encode(), b"system/incremental/1.json\nsystem\nsystem/"]
+
+
 TARGETS = {
     "samples": Target(_check_samples, _of_samples),
     "nvidia-smi": Target(_check_log, _of_logs),
@@ -688,4 +735,6 @@ TARGETS = {
     "tar": Target(_check_archive(".tar"), _of_tar),
     "zip": Target(_check_archive(".zip"), _of_zip),
     "report": Target(_check_report, _of_reports),
+    "manifest": Target(_check_manifest, _of_manifests),
+    "keys": Target(_check_keys, _of_keys),
 }

@@ -46,7 +46,7 @@ _MAX_LOOKED_AT, _HEAD, _SMALL = 1 << 30, 1 << 16, 1 << 20
 #: Share of the chosen objects that may fail.
 _MAX_FAILED = 0.1
 #: A key with other parts, or more of them, is stored under a number.
-_PART = re.compile(r"[^\x00-\x1f\x7f\\]{1,60}")
+_PART = re.compile(r"[^\x00-\x1f\x7f\\\ud800-\udfff]{1,60}")
 _MAX_PARTS = 40
 #: What says that an object has to be restored first.
 _ARCHIVED = re.compile(r"InvalidObjectState|BlobArchived")
@@ -125,9 +125,9 @@ class _Copy:
         self._progress.stage("Listing the job")
         async with opened(self._url, self._options.storage_option) as store:
             objects = await self._listed(store)
-            places = _places([*objects])
+            at = places([*objects])
             files = [
-                SourceFile(name=name, place=str(self._folder / places[name]), size=one.size)
+                SourceFile(name=name, place=str(self._folder / at[name]), size=one.size)
                 for name, one in objects.items()
             ]
             certain = [one for one in files if self.is_one_object or is_known_by_name(one)]
@@ -168,7 +168,9 @@ class _Copy:
         found: dict[str, Object] = {}
         ours = False
         async for page in store.pages(prefix):
-            found |= {one.key[len(prefix) :]: one for one in page if one.size or not one.key.endswith("/")}
+            for one in page:
+                if one.size or not one.key.endswith("/"):
+                    found[one.key[len(prefix) :].encode("utf-8", "backslashreplace").decode()] = one
             if len(found) > MAX_OBJECTS:
                 raise UsageError(
                     f"More than {MAX_OBJECTS:,} objects below {self._url}. Name the folder of one job."
@@ -200,12 +202,12 @@ class _Copy:
         size = more + sum(one.size for one in files if not self._is_kept(one, objects[one.name]))
         if size > self._options.max_download:
             raise UsageError(
-                f"{self._url} has {_gib(size)} to copy; --max-download is {_gib(self._options.max_download)}."
+                f"{self._url} has {_size(size)} to copy; --max-download is {_size(self._options.max_download)}."
             )
         free = shutil.disk_usage(self._folder).free * 9 // 10
         if size > free:
             raise UsageError(
-                f"{self._url} has {_gib(size)} to copy; {_gib(free)} of the disk may be used. "
+                f"{self._url} has {_size(size)} to copy; {_size(free)} of the disk may be used. "
                 "Set TMPDIR to another folder."
             )
 
@@ -261,7 +263,9 @@ class _Copy:
         os.replace(part, file.place)  # noqa: PTH105 - many
         self._have[file.name] = got.size
         if not is_head:
-            self._index[file.place] = _Kept(file.name, got.tag, got.size, os.stat(file.place).st_mtime_ns)  # noqa: PTH116
+            time_ns = os.stat(file.place).st_mtime_ns  # noqa: PTH116 - many
+            # A list and a request may write the same tag in two ways.
+            self._index[file.place] = _Kept(file.name, tag or got.tag, got.size, time_ns)
 
     def _note_missing(self, file: SourceFile, answer: Answer) -> None:
         code = {403: "storage.denied", 404: "storage.gone"}.get(answer.status, "storage.failed")
@@ -293,7 +297,7 @@ class _Copy:
 
     def _note_others(self, files: Sequence[SourceFile], chosen: Collection[str]) -> None:
         others = [one for one in files if one.name not in chosen]
-        size = _gib(sum(one.size for one in others))
+        size = _size(sum(one.size for one in others))
         for one in others:
             self.tally.note("storage.not_fetched", file=one.name, size=size)
 
@@ -320,7 +324,7 @@ class _Kept(NamedTuple):
 
 
 def _read_index(file: Path) -> dict[str, _Kept]:
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         return msgspec.json.decode(file.read_bytes(), type=dict[str, _Kept])
     return {}
 
@@ -333,7 +337,7 @@ def _job_in(name: str) -> int:
     return sum(len(one) + 1 for one in folders[: folders.index(_OF_JOB)])
 
 
-def _places(names: Sequence[str]) -> dict[str, str]:
+def places(names: Sequence[str]) -> dict[str, str]:
     """A path in the folder of the copy for each name: the name itself, or a number where that is none, or meets another."""
     taken: dict[str, str] = {}
     fits: dict[str, bool] = {"": True}
@@ -348,7 +352,7 @@ def _places(names: Sequence[str]) -> dict[str, str]:
             fits[folder] = is_part and folder_fits(above) and is_free(f"{folder}/")
         return fits[folder]
 
-    places = {}
+    found = {}
     for number, name in enumerate(names):
         folder, _, own = name.rpartition("/")
         is_part = own not in (".", "..") and _PART.fullmatch(own) is not None
@@ -359,15 +363,15 @@ def _places(names: Sequence[str]) -> dict[str, str]:
             and folder_fits(folder)
             and is_free(name)
         ):
-            places[name] = f"{_TREE}/{name}"
+            found[name] = f"{_TREE}/{name}"
         else:
             # Its last part may be what a reader knows it by.
-            places[name] = f"{_NUMBERED}/{number}/{own if is_part else number}"
-    return places
+            found[name] = f"{_NUMBERED}/{number}/{own if is_part else number}"
+    return found
 
 
-def _gib(size: int) -> str:
-    return f"{size / 2**30:,.2f} GiB"
+def _size(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB" if size >= 2**30 else f"{size / 2**20:,.1f} MiB"
 
 
 @contextlib.contextmanager

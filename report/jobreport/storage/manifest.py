@@ -75,15 +75,19 @@ def is_own(path: str, folder: str, product: Product) -> bool:
 
 
 async def read(store: Store, folder: Url, product: Product, file: Path) -> Manifest | None:
-    """The manifest in a folder, by way of a local file; None if there is none. One that is damaged is being written."""
+    """The manifest in a folder, by way of a local file; None if there is none."""
     try:
         got = await store.get((folder / name(product)).key, str(file), most=_MAX)
     except Answer as answer:
         if answer.status == 404:
             return None
         raise
+    return msgspec.structs.replace(decoded(file.read_bytes()), tag=got.tag, age_s=got.age_s)
+
+
+def decoded(data: bytes) -> Manifest:
+    """A manifest; one that is damaged is being written."""
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=Manifest)
-    except msgspec.MsgspecError:
-        found = Manifest(state="writing", id="")
-    return msgspec.structs.replace(found, tag=got.tag, age_s=got.age_s)
+        return msgspec.json.decode(data, type=Manifest)
+    except (ValueError, RecursionError):
+        return Manifest(state="writing", id="")

@@ -46,7 +46,7 @@ def test_what_says_nothing_is_not_fetched(bucket: Bucket, proxy: Proxy, tmp_path
     assert remarks(report) == {"storage.not_fetched": 3, "directory.unknown": 1}
     assert gpus(report) == 2
     (remark,) = (one for one in report["quality"]["remarks"] if one["code"] == "storage.not_fetched")
-    assert remark["fields"]["size"] == "0.01 GiB"
+    assert remark["fields"]["size"] == "7.6 MiB"
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ def test_a_job_over_the_limit_is_refused_before_the_first_byte(
     done, _ = report_of(f"s3://{bucket.name}/job", tmp_path / "o", "--max-download", "2 MiB")
 
     assert done.returncode == 2
-    assert "0.00 GiB to copy" in done.stderr
+    assert "3.0 MiB to copy; --max-download is 2.0 MiB" in done.stderr
     assert proxy.count("GET") == 0
 
 
