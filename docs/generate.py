@@ -27,7 +27,7 @@ from jobrules import RULES
 from jobrules.rule import Rule, parameter_fields, with_unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DOCS = Path(__file__).parent
 
@@ -216,6 +216,98 @@ def forms_page() -> str:
     return forms.page()
 
 
+#: Examples of ``open_job``, which follow one another.
+FRAMES = {
+    "Open a job": """
+        from jobreport import open_job
+
+        job = open_job("sample_data/cpu-bottleneck-2gpu")
+        print(job)
+        print(job.metrics[["metric", "unit", "devices", "snapshots"]].head(4))
+    """,
+    "Samples, and their plain mean next to the one over time, by which the page counts": """
+        use = job.samples("gpu_utilization")
+        print(use[["time", "device", "value"]].tail(2))
+        print(use.groupby("device", observed=True)["value"].mean().round(1))
+        print(job.samples("gpu_utilization", every="1h")[["device", "value", "covered"]].round(3))
+    """,
+    "Seconds in which a GPU was idle and a core saturated": """
+        seconds = job.samples(["gpu_utilization", "cpu_utilization"], every="1s", wide=True)
+        gpus, cores = (seconds.filter(like=name) for name in ("gpu_utilization", "cpu_utilization"))
+        print(int(((gpus.min(axis=1) <= 10) & (cores.max(axis=1) > 90)).sum()), "of", len(seconds), "seconds")
+    """,
+    "The slowest steps": """
+        steps = job.steps("TRAIN")
+        print(steps.nlargest(3, "duration_us")[["worker", "step", "duration_us", "gap_us", "outlier"]])
+    """,
+    "What ran in a step": """
+        events = job.events(step=5, clip=True)
+        print(events.groupby("phase", observed=True)["duration_us"].agg(["count", "sum"]).nlargest(4, "sum"))
+    """,
+    "Where the time of the GPUs went, and the first finding": """
+        print(job.time_use()[["label", "share", "device_s"]].head(3))
+        print(job.findings()["title"][0])
+    """,
+    "A rule with another threshold": """
+        print(job.rule("StepOutlier", n_outliers=0).headline)
+    """,
+}
+
+
+def library_page() -> str:
+    """``open_job`` and the class of a job, with examples that are run here."""
+    import pandas as pd  # noqa: PLC0415 - of this page alone
+
+    from jobreport.library import job, opening, results  # noqa: PLC0415 - as above
+
+    blocks = [
+        "# The numbers in a notebook",
+        "Made from the docstrings and examples in the code by `make docs`. `open_job` reads what `make-report` reads, "
+        "with the same readers, rules, and numbers; `report.json` needs no library ([report-json.md](report-json.md)).",
+        "## Examples",
+    ]
+    names: dict[str, Any] = {}
+    with contextlib.chdir(DOCS.parent), pd.option_context("display.width", 110, "display.max_columns", 20):
+        for title, example in FRAMES.items():
+            text, output = textwrap.dedent(example).strip(), io.StringIO()
+            with contextlib.redirect_stdout(output):
+                exec(text, names)  # noqa: S102 - an example of this file
+            printed = "\n".join(line.rstrip() for line in output.getvalue().splitlines())
+            blocks.append(f"**{title}**\n\n```python\n{text}\n```\n\n```text\n{printed}\n```")
+    blocks += ["## open_job", _called(opening.open_job), "## The job", _paragraphs(job.JobFrames)]
+    for name, member in vars(job.JobFrames).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            blocks.append(f"* `job.{name}`: {_paragraphs(member)}")
+        else:
+            blocks.append(f"### job.{name}\n\n{_called(member)}")
+        columns = getattr(job, name.upper(), None) or getattr(results, name.upper(), None)
+        if isinstance(columns, dict):
+            kinds = (kind if isinstance(kind, str) else kind[0] for kind in columns.values())
+            listed = (f"`{column}` {kind}" for column, kind in zip(columns, kinds, strict=True))
+            blocks.append(f"Columns: {', '.join(listed)}.")
+    blocks += ["## The report of a job", *map(_paragraphs, (job.MadeReport, job.MadeReport.json))]
+    blocks.append(f"### report.figure\n\n{_called(job.MadeReport.figure)}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def _paragraphs(one: Any) -> str:
+    paragraphs = re.split(r"\n\s*\n", inspect.getdoc(one) or "")
+    return "\n\n".join(" ".join(text.split()) for text in paragraphs).replace("``", "`")
+
+
+def _called(function: Callable[..., Any]) -> str:
+    """How a function is called, without types, and what it does."""
+    parameters = [
+        one.replace(annotation=inspect.Parameter.empty)
+        for one in inspect.signature(function).parameters.values()
+        if one.name != "self"
+    ]
+    call = str(inspect.Signature(parameters))
+    return f"`{function.__name__}{call}`\n\n{_paragraphs(function)}"
+
+
 PAGES = {
     "rules.md": rules_page,
     "report.schema.json": schema,
@@ -224,6 +316,7 @@ PAGES = {
     "report-json.md": report_page,
     "differences.md": differences.page,
     "log-forms.md": forms_page,
+    "library.md": library_page,
 }
 
 

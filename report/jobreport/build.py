@@ -94,7 +94,7 @@ def report_of(
     results, contents, for_readers = [], {}, set()
     intervals_us = {panel.metric: panel.interval_us for part in job.facts for panel in part.panels}
     for rule in chosen.rules:
-        found = _result_of(rule, reading, strict=strict)
+        found = result_of(rule, reading, strict=strict)
         advance(1)
         try:
             result = document.checked(found)
@@ -130,7 +130,7 @@ def report_of(
     return report, files
 
 
-def _result_of(rule: Rule, reading: Reading, *, strict: bool) -> RuleResult:
+def result_of(rule: Rule, reading: Reading, *, strict: bool) -> RuleResult:
     """The result of a rule; where there is nothing but results of SageMaker Debugger, that it lacks samples."""
     if not (reading.debugger_results and reading.has_results_alone):
         return run_rules([rule], reading.job, strict=strict)[0]

@@ -91,7 +91,7 @@ def make_report(
         if out and not (isinstance(job_dir, Path) and isinstance(out, Path)):
             # Before a job is fetched.
             place = stack.enter_context(places.reserved(out, names, options))
-        source = stack.enter_context(_source(job_dir, out, options, progress))
+        source = stack.enter_context(source_of(job_dir, options, progress, out))
         name = pseudonyms.JOB if options.redact else source.name or job_name(source.directory)
         place = place or stack.enter_context(places.reserved(out or Path(f"{name}-report"), names, options))
         reading = _read(source, options, name, job_dir, place.leave, engine, progress)
@@ -100,34 +100,46 @@ def make_report(
         if options.redact:
             reading, quality, settings = pseudonyms.redacted(reading, reading.quality, settings)
             reading = replace(reading, quality=quality)
-        shown = name
-        if not isinstance(job_dir, Path):
-            shown = f"{job_dir.scheme}://…" if options.redact else str(job_dir)
-        elif source.name and not options.redact:
-            shown = archive.printable(job_dir.name)
+            shown = name if isinstance(job_dir, Path) else f"{job_dir.scheme}://…"
+        else:
+            shown = shown_as(job_dir, source, name)
         report, files = report_of(reading, settings, shown, strict=options.strict)
-        report = priced(report, options.pricing, strict=options.strict)
-        report = replace(report, made_us=time.time_ns() // 1000 if options.refresh_s else UNSET)
-        files[FILES["json"]] = document.to_json(report)
-        about = None
-        if {"html", "md", "github"} & set(options.formats):
-            text = summary.markdown(report)
-            if "md" in options.formats:
-                files[FILES["md"]] = text.encode()
-            if "github" in options.formats and not github.has_summary():
-                files[FILES["github"]] = text.encode()
-            about = {"summary": text, **_times(report)}
-        made, no_page = pages(files[FILES["json"]], options, kernel, about=about)
-        files |= made
-        if "junit" in options.formats:
-            files[FILES["junit"]] = junit.of_report(report, REPORT.main_file(files), options.fail_on)
-        place.publish(files)
+        return written(report, files, place, options, kernel)
+
+
+def written(
+    report: Report, files: dict[str, bytes], place: Place, options: Options, kernel: Kernel | None = None
+) -> Outcome:
+    """Write a report, and the ``files`` of its rules."""
+    report = priced(report, options.pricing, strict=options.strict)
+    report = replace(report, made_us=time.time_ns() // 1000 if options.refresh_s else UNSET)
+    files = files | {FILES["json"]: document.to_json(report)}
+    about = None
+    if {"html", "md", "github"} & set(options.formats):
+        text = summary.markdown(report)
+        if "md" in options.formats:
+            files[FILES["md"]] = text.encode()
+        if "github" in options.formats and not github.has_summary():
+            files[FILES["github"]] = text.encode()
+        about = {"summary": text, **_times(report)}
+    made, no_page = pages(files[FILES["json"]], options, kernel, about=about)
+    files |= made
+    if "junit" in options.formats:
+        files[FILES["junit"]] = junit.of_report(report, REPORT.main_file(files), options.fail_on)
+    place.publish(files)
     return Outcome(
         report=report,
         folder=place.folder,
         files=frozenset(files),
         failure=no_page or _failed_parts(report),
     )
+
+
+def shown_as(job_dir: Path | Url, source: Unpacked, name: str) -> str:
+    """What the command of the report calls its job."""
+    if not isinstance(job_dir, Path):
+        return str(job_dir)
+    return archive.printable(job_dir.name) if source.name else name
 
 
 def _times(report: Report) -> dict[str, Any]:
@@ -139,8 +151,8 @@ def _times(report: Report) -> dict[str, Any]:
     return {"phases": phases} | ({"steps": points} if points else {})
 
 
-def _source(
-    job_dir: Path | Url, out: Path | Url | None, options: Options, progress: Progress
+def source_of(
+    job_dir: Path | Url, options: Options, progress: Progress, out: Path | Url | None = None
 ) -> AbstractContextManager[Unpacked]:
     """The files of the job on this machine."""
     if isinstance(job_dir, Path):

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -88,7 +89,11 @@ def name_of(url: Url) -> str:
 def run(work: object) -> None:
     """Run a coroutine to its end; what storage says becomes an error of this program."""
     try:
-        asyncio.run(work)  # type: ignore[arg-type]
+        if _is_in_loop():
+            with ThreadPoolExecutor(1) as other:
+                other.submit(asyncio.run, work).result()  # type: ignore[arg-type]
+        else:
+            asyncio.run(work)  # type: ignore[arg-type]
     except StorageError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
@@ -97,6 +102,15 @@ def run(work: object) -> None:
                 "No space left for the copy of the job. Set TMPDIR to another folder."
             ) from None
         raise
+
+
+def _is_in_loop() -> bool:
+    """Whether this thread has a loop that runs, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class _Copy:

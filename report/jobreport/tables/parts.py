@@ -15,7 +15,7 @@ from jobrules.model.job import of_node
 from jobrules.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from jobreport.tables.engine import Engine, Handle
     from jobrules.model import Frame, LoopFacts, ProcessStacks, Profile
@@ -83,9 +83,17 @@ class JobInParts(Job):
         tables = (table for one in self.kept for table in one.handles)
         return self.parts if all(isinstance(table, JobInMemory) for table in tables) else ()
 
+    def one_by_one(self, nodes: Collection[str] | None = None) -> Iterator[Job]:
+        """The parts, of these nodes or all; of those that lie elsewhere, one at a time is in memory."""
+        for i, one in enumerate(self.kept):
+            if nodes is None or one.facts.node in nodes:
+                yield self._here[i] if self._here else self._fetched_one(one)
+
     def _fetched(self) -> Iterator[Job]:
-        for one in self.kept:
-            yield _part(self.engine.fetch(one.handles), self.framed(one.facts), one.change)
+        return map(self._fetched_one, self.kept)
+
+    def _fetched_one(self, one: Kept) -> Job:
+        return _part(self.engine.fetch(one.handles), self.framed(one.facts), one.change)
 
     def within(self, spans_us: Mapping[str, tuple[int, int]]) -> Job:
         """The job in the time from one moment to another of each node."""

@@ -29,7 +29,6 @@ from jobrules.measures.rows import rows_by_mode, rows_by_rank
 from jobrules.measures.value_counts import Counted
 from jobrules.model import SECOND_US, ByNode, StepMark
 from jobrules.model.names import EventName, NodeName, OwnText, RankName
-from jobrules.rules.step_outlier import PATIENCE, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -319,8 +318,7 @@ def _of_node(part: Job, rule: StepOutlier) -> _Node:
 def _series(one: Series, rule: StepOutlier) -> _Series:
     lasted, n = one.lasted_us, len(one.lasted_us)
     median, p95, p99 = np.quantile(lasted, (0.5, 0.95, 0.99)).tolist()
-    evaluated = n > PATIENCE and rule.looks_at(one.mode)
-    limit_us = int(limits_of(lasted, np.array([n]), rule.stddev)[0]) if evaluated else None
+    limit_us = rule.limit_us(one.mode, lasted)
     mean, std = float(lasted.mean()), float(lasted.std())
     node, rank, mode = one.names
     row = StepRow(

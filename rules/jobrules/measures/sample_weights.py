@@ -66,6 +66,8 @@ class SampleWeights(Struct, frozen=True, kw_only=True, eq=False):
     weight_us: FloatArray
     #: Time of [start, end] that no sample stands for.
     unmeasured_us: float
+    #: How much of the first sample's time is before it; every other one stands for the time after it.
+    before_us: float
 
 
 def around_us(time_us: IntArray, weight_us: FloatArray) -> tuple[IntArray, IntArray]:
@@ -91,10 +93,13 @@ def sample_weights(time_us: IntArray, start_us: int, end_us: int) -> SampleWeigh
     weight[:-1] = np.where(paused, np.minimum(interval, distance), distance)
     # Sensors are read in turn: the last record of the job may be another sensor's, milliseconds later.
     most = interval + TOLERANCE_US
-    weight[0] += min(float(time_us[0] - start_us), most)
+    before = min(float(time_us[0] - start_us), most)
+    weight[0] += before
     weight[-1] += min(float(end_us - time_us[-1]), most)
     return SampleWeights(
-        weight_us=weight, unmeasured_us=max(0.0, float(end_us - start_us) - float(weight.sum()))
+        weight_us=weight,
+        unmeasured_us=max(0.0, float(end_us - start_us) - float(weight.sum())),
+        before_us=before,
     )
 
 

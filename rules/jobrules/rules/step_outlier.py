@@ -75,6 +75,12 @@ class StepOutlier(Rule):
         """True if the rule checks steps of this mode."""
         return self.mode is None or (STEP + mode).endswith(self.mode)
 
+    def limit_us(self, mode: str, lasted_us: IntArray) -> int | None:
+        """The longest whole time that is no outlier among all steps of a series; None if it is not checked."""
+        if len(lasted_us) <= PATIENCE or not self.looks_at(mode):
+            return None
+        return int(limits_of(lasted_us, np.array([len(lasted_us)]), self.stddev)[0])
+
     def check(self, job: Job) -> RuleResult:
         """``triggered`` counts (window, series), ``violations`` the outliers among all steps in the end."""
         grid = Windows.of(job)

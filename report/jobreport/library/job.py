@@ -1,0 +1,559 @@
+"""A job as frames."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from jobreport import __version__
+from jobreport.build import report_of, result_of
+from jobreport.document import checked, to_json
+from jobreport.errors import UsageError
+from jobreport.files import FILES
+from jobreport.library import results
+from jobreport.library.asked import chosen, length_us, moment, numbered
+from jobreport.library.frames import DURATION, UTC_TIME, Clock, frame, timedelta
+from jobreport.library.tables import (
+    ALWAYS,
+    Names,
+    Wanted,
+    event_columns,
+    sample_columns,
+    series,
+    step_columns,
+)
+from jobreport.options import Options
+from jobreport.output import places, publish
+from jobreport.pipeline import written
+from jobreport.readers.bounds import EARLIEST_US
+from jobreport.settings import find_rule, load
+from jobrules.model import Metric, natural_sorted
+from jobrules.rule import parameter_fields
+from jobrules.rule import written as written_value
+from jobrules.rules.step_outlier import StepOutlier
+from jobrules.text import count, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import timedelta as Timedelta  # noqa: N812 - next to a function of this name
+    from types import TracebackType
+    from typing import Self
+
+    import pandas as pd
+
+    from jobreport.document import Report
+    from jobreport.library.asked import Moment, StepNumbers
+    from jobreport.library.asked import Names as Asked
+    from jobreport.library.tables import Window
+    from jobreport.page.kit.fragment import Fragment
+    from jobreport.readers.registry import Reading
+    from jobreport.settings import Settings
+    from jobreport.storage.urls import Url
+    from jobreport.tables.parts import JobInParts
+    from jobrules.model import RuleResult
+    from jobrules.rule import Rule
+    from jobrules.verdict.findings import Verdict
+
+SAMPLES = {
+    "time": UTC_TIME,
+    "time_us": "int64",
+    "since_start": DURATION,
+    "node": "category",
+    "device": "category",
+    "metric": "category",
+    "value": "float64",
+    "unit": "category",
+}
+#: With ``every``.
+MEANS = {**SAMPLES, "covered": "float64"}
+STEPS = {
+    "node": "category",
+    "worker": "category",
+    "phase": "category",
+    "step": "int64",
+    "start": UTC_TIME,
+    "start_us": "int64",
+    "since_start": DURATION,
+    "end_us": "int64",
+    "duration_us": "int64",
+    "gap_us": "float64",
+    "first": "bool",
+    "outlier": "bool",
+}
+EVENTS = {
+    "node": "category",
+    "worker": "category",
+    "process": "Int64",
+    "thread": "Int64",
+    "source": "category",
+    "phase": "category",
+    "name": "category",
+    "start": UTC_TIME,
+    "start_us": "int64",
+    "since_start": DURATION,
+    "end_us": "int64",
+    "duration_us": "int64",
+    "self_us": "int64",
+    "step": "Int64",
+}
+#: Why frames of the job's tables are empty.
+_FROM_REPORT = "a report holds no samples, steps, or events; open the job itself"
+_NO_SAMPLES, _NO_STEPS, _NO_EVENTS = "no samples were found", "no steps were found", "no traces were found"
+
+
+class MadeReport(Struct, frozen=True, kw_only=True):
+    """The report of a job, in memory or written."""
+
+    report: Report
+    #: The page, or the next best of the files; None if nothing was written.
+    path: Path | Url | None = None
+
+    @property
+    def json(self) -> bytes:
+        """The content of ``report.json``."""
+        return to_json(self.report)
+
+    def figure(self, anchor: str) -> Fragment:
+        """A section of the page by its anchor, such as ``cpu-bottlenecks``: a notebook shows it, ``.html`` is its HTML.
+
+        Raises ``KeyError`` for an unknown anchor.
+        """
+        from jobreport.page import sections  # noqa: PLC0415 - the figures' libraries take a second
+
+        page = sections.page(self.report)
+        (name,) = chosen(anchor, page)
+        pieces = (sections.style(), page[name], sections.live_figures())
+        return sections.Fragment(name=name, html="".join(one.html for one in pieces))
+
+
+class JobFrames:
+    """A job that was opened: its tables and judgements as frames of pandas.
+
+    Every frame has the same columns whatever was recorded, and an index from 0. Times are microseconds since the epoch
+    (``…_us``) and, where the job has a date, times in UTC; ``attrs`` has the job, the version, the filters, the clock
+    (``utc``, or ``elapsed`` for a job without a date), and a ``reason`` if nothing was recorded.
+
+    Filters narrow, and all of them hold. ``node``, ``device``, and all other names take one name, a list of them, or a
+    compiled pattern, which is searched; an unknown name raises ``KeyError`` with a near one. ``start`` and ``end`` take a
+    time, ISO text (UTC if it has no zone), a time since the start of the job (also as text: ``"90s"``), or microseconds;
+    the start belongs to the window, the end does not.
+    """
+
+    def __init__(
+        self,
+        *,
+        reload: Callable[[], JobFrames],
+        reading: Reading | None = None,
+        settings: Settings | None = None,
+        shown: str = "",
+        report: Report | None = None,
+        close: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Of what was read, or of a ``report`` alone."""
+        self._reload, self._reading, self._shown, self._only_report = reload, reading, shown, report
+        self._settings = settings or load()
+        self._close = weakref.finalize(self, close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        size = f"{count(len(self.nodes), 'node')}, {count(self.gpu_count, 'GPU')}"
+        return f"<job {self.name!r}: {size}, {duration(self.span_us[1] - self.span_us[0])}>"
+
+    def close(self) -> None:
+        """Remove temporary files; frames that were made stay as they are."""
+        self._close()
+
+    def reload(self) -> JobFrames:
+        """The same place as it is now, for a job that runs; this one stays as it was read."""
+        return self._reload()
+
+    # What the job is
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return self._job.name if self._job else self._report.job.name
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Names of the nodes, in natural order."""
+        return self._job.nodes if self._job else tuple(one.name for one in self._report.job.nodes)
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """The first and the last record, in microseconds."""
+        return self._job.span_us if self._job else (self._report.job.start_us, self._report.job.end_us)
+
+    @property
+    def start(self) -> pd.Timestamp | None:
+        """The first record; None for a job without a date."""
+        return self._clock.moments(self.span_us)[0] if self._clock.has_date else None
+
+    @property
+    def end(self) -> pd.Timestamp | None:
+        """The last record; None for a job without a date."""
+        return self._clock.moments(self.span_us)[1] if self._clock.has_date else None
+
+    @property
+    def duration(self) -> pd.Timedelta:
+        """From the first to the last record."""
+        return timedelta(self.span_us[1] - self.span_us[0])
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs with samples of their utilization."""
+        if self._job:
+            return self._job.gpu_count
+        use = self._report.verdict.use
+        return use.count if use and use.device == "GPU" else 0
+
+    @property
+    def interval(self) -> pd.Timedelta:
+        """The sampling interval of most samples; 0 without samples."""
+        if self._job:
+            return timedelta(self._job.interval_us)
+        known = [one.interval_s for one in self._report.job.nodes if one.interval_s]
+        return timedelta(1e6 * min(known, default=0))
+
+    @property
+    def sources(self) -> pd.DataFrame:
+        """The kinds of files that were read."""
+        return self._table(results.SOURCES, self._quality.sources)
+
+    @property
+    def quality(self) -> pd.DataFrame:
+        """What was skipped, dropped, and corrected, with the count and the first place."""
+        return self._table(results.QUALITY, results.remarks(self._quality))
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """The metrics that were sampled: what ``samples`` can be asked for."""
+        panels = [panel for part in (self._job.facts if self._job else ()) for panel in part.panels]
+        reason = "" if panels else self._none(_NO_SAMPLES)
+        return self._table(results.METRICS, results.by_metric(panels), reason=reason)
+
+    # Tables
+
+    def samples(
+        self,
+        metric: Asked = None,
+        *,
+        node: Asked = None,
+        device: Asked = None,
+        start: Moment = None,
+        end: Moment = None,
+        step: StepNumbers = None,
+        every: Timedelta | str | None = None,
+        wide: bool = False,
+    ) -> pd.DataFrame:
+        """Samples, a row each: what one sensor of one device gave at one time.
+
+        Devices that are read one after the other have one time. ``every="10s"`` gives a row for each 10 s from the start
+        of the job on: the mean over time, as the page counts it (a sample holds until the next one; pauses are not
+        measured), and the share of the time that was ``covered``; NaN where nothing was. ``step`` are the samples from
+        the start to the end of these training steps on their node. ``wide`` has a column ``node/device/metric`` each, which
+        must have one unit, and the times as index.
+        """
+        attrs = self._attrs(locals())
+        metrics, columns = chosen(metric, map(str, Metric)), MEANS if every else SAMPLES
+        every_us = length_us(every) if every is not None else 0
+        found: dict[str, Any] = {}
+        if self._job and self._job.samples_us:
+            panels = [panel for part in self._job.facts for panel in part.panels]
+            devices = chosen(device, natural_sorted({one for panel in panels for one in panel.devices}))
+            if not any(panel.metric in metrics for panel in panels):
+                attrs["reason"] = f"{', '.join(sorted(metrics))}: not recorded"
+            windows = self._sample_windows(chosen(node, self.nodes), self._window(start, end), step)
+            found = sample_columns([*series(self._job, metrics, devices, windows, every_us)], self.nodes)
+        else:
+            attrs["reason"] = self._none(_NO_SAMPLES)
+        if found:
+            found["time"] = self._clock.times(found["time_us"])
+            found["since_start"] = self._clock.since_start(found["time_us"])
+        made = frame(columns, found, **attrs)
+        return results.widened(made, self._clock) if wide else made
+
+    def steps(
+        self,
+        phase: Asked = None,
+        *,
+        node: Asked = None,
+        worker: Asked = None,
+        start: Moment = None,
+        end: Moment = None,
+    ) -> pd.DataFrame:
+        """Steps that begin in the window, by start.
+
+        ``worker`` is the rank, or the process id where no rank is known; ``phase`` is ``TRAIN``, ``EVAL``, ``PREDICT``, or
+        ``GLOBAL``; ``step`` is -1 where it has no number. ``gap_us`` is the time from the end of the step before of the
+        same worker, NaN for its first, negative where steps overlap. ``first`` marks the first step of a worker and phase,
+        ``outlier`` what the rule StepOutlier calls one.
+        """
+        attrs = self._attrs(locals())
+        if self._job is None or not self._job.step_count:
+            return frame(STEPS, **attrs | {"reason": self._none(_NO_STEPS)})
+        known = self._names
+        wanted = {
+            "node": chosen(node, known.nodes),
+            "worker": chosen(worker, known.workers),
+            "phase": chosen(phase, known.step_phases),
+        }
+        found = step_columns(self._job, wanted["node"], known, self._outlier)
+        first_us, stop_us = self._window(start, end)
+        if found:
+            rows = (found["start_us"] >= first_us) & (found["start_us"] < stop_us)
+            for name, names in wanted.items():
+                rows &= found[name].isin([*names])
+            found = self._timed({name: column[rows] for name, column in found.items()})
+        return frame(STEPS, found, **attrs)
+
+    def events(
+        self,
+        *,
+        source: Asked = None,
+        phase: Asked = None,
+        name: Asked = None,
+        node: Asked = None,
+        worker: Asked = None,
+        thread: int | None = None,
+        start: Moment = None,
+        end: Moment = None,
+        step: StepNumbers = None,
+        phase_of_step: str = "TRAIN",
+        overlap: bool = True,
+        clip: bool = False,
+    ) -> pd.DataFrame:
+        """Events of traces: what processes did from when to when, by start.
+
+        With ``overlap``, events that touch the window, otherwise those that begin in it; ``clip`` cuts them to it.
+        ``step=7`` and ``step=slice(3, 8)``, whose end is not part of it, are the time of these steps of each worker;
+        ``phase`` is the event type, such as ``Forward``. ``self_us`` is the time of an event without those within it, of
+        the same type and thread; ``step`` the number of the step of the same worker in which it begins.
+        """
+        attrs = self._attrs(locals())
+        if self._job is None or not self._job.event_count:
+            return frame(EVENTS, **attrs | {"reason": self._none(_NO_EVENTS)})
+        known = self._names
+        wanted = Wanted(
+            workers=chosen(worker, known.workers),
+            phases=chosen(phase, known.phases),
+            sources=chosen(source, known.sources),
+            names=None if name is None else chosen(name, known.names),
+            thread=thread,
+            windows=None if step is None else self._step_windows(step, phase_of_step),
+            window=self._window(start, end),
+            overlap=overlap,
+            clip=clip,
+            of_steps=phase_of_step,
+        )
+        parts = self._job.one_by_one(chosen(node, known.nodes))
+        return frame(EVENTS, self._timed(event_columns(parts, wanted, known)), **attrs)
+
+    def iter_events(self, rows: int = 1_000_000, **filters: Any) -> Iterator[pd.DataFrame]:
+        """The frames of ``events``, of at most so many rows, node after node: for more events than fit into memory."""
+        for node in self.nodes if self._job else ():
+            if "node" in filters and node not in chosen(filters["node"], self.nodes):
+                continue
+            found = self.events(**filters | {"node": node})
+            for first in range(0, len(found), rows):
+                yield found.iloc[first : first + rows].reset_index(drop=True)
+
+    # Judgements
+
+    def verdict(self) -> Verdict:
+        """The verdict of the page, as ``report.json`` has it."""
+        return self._report.verdict
+
+    def findings(self) -> pd.DataFrame:
+        """The findings, worst first."""
+        return self._table(results.FINDINGS, self._report.verdict.findings)
+
+    def time_use(self) -> pd.DataFrame:
+        """How the time of all GPUs was spent, or of all cores without GPUs: the bar of the verdict, which adds up to 1.
+
+        ``finding`` is the key of the finding that explains a part, ``attrs["device"]`` is ``GPU`` or ``CPU``.
+        """
+        return results.time_use(self._report, self._clock, self._attrs())
+
+    def phases(self) -> pd.DataFrame:
+        """The phases of the job: start-up, training loop, wind-down."""
+        return self._table(results.PHASES, self._report.phases.phases)
+
+    def rules(
+        self, *names: str, settings: Mapping[str, Mapping[str, Any]] | None = None, **thresholds: Any
+    ) -> pd.DataFrame:
+        """The results of the rules, of all or of these.
+
+        Thresholds are given as ``LowGPUUtilization__threshold_p95=60``, or as
+        ``settings={"LowGPUUtilization": {"threshold_p95": 60}}``; the rules are run again with them.
+        """
+        asked = [(rule, one, value) for rule, own in (settings or {}).items() for one, value in own.items()]
+        for given, value in thresholds.items():
+            rule, _, parameter = given.partition("__")
+            asked.append((rule, parameter, value))
+        wanted = chosen(names or None, self._rules)
+        report = self._report
+        if asked:
+            rules = self._with_thresholds(asked, wanted)
+            report = report_of(self._whole, rules, self._shown, strict=False)[0]
+        return self._table(results.RULES, (card for card in report.rules if card.name in wanted))
+
+    def rule(self, name: str, **parameters: Any) -> RuleResult:
+        """The result of one rule over the whole job, with its findings, details, and devices."""
+        asked = [(name, one, value) for one, value in parameters.items()]
+        return self.judge(self._with_thresholds(asked, chosen(name, self._rules)).rules[0])
+
+    def judge(self, rule: Rule) -> RuleResult:
+        """The result of a rule, such as one of your own; what it raises is raised here."""
+        return checked(result_of(rule, self._whole, strict=True))
+
+    def report(self, out: str | Path | None = None, **options: Any) -> MadeReport:
+        """The report of the job; with ``out``, its files are written there, as by ``make-report --out``.
+
+        ``options`` are those of ``jobreport.options.Options``, such as ``formats=("html", "md")``, ``static``, ``force``.
+        """
+        if out is None:
+            return MadeReport(report=self._report)
+        chosen_options = Options(**options)
+        report, files = self._reported
+        names = {FILES[one] for one in ("json", *chosen_options.formats)}
+        names |= publish.rule_files(rule.name for rule in self._settings.rules)
+        with places.reserved(Path(out), names, chosen_options) as place:
+            outcome = written(report, files, place, chosen_options)
+        if outcome.failure:
+            raise outcome.failure
+        return MadeReport(report=outcome.report, path=outcome.main_file)
+
+    # What stands behind it
+
+    @property
+    def _job(self) -> JobInParts | None:
+        return self._reading.job if self._reading else None
+
+    @property
+    def _whole(self) -> Reading:
+        if self._reading is None:
+            raise UsageError(
+                "A report has the results of rules, but not what they need. Open the job itself."
+            )
+        return self._reading
+
+    @cached_property
+    def _reported(self) -> tuple[Report, dict[str, bytes]]:
+        if self._only_report:
+            return self._only_report, {}
+        return report_of(self._whole, self._settings, self._shown, strict=False)
+
+    @property
+    def _report(self) -> Report:
+        return self._reported[0]
+
+    @property
+    def _quality(self) -> Any:
+        return self._reading.quality if self._reading else self._report.quality
+
+    @cached_property
+    def _names(self) -> Names:
+        return Names.of(self._whole.job)
+
+    @cached_property
+    def _clock(self) -> Clock:
+        return Clock(self.span_us[0], has_date=self.span_us[0] >= EARLIEST_US)
+
+    @property
+    def _outlier(self) -> StepOutlier:
+        return next((one for one in self._settings.rules if isinstance(one, StepOutlier)), StepOutlier())
+
+    @property
+    def _rules(self) -> list[str]:
+        return [rule.name for rule in self._settings.rules]
+
+    def _attrs(self, asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        filters = {
+            name: one.pattern if isinstance(one, re.Pattern) else str(one)
+            for name, one in (asked or {}).items()
+            if one is not None and name != "self"
+        }
+        return {
+            "job": self.name,
+            "version": __version__,
+            "clock": self._clock.name,
+            "filters": filters,
+            "reason": "",
+        }
+
+    def _table(self, columns: results.Table, rows: Iterable[Any], reason: str = "") -> pd.DataFrame:
+        return results.table(columns, rows, self._clock, self._attrs() | {"reason": reason})
+
+    def _none(self, what: str) -> str:
+        """Why there is nothing."""
+        return what if self._reading else _FROM_REPORT
+
+    def _timed(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The columns with their times and durations."""
+        if not found:
+            return found
+        return found | {
+            "start": self._clock.times(found["start_us"]),
+            "since_start": self._clock.since_start(found["start_us"]),
+            "duration_us": found["end_us"] - found["start_us"],
+        }
+
+    def _window(self, start: Moment, end: Moment) -> Window:
+        first_us, stop_us = (moment(one, self.span_us[0]) for one in (start, end))
+        return (
+            ALWAYS[0] if first_us is None else first_us,
+            ALWAYS[1] if stop_us is None else stop_us,
+        )
+
+    def _step_windows(self, step: StepNumbers, phase: str) -> dict[tuple[str, str], Window]:
+        """From the start of the first to the end of the last of the steps that are asked for, of each node and worker."""
+        steps = self._whole.job.steps
+        (phase,) = chosen(phase, self._names.step_phases)
+        of_phase = steps.where(steps.mode == phase)
+        first, stop = numbered(step, of_phase.number, phase)
+        inside = of_phase.where((of_phase.number >= first) & (of_phase.number < stop))
+        found: dict[tuple[str, str], Window] = {}
+        for node, worker, start_us, end_us in zip(
+            inside.node.tolist(),
+            inside.rank.tolist(),
+            inside.start_us.tolist(),
+            inside.end_us.tolist(),
+            strict=True,
+        ):
+            for key in ((node, worker), (node, "")):
+                low, high = found.get(key, (start_us, end_us))
+                found[key] = min(low, start_us), max(high, end_us)
+        return found
+
+    def _sample_windows(self, nodes: frozenset[str], window: Window, step: StepNumbers) -> dict[str, Window]:
+        if step is None:
+            return dict.fromkeys(nodes, window)
+        of_steps = self._step_windows(step, "TRAIN")
+        return {
+            node: (max(start_us, window[0]), min(end_us, window[1]))
+            for (node, worker), (start_us, end_us) in of_steps.items()
+            if not worker and node in nodes
+        }
+
+    def _with_thresholds(self, asked: Iterable[tuple[str, str, Any]], names: Iterable[str]) -> Settings:
+        """Settings with these rules and parameters."""
+        assignments = []
+        for name, parameter, value in asked:
+            (known,) = chosen(name, self._rules)
+            rule = find_rule(known)
+            chosen(parameter, [*(one for one, _, _ in parameter_fields(rule)), *rule.aliases])
+            assignments.append(f"{known}.{parameter}={written_value(value)}")
+        return load(assignments=assignments, select=[*names])

@@ -1,0 +1,127 @@
+"""What a report holds, as frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jobreport.library.frames import DURATION, UTC_TIME, frame
+from jobrules.model import Metric, in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import pandas as pd
+
+    from jobreport.document import Report
+    from jobreport.library.frames import Clock
+    from jobreport.remarks import Quality
+    from jobrules.model import PanelFacts
+
+#: Columns by name: the type, and the field that the values are in, or what computes them.
+Table: TypeAlias = "Mapping[str, tuple[str, str | Callable[[Any], Any]]]"
+
+SOURCES: Table = {"kind": ("str", "source"), "files": ("int64", "files"), "rows": ("int64", "rows")}
+QUALITY: Table = {
+    "source": ("str", lambda one: one[0]),
+    "code": ("str", lambda one: one[1].code),
+    "action": ("str", lambda one: one[1].action),
+    "count": ("int64", lambda one: one[1].count),
+    "unit": ("str", lambda one: one[1].unit),
+    "reason": ("str", lambda one: one[1].reason),
+    "place": ("str", lambda one: one[1].place),
+}
+METRICS: Table = {
+    "metric": ("str", lambda panels: str(panels[0].metric)),
+    "label": ("str", lambda panels: panels[0].metric.label),
+    "unit": ("str", lambda panels: panels[0].metric.unit),
+    "nodes": ("int64", len),
+    "devices": ("int64", lambda panels: sum(len(one.devices) for one in panels)),
+    "snapshots": ("int64", lambda panels: sum(one.snapshots for one in panels)),
+    "interval": (DURATION, lambda panels: sorted(one.interval_us for one in panels)[len(panels) // 2]),
+}
+FINDINGS: Table = {
+    "key": ("str", "key"),
+    "severity": ("str", lambda one: str(one.severity)),
+    "title": ("str", "title"),
+    "evidence": ("str", lambda one: in_words(one.evidence)),
+    "advice": ("str", lambda one: " ".join(one.advice)),
+    "share": ("float64", "share"),
+    "share_of": ("str", "share_of"),
+    "gpu_s": ("float64", "gpu_s"),
+    "devices": ("object", "devices"),
+    "start": (UTC_TIME, "start_us"),
+    "end": (UTC_TIME, "end_us"),
+}
+TIME_USE: Table = {
+    "part": ("str", "key"),
+    "label": ("str", "label"),
+    "role": ("str", "role"),
+    "share": ("float64", lambda one: one.percent / 100),
+    "device_s": ("float64", lambda one: one.amount * 3600),
+    "finding": ("str", "finding"),
+}
+PHASES: Table = {
+    "name": ("str", "label"),
+    "start": (UTC_TIME, "start_us"),
+    "start_us": ("int64", "start_us"),
+    "end": (UTC_TIME, "end_us"),
+    "end_us": ("int64", "end_us"),
+    "duration": (DURATION, lambda one: one.end_us - one.start_us),
+    "share": ("float64", lambda one: one.percent / 100),
+}
+RULES: Table = {
+    "rule": ("str", "name"),
+    "status": ("str", lambda one: str(one.status)),
+    "reason": ("str", lambda one: str(one.reason or "")),
+    "headline": ("str", "headline"),
+    **{name: ("int64", name) for name in ("triggered", "violations", "datapoints", "evaluated", "violating")},
+    "share": ("float64", "severity"),
+    "first": (UTC_TIME, "first_us"),
+    "last": (UTC_TIME, "last_us"),
+}
+
+
+def table(columns: Table, rows: Iterable[Any], clock: Clock, attrs: Mapping[str, Any]) -> pd.DataFrame:
+    """A frame with a row for each of these."""
+    rows = list(rows)
+    found: dict[str, Any] = {}
+    for name, (kind, field) in columns.items():
+        values = tuple(getattr(one, field) if isinstance(field, str) else field(one) for one in rows)
+        found[name] = clock.moments(values) if kind == UTC_TIME else values
+    return frame({name: kind for name, (kind, _) in columns.items()}, found, **attrs)
+
+
+def remarks(quality: Quality) -> Iterable[Any]:
+    """Each with its source, which is empty for files that no reader took."""
+    for source, found in [("", quality.remarks), *((one.source, one.remarks) for one in quality.sources)]:
+        yield from ((source, one) for one in found)
+
+
+def by_metric(panels: Iterable[PanelFacts]) -> Iterable[list[PanelFacts]]:
+    """The panels of each metric."""
+    found: dict[Metric, list[PanelFacts]] = {}
+    for one in panels:
+        found.setdefault(one.metric, []).append(one)
+    return (found[one] for one in Metric if one in found)
+
+
+def time_use(report: Report, clock: Clock, attrs: Mapping[str, Any]) -> pd.DataFrame:
+    """The parts of the verdict's bar."""
+    use = report.verdict.use
+    more = {"device": use.device} if use else {"device": "", "reason": "no utilization was sampled"}
+    return table(TIME_USE, use.parts if use else (), clock, {**attrs, **more})
+
+
+def widened(samples: pd.DataFrame, clock: Clock) -> pd.DataFrame:
+    """A column ``node/device/metric`` for each series. Raises ``ValueError`` for several units."""
+    import pandas as pd  # noqa: PLC0415 - a second
+
+    units = samples["unit"].unique().tolist()
+    if len(units) > 1:
+        raise ValueError(f"wide: one unit at a time, not {', '.join(map(repr, units))}; choose a metric")
+    index = "time" if clock.has_date else "since_start"
+    made = samples.pivot(index=index, columns=["node", "device", "metric"], values="value")
+    # In the order of the categories.
+    made.columns = pd.Index(["/".join(names) for names in made.columns], dtype="str")
+    made.attrs = samples.attrs
+    return made
