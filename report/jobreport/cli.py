@@ -207,8 +207,8 @@ def watch_options(command: Callable[..., int]) -> Callable[..., int]:
             is_flag=False,
             flag_value="60s",
             metavar="[TIME]",
-            help="While the job runs, make the report again and again, with at least this time between; a large job has "
-            "longer pauses. Ends with the job.  [default: 60s]",
+            help="While the job runs, make the report again and again, with at least this time between (60s, if none is "
+            "given); a large job has longer pauses. Ends with the job.",
         ),
     ):
         command = option(command)

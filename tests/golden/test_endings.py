@@ -66,9 +66,13 @@ def raised(**facts: Any) -> Raised:
 
 
 def ended(
-    *exceptions: Raised, ended_by: str = "exit", exit_status: int | None = 1, end_us: int = END_US + 2 * 10**6
+    *exceptions: Raised,
+    ended_by: str = "exit",
+    exit_status: int | None = 1,
+    end_us: int = END_US + 2 * 10**6,
+    **more: Any,
 ) -> tuple[Recording, ...]:
-    how = {
+    how = more | {
         "ended_by": ended_by,
         "exit_status": exit_status,
         "start_us": START_US,
@@ -127,6 +131,8 @@ CASES: dict[str, tuple[Job, tuple[Recording, ...]]] = {
     "a rank ended": (job(), ended(replace(CHILD, exit_code=3))),
     "asked": (job(), ended(ended_by="signal:15", exit_status=143)),
     "asked, through a launcher": (job(), ended(replace(CHILD, exit_code=-15, rank=""))),
+    "stopped by a rule": (job(), ended(raised(), ended_by="signal:15", exit_status=143, stopped_by="UnusedGPU")),
+    "stopped by a rule, well": (job(saved_s=599.9), ended(exit_status=0, stopped_by="UnusedGPU")),
     "interrupted": (job(), ended(raised(type="KeyboardInterrupt", message=""))),
     "an exit status": (job(), ended(exit_status=3)),
     "well, but memory grows": (job(memory=27.0), ended(exit_status=0)),
@@ -165,10 +171,12 @@ def test_a_job_that_ended_badly_is_never_cleared(case: str) -> None:
             "asked in short steps",
             "asked, through a launcher",
             "interrupted",
+            "stopped by a rule",
+            "stopped by a rule, well",
             "well",
             "well, but memory grows",
         }
     )
     assert [one.key for one in report.verdict.findings].count(ENDED) == bool(
-        report.ended and report.ended.how not in ("exit", "asked")
+        report.ended and report.ended.how not in ("exit", "asked", "rule")
     )

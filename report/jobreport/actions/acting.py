@@ -24,6 +24,7 @@ from jobreport.ended import ENDED
 from jobreport.files import FILES
 from jobreport.output.publish import ACTIONS
 from jobreport.remarks import Remark
+from jobreport.user_files import read
 from jobrules.model import SECOND_US, Finding, in_words
 
 if TYPE_CHECKING:
@@ -223,15 +224,14 @@ class Acting:
 
 def failures(folder: Path) -> tuple[Remark, ...]:
     """Actions that failed, for the page."""
-    failed = _state_in(folder).failures
+    failed = _state_in(folder).failures[-_MAX_FAILURES:]
     return tuple(Remark(code="action.failed", count=1, fields={"error": one}) for one in failed)
 
 
 def _state_in(folder: Path) -> _State:
     """What an earlier watch did; nothing if its file is missing or damaged."""
     try:
-        with (folder / _STATE).open("rb") as file:
-            return msgspec.json.decode(file.read(_MAX_STATE), type=_State)
+        return msgspec.json.decode(read(folder / _STATE, _MAX_STATE), type=_State)
     except (OSError, ValueError, RecursionError):
         return _State()
 

@@ -117,6 +117,8 @@ def actions_of(
             found.append(_action(block, rules, environment))
         except UsageError as error:
             raise UsageError(f"action {number} of --config: {error}") from error
+    if found and os.name != "posix":
+        raise UsageError("Actions need Linux or macOS.")
     return tuple(found)
 
 

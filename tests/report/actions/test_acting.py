@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import ssl
 import subprocess
@@ -241,7 +242,11 @@ def test_a_planted_log_is_not_followed_and_a_damaged_state_is_none(tmp_path: Pat
     for name in ("actions.log", "actions.json.part"):
         (out / name).symlink_to(victim)
     (out / "actions.json").write_text('{"held": 7')
+    pipe = tmp_path / "pipe"
+    pipe.mkdir()
+    os.mkfifo(pipe / "actions.json")
 
+    assert failures(pipe) == ()
     Watch(out, action(argv=("echo", "x"))).rounds(HERE, HERE)
 
     assert victim.read_text() == "mine"
