@@ -69,6 +69,8 @@ def fetched(url: Url, options: Options, progress: Progress, out: Url | None = No
         if options.cache:
             folder = options.cache / hashlib.sha256(str(url).encode()).hexdigest()[:16]
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if os.name == "posix" and folder.stat().st_uid != os.getuid():
+                raise UsageError(f"--cache: {escape_name(str(folder), 200)} belongs to somebody else.")
         else:
             folder = Path(stack.enter_context(Scratch()))
         copy = _Copy(url, options, progress, folder, out)
@@ -120,13 +122,8 @@ class _Copy:
         self.files: list[SourceFile] = []
         self.tally = Tally()
         self.is_one_object = False
-        self._url, self._options, self._progress, self._folder, self._out = (
-            url,
-            options,
-            progress,
-            folder,
-            out,
-        )
+        self._url, self._options, self._progress = url, options, progress
+        self._folder, self._out = folder, out
         self._failed = 0
         #: Bytes of what was fetched, by name.
         self._have: dict[str, int] = {}
@@ -144,7 +141,7 @@ class _Copy:
                 SourceFile(name=name, place=str(self._folder / at[name]), size=one.size)
                 for name, one in objects.items()
             ]
-            certain = [one for one in files if self.is_one_object or is_known_by_name(one)]
+            certain = [one for one in files if is_known_by_name(one) or self._is_job(one)]
             names = {one.name for one in certain}
             doubtful = [one for one in files if one.name not in names and may_be_known(one)]
             small = [one for one in doubtful if one.size <= _SMALL]
@@ -161,7 +158,8 @@ class _Copy:
             known = known_by_content(there, self._options) if large else set()
             certain += [one for one in large if one.name in known]
             self._check_size(certain, objects)
-            self._progress.stage("Fetching the job", sum(one.size for one in certain), "B")
+            if certain:
+                self._progress.stage("Fetching the job", sum(one.size for one in certain), "B")
             await self._each(certain, lambda one: self._fetch(store, objects[one.name], one))
         chosen = [*certain, *small]
         self._note_others(files, {one.name for one in chosen})
@@ -176,11 +174,14 @@ class _Copy:
             raise NothingReadableError(self._nothing(files))
         self._keep_index()
 
+    def _is_job(self, file: SourceFile) -> bool:
+        """Whether a file is all of the job: an archive, or one log."""
+        return self.is_one_object and (file.name.lower().endswith(archive.SUFFIXES) or may_be_known(file))
+
     async def _listed(self, store: Store) -> dict[str, Object]:
         """The objects of the job by their names; a URL without a folder of that name may be one object."""
         prefix = f"{self._url.key}/" if self._url.key else ""
         found: dict[str, Object] = {}
-        ours = False
         async for page in store.pages(prefix):
             for one in page:
                 if one.size or not one.key.endswith("/"):
@@ -191,13 +192,11 @@ class _Copy:
                 )
         if self._out is not None and f"{self._out.key}/".startswith(prefix):
             own = f"{self._out.key}/"[len(prefix) :] if self._out.key else ""
-            ours = f"{own}{manifest.name(REPORT)}" in found
-            found = {
-                name: one for name, one in found.items() if not (ours and manifest.is_own(name, own, REPORT))
-            }
+            if f"{own}{manifest.name(REPORT)}" in found:
+                found = {name: one for name, one in found.items() if not manifest.is_own(name, own, REPORT)}
         if not found and self._url.key:
-            one = await store.find(self._url.key)
-            found = {self._url.name: one} if one else {}
+            single = await store.find(self._url.key)
+            found = {self._url.name: single} if single else {}
             self.is_one_object = bool(found)
         found = {
             name: one for name, one in found.items() if not is_recorder_note(SourceFile(name=name, place=""))

@@ -193,7 +193,10 @@ def test_nothing_is_left_that_a_fork_does_not_bear(job: str, proxy: Proxy, tmp_p
     assert {one.name for one in threading.enumerate()} == before
 
 
-def test_ctrl_c_ends_it_and_leaves_nothing(job: str, proxy: Proxy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_signal_ends_it_and_leaves_nothing(
+    number: signal.Signals, job: str, proxy: Proxy, tmp_path: Path
+) -> None:
     proxy.fault = lambda asked: Fault(slow=1) if asked.kind == "GET" else None
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -207,7 +210,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing(job: str, proxy: Proxy, tmp_path: Pat
         time.sleep(0.02)
     assert any(temporary.iterdir())
     began = time.monotonic()
-    run.send_signal(signal.SIGINT)
+    run.send_signal(number)
     out, err = run.communicate(timeout=20)
 
     assert time.monotonic() - began < 4  # 2 s of a machine that does nothing else

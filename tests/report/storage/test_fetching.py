@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_what_says_nothing_is_not_fetched(bucket: Bucket, proxy: Proxy, tmp_path
     assert remarks(report) == {"storage.not_fetched": 3, "directory.unknown": 1}
     assert gpus(report) == 2
     (remark,) = (one for one in report["quality"]["remarks"] if one["code"] == "storage.not_fetched")
-    assert remark["fields"]["size"] == "7.6 MiB"
+    assert remark["fields"]["size"] == "9.0 MiB"
 
 
 @pytest.mark.slow
@@ -180,7 +181,7 @@ def test_an_archive_is_read_as_a_local_one(suffix: str, bucket: Bucket, proxy: P
             "3\xa0objects found, by suffix: .pt (2), .x (1).",
         ),
         pytest.param({"job/a.pt": b"1", "job/c": b"3"}, "1\xa0file found (c)", marks=pytest.mark.slow),
-        pytest.param({"job": b"no log"}, "1\xa0file found", marks=pytest.mark.slow),
+        ({"job": b"no log"}, "1\xa0file found"),
     ],
     ids=["nothing", "by suffix", "looked at", "one"],
 )
@@ -194,6 +195,30 @@ def test_nothing_readable_says_what_was_found(
     assert done.returncode == 2
     assert words in done.stderr
     assert str(tmp_path) not in done.stderr
+
+
+def test_an_object_that_is_no_log_is_not_fetched(bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
+    put(bucket, {"job/model.pt": b"1" * 100})
+
+    done, _ = report_of(f"s3://{bucket.name}/job/model.pt", tmp_path / "o")
+
+    assert done.returncode == 2
+    assert "1\xa0object found, by suffix: .pt (1)" in done.stderr
+    assert proxy.count("GET") == 0
+
+
+@pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can give a folder away")
+def test_a_copy_in_a_folder_of_somebody_else_is_refused(bucket: Bucket, proxy: Proxy, tmp_path: Path) -> None:
+    put(bucket, {"job/gpu.csv": LOG})
+    url = f"s3://{bucket.name}/job"
+    report_of(url, tmp_path / "o", "--cache", tmp_path / "cache")
+    (folder,) = (tmp_path / "cache").iterdir()
+    os.chown(folder, 12345, -1)
+
+    done, _ = report_of(url, tmp_path / "o", "--cache", tmp_path / "cache")
+
+    assert done.returncode == 2
+    assert "belongs to somebody else" in done.stderr
 
 
 def test_a_job_over_the_limit_is_refused_before_the_first_byte(
