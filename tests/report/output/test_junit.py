@@ -217,6 +217,15 @@ def test_each_budget_is_a_test_case_and_says_what_was_not_measured() -> None:
     assert [one.state for one in comparison.budgets].count("broken") == [*tags.values()].count("failure")
 
 
+def test_a_label_is_text() -> None:
+    label = "".join(name[:40] for name in NAMES.values())
+    comparison = compared(run("A", steady()), run(label, steady(1.2, 2)), limits=limits_of(["step_s<=+5%"]))
+
+    (case,) = parsed(junit.of_comparison(comparison, "comparison.html")).iter("testcase")
+
+    assert case.attrib["classname"] == f"jobreport.compare.{escape_name(label)}"
+
+
 def test_a_comparison_without_budgets_has_no_test_case() -> None:
     assert of_budgets()[1] == {}
 
