@@ -63,17 +63,20 @@ class UploaderProcess:
         end_s = time.monotonic() + (HURRY_S if self._is_hurried else STUCK_S)
         found = "There was no time left."
         while time.monotonic() < end_s:
-            with contextlib.suppress(KeyboardInterrupt):
+            word = reason = ""
+            try:
                 word, reason = self._answer(0.2)
-                if word in ("left", "refused"):
-                    found = reason
-                    break
-                if word and not self._is_hurried:
-                    end_s = time.monotonic() + STUCK_S
-                if not self._is_hurried and not (os.name == "posix" and signal.sigpending() & _WISHES):
-                    continue
-            if not self._is_hurried:
+                # Those of the job are blocked, and seen here.
+                is_asked = os.name == "posix" and bool(signal.sigpending() & _WISHES)
+            except KeyboardInterrupt:
+                is_asked = True
+            if word in ("left", "refused"):
+                found = reason
+                break
+            if is_asked and not self._is_hurried:
                 self._is_hurried, end_s = True, time.monotonic() + HURRY_S
+            elif word and not self._is_hurried:
+                end_s = time.monotonic() + STUCK_S
         self._process.kill()
         self._process.wait()
         return found

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,32 @@ def test_storage_that_refuses_ends_no_job_that_runs(recorder: Recorder, proxy: P
     assert f"make-report --job-dir {folder}" in said
     assert recorder.facts()["not_uploaded"]["files"] == 1
     assert list(folder.glob("system/incremental/*/*.json.gz"))
+
+
+@pytest.mark.slow
+def test_who_wants_an_end_waits_20_s_for_storage_that_hangs(recorder: Recorder, proxy: Proxy) -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hangs.set()
+        goes_on.wait(100)
+
+    proxy.fault = lambda asked: (
+        Fault(before=hang) if asked.method == "PUT" and "system/incremental" in asked.path else None
+    )
+    try:
+        with recorder.start() as process:
+            assert hangs.wait(60)
+            process.send_signal(signal.SIGINT)
+            asked_s = time.monotonic()
+            _, said = process.communicate(timeout=60)
+    finally:
+        goes_on.set()
+
+    assert process.returncode == 7
+    assert 15 < time.monotonic() - asked_s < 30
+    assert f"not all is in {recorder.url}: There was no time left. All is in" in said
+    assert recorder.local
 
 
 @pytest.mark.slow
