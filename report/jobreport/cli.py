@@ -448,8 +448,7 @@ def command(
                 progress=open_progress(quiet=quiet),
                 kernel=running,
             )
-        except (NothingReadableError, KeyboardInterrupt):
-            # Of both, the watch says what there is to say.
+        except NothingReadableError:
             if refresh_s:
                 return NOTHING_YET
             raise

@@ -128,7 +128,7 @@ def load(
 def find_rule(name: str, known: Sequence[type[Rule]] = RULES) -> type[Rule]:
     """The rule with this name in any case; ``UsageError`` if there is none."""
     by_name = {rule.__name__: rule for rule in known}
-    found = _known_name(name.strip(), by_name, "rule", "`--list-rules` shows all rules.")
+    found = known_name(name.strip(), by_name, "rule", "`--list-rules` shows all rules.")
     return by_name[found]
 
 
@@ -138,7 +138,7 @@ def _debugger_form(name: str, known: Sequence[type[Rule]]) -> tuple[type[Rule], 
     return find_rule(rule, known), parameter
 
 
-def _known_name(name: str, known: Iterable[str], kind: str, hint: str) -> str:
+def known_name(name: str, known: Iterable[str], kind: str, hint: str) -> str:
     """The known name that equals ``name`` in any case; otherwise ``UsageError`` with the nearest one and the hint."""
     by_case = {k.lower(): k for k in known}
     if name.lower() in by_case:
@@ -170,7 +170,7 @@ def _parameter_name(rule: type[Rule], name: str) -> str:
     if not known:
         raise UsageError(f"{rule.__name__} has no parameters.")
     hint = f"`--explain {rule.__name__}` shows all parameters."
-    found = _known_name(name, (*known, *rule.aliases), f"parameter of {rule.__name__}:", hint)
+    found = known_name(name, (*known, *rule.aliases), f"parameter of {rule.__name__}:", hint)
     return rule.aliases.get(found, found)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 import re
@@ -12,11 +11,12 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from jobreport.errors import UsageError
-from jobreport.settings import find_rule, seconds
+from jobreport.settings import find_rule, known_name, seconds
 from jobrules.model import Severity
+from jobrules.text import join_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from jobrules import Rule
     from jobrules.model import Finding
@@ -125,16 +125,17 @@ def actions_of(
 def _action(block: Any, rules: Sequence[Rule], environment: Mapping[str, str]) -> Action:
     if not isinstance(block, dict):
         raise UsageError("expected a table, [[action]].")
-    do = _chosen("do", block.get("do"), _OWN)
-    for key in block:
-        _chosen("key", key, (*_OF_EACH, *_OWN[do]))
+    do = known_name(str(block.get("do")), _OWN, "do", f"Use {join_names([*_OWN])}.")
+    keys = (*_OF_EACH, *_OWN[do])
+    hint = f"Use {join_names(keys)}."
+    block = {known_name(key, keys, f"key of a {do}:", hint): value for key, value in block.items()}
     action = Action(
         do=do,
         for_s=_time(block, "for", None),
         after_s=_time(block, "after", 600.0) or 0.0,
         timeout_s=_time(block, "timeout", 30.0 if do == COMMAND else 10.0) or 0.0,
         grace_s=_time(block, "grace", 60.0) or 0.0,
-        is_slack=_chosen("format", block.get("format", "json"), _FORMATS) == "slack",
+        is_slack=known_name(str(block.get("format", "json")), _FORMATS, "format", "") == "slack",
         url=_url(block, environment) if do == WEBHOOK else "",
         argv=_argv(block, environment) if do == COMMAND else (),
         **_on(block.get("on"), rules),
@@ -157,7 +158,7 @@ def _on(on: Any, rules: Sequence[Rule]) -> dict[str, Any]:
     keys = {one for one in names if one in known}
     # What has a hyphen is meant as a key.
     for name in {one for one in names if "-" in one} - keys:
-        _chosen("on", name, known)
+        known_name(name, known, "finding", "docs/rules.md has all rules.")
     kinds = [type(rule) for rule in rules]
     return {
         "keys": frozenset(keys),
@@ -211,13 +212,3 @@ def _time(block: Mapping[str, Any], key: str, default: float | None) -> float | 
     if amount is None:
         raise UsageError(f'{key}: expected a time such as "10min".')
     return amount
-
-
-def _chosen(what: str, name: Any, known: Iterable[str]) -> str:
-    """The name, if it is known; else ``UsageError`` with the nearest."""
-    known = sorted(known)
-    if name in known:
-        return str(name)
-    near = difflib.get_close_matches(str(name)[:80], known, 1, 0.5)
-    guess = f"did you mean {near[0]}?" if near else f"use {', '.join(known[:8])}."
-    raise UsageError(f"{what}: {str(name)[:80]!r} is unknown; {guess}")

@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,8 @@ _LATE_S = 5.0
 _LONG_S, _LONG_INTERVALS = 600.0, 100
 #: How often a watch looks whether the job has ended, and whether a recorder's pipe or a round has.
 _LOOK_S, _STEP_S = 5.0, 0.1
+#: Bytes that a round may say.
+_MAX_SAID = 64 << 10
 
 
 class Watching(Struct, frozen=True, kw_only=True):
@@ -182,7 +185,7 @@ class _Rounds:
                     self._last()
                     return 0
             elif self._has_report or done.status not in (NOTHING_YET, _USAGE):
-                failed += not self._has_ended()  # which cuts the round
+                failed += not self._has_ended()  # which cut the round
                 if failed == MAX_FAILED:
                     self._say(f"{MAX_FAILED} rounds in a row made no report.")
                     return 1
@@ -205,8 +208,8 @@ class _Rounds:
         self._tell_once(f"the job is running; reports so far in {escape_name(str(self._of.folder), 200)}.")
         if pause_s > _LONG_S:
             self._tell_once(f"a look takes long; the next one follows after {duration(pause_s * SECOND_US)}.")
-        intervals_s = [one.interval_s or 0.0 for one in report.job.nodes]
-        if _idle_s(report) > max(_LONG_S, *(_LONG_INTERVALS * one for one in intervals_s)):
+        long_s = [_LONG_INTERVALS * (one.interval_s or 0.0) for one in report.job.nodes]
+        if _idle_s(report) > max([_LONG_S, *long_s]):
             self._tell_once(f"no data since {formats.date_time(report.job.end_us)}.")
 
     def _tell_once(self, text: str) -> None:
@@ -219,21 +222,26 @@ class _Rounds:
         of, before, cpu_s = self._of, _identity(self._of.folder), _cpu_of_children_s()
         options = ["--round", f"{pause_s:g}", "--out", str(of.folder)]
         options += ["--force"] if self._has_report else []
-        self._process = subprocess.Popen(  # noqa: S603 - this interpreter
-            [sys.executable, "-m", "jobreport", *options, *of.arguments],
-            env=kernel_environment(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL if pause_s else None,
-            # A signal of the terminal is for the watch, which ends the round.
-            start_new_session=True,
-        )
-        while self._process.poll() is None:
-            # Quick where something waits for the end of the round.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_STEP_S if self._act() or of.of_recorder else _LOOK_S)
-            if pause_s and of.of_recorder and self._has_ended():
-                self.cut()
-        status = self._process.wait()
+        with tempfile.TemporaryFile() as said:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter
+                [sys.executable, "-m", "jobreport", *options, *of.arguments],
+                env=kernel_environment(os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL if pause_s else None,
+                stderr=said if pause_s else None,
+                # A signal of the terminal is for the watch, which ends the round.
+                start_new_session=True,
+            )
+            while self._process.poll() is None:
+                # Quick where something waits for the end of the round.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_STEP_S if self._act() or of.of_recorder else _LOOK_S)
+                if pause_s and of.of_recorder and self._has_ended():
+                    self.cut()
+                    return _Round(NOTHING_YET)
+            status = self._process.wait()
+            said.seek(0)
+            os.write(2, said.read(_MAX_SAID))
         cpu_s = _cpu_of_children_s() - cpu_s
         if _identity(of.folder) in (None, before):
             return _Round(status, cpu_s)

@@ -61,20 +61,20 @@ def test_the_options_are_short_forms() -> None:
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        (HOOK | {"do": "mail"}, "do: 'mail' is unknown"),
-        (HOOK | {"do": "webhok"}, "did you mean webhook?"),
-        ({"on": "critical"}, "do: 'None' is unknown"),
+        (HOOK | {"do": "mail"}, "Unknown do mail. Use webhook, command, and stop."),
+        (HOOK | {"do": "webhok"}, "Did you mean webhook?"),
+        ({"on": "critical"}, "Unknown do None."),
         ("stop", "expected a table"),
-        (HOOK | {"fr": "1min"}, "did you mean for?"),
-        (HOOK | {"url": "https://example.com"}, "key: 'url' is unknown"),
-        (HOOK | {"argv": ["true"]}, "key: 'argv' is unknown"),
-        (HOOK | {"format": "xml"}, "format: 'xml' is unknown"),
+        (HOOK | {"fr": "1min"}, "Did you mean for?"),
+        (HOOK | {"url": "https://example.com"}, "Unknown key of a webhook: url."),
+        (HOOK | {"argv": ["true"]}, "Unknown key of a webhook: argv."),
+        (HOOK | {"format": "xml"}, "Unknown format xml."),
         (HOOK | {"for": 10}, 'for: expected a time such as "10min"'),
         (HOOK | {"timeout": "soon"}, "timeout: expected a time"),
         (HOOK | {"url_env": 7}, "expected the name of a variable"),
         (HOOK | {"url_env": "MISSING"}, "the variable MISSING is not set"),
         (RUN | {"on": ["UnusedGPUs"]}, "Did you mean UnusedGPU?"),
-        (RUN | {"on": ["thermal-throtling"]}, "did you mean thermal-throttling?"),
+        (RUN | {"on": ["thermal-throtling"]}, "Did you mean thermal-throttling?"),
         (RUN | {"on": []}, "on: expected a severity"),
         (RUN | {"on": ["UnusedGPU", "UnusedGPU"]}, "a name is given twice"),
         (RUN | {"argv": "true"}, "argv: expected a list"),
@@ -113,6 +113,12 @@ def test_a_url_that_is_refused_is_not_repeated(url: str) -> None:
     assert SECRET not in str(error.value)
 
 
+def test_case_makes_no_difference() -> None:
+    (action,) = actions_of([{"ON": ["unusedgpu"], "do": "STOP", "Grace": "7s"}], ALL)
+
+    assert action == Action(do="stop", rules=frozenset({"UnusedGPU"}), grace_s=7.0)
+
+
 def test_a_rule_that_does_not_run_sets_nothing_off() -> None:
     with pytest.raises(UsageError, match="Unknown rule UnusedGPU"):
         actions_of([RUN], load(ignore=["UnusedGPU"]).rules)
@@ -128,7 +134,7 @@ def test_a_wrong_file_ends_the_watch_before_it_begins(
     done = make_report("--job-dir", sample("fluctuating"), "--config", config, "--watch", cwd=tmp_path)
 
     assert done.returncode == 2
-    assert "action 1 of --config: do: 'commando' is unknown; did you mean command?" in done.stderr
+    assert "action 1 of --config: Unknown do commando. Did you mean command?" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
 
 

@@ -168,10 +168,11 @@ def test_a_watch_waits_for_data_only_as_long_as_it_is_asked_to(
     assert not (tmp_path / "o").exists()
 
 
+@pytest.mark.parametrize("name", ["fluctuating", "late-rank"])
 def test_a_watch_of_a_job_that_fell_silent_ends_if_it_is_asked_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replay = Replay(sample("fluctuating"), tmp_path / "job", 1)
+    replay = Replay(sample(name), tmp_path / "job", 1)
     replay.pause()
     monkeypatch.setattr(watch._Rounds, "_pause", replay.pause)
 
