@@ -231,6 +231,10 @@ FRAMES = {
         print(use.groupby("device", observed=True)["value"].mean().round(1))
         print(job.samples("gpu_utilization", every="1h")[["device", "value", "covered"]].round(3))
     """,
+    "The distribution over time, of the whole job and of its training steps": """
+        print(job.percentiles("gpu_utilization")[["device", "mean", "p5", "p50", "p95"]].round(1))
+        print(job.percentiles("gpu_utilization", phase="TRAIN")[["device", "mean"]].round(1))
+    """,
     "Seconds in which a GPU was idle and a core saturated": """
         seconds = job.samples(["gpu_utilization", "cpu_utilization"], every="1s", wide=True)
         gpus, cores = (seconds.filter(like=name) for name in ("gpu_utilization", "cpu_utilization"))
@@ -240,9 +244,11 @@ FRAMES = {
         steps = job.steps("TRAIN")
         print(steps.nlargest(3, "duration_us")[["worker", "step", "duration_us", "gap_us", "outlier"]])
     """,
-    "What ran in a step": """
-        events = job.events(step=5, clip=True)
-        print(events.groupby("phase", observed=True)["duration_us"].agg(["count", "sum"]).nlargest(4, "sum"))
+    "What ran in a step, and what happened during it": """
+        events = job.events(step=5, phase=["Forward", "cpu_functions"], clip=True)
+        print(events.groupby(["worker", "phase"], observed=True)["duration_us"].agg(["count", "sum"]))
+        slow = steps.nlargest(3, "duration_us").iloc[2]
+        print(job.window(slow.start_us, slow.end_us).summary()[["kind", "name", "mean", "total_us"]].head(2))
     """,
     "Where the time of the GPUs went, and the first finding": """
         print(job.time_use()[["label", "share", "device_s"]].head(3))
@@ -258,7 +264,7 @@ def library_page() -> str:
     """``open_job`` and the class of a job, with examples that are run here."""
     import pandas as pd  # noqa: PLC0415 - of this page alone
 
-    from jobreport.library import job, opening, results  # noqa: PLC0415 - as above
+    from jobreport.library import job, machine_time, opening, results  # noqa: PLC0415 - as above
 
     blocks = [
         "# The numbers in a notebook",
@@ -282,7 +288,8 @@ def library_page() -> str:
             blocks.append(f"* `job.{name}`: {_paragraphs(member)}")
         else:
             blocks.append(f"### job.{name}\n\n{_called(member)}")
-        columns = getattr(job, name.upper(), None) or getattr(results, name.upper(), None)
+        homes = (module for module in (job, results, machine_time) if hasattr(module, name.upper()))
+        columns = getattr(next(homes, None), name.upper(), None)
         if isinstance(columns, dict):
             kinds = (kind if isinstance(kind, str) else kind[0] for kind in columns.values())
             listed = (f"`{column}` {kind}" for column, kind in zip(columns, kinds, strict=True))

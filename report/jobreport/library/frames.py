@@ -53,10 +53,17 @@ def frame(columns: Columns, found: Mapping[str, Any] | None = None, **attrs: Any
     made: dict[Hashable, Any] = {}
     for name, kind in columns.items():
         values = found[name] if found else ()
-        made[name] = pd.Series(values, dtype=kind) if isinstance(values, tuple) else values
+        is_ready = str(getattr(values, "dtype", "")) == kind
+        made[name] = values if is_ready else pd.Series(values, dtype=kind)
     result = pd.DataFrame(made, copy=False)
     result.attrs.update(**attrs)
     return result
+
+
+def of_dicts(columns: Columns, rows: Iterable[Mapping[str, Any]], **attrs: Any) -> pd.DataFrame:
+    """A frame of rows."""
+    rows = list(rows)
+    return frame(columns, {name: tuple(row[name] for row in rows) for name in columns}, **attrs)
 
 
 def coded(code: CodeArray | IntArray, names: Sequence[str]) -> pd.Categorical[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,9 @@ from jobreport.build import report_of, result_of
 from jobreport.document import checked, to_json
 from jobreport.errors import UsageError
 from jobreport.files import FILES
-from jobreport.library import results
+from jobreport.library import machine_time, results
 from jobreport.library.asked import chosen, length_us, moment, numbered
-from jobreport.library.frames import DURATION, UTC_TIME, Clock, frame, timedelta
+from jobreport.library.frames import DURATION, UTC_TIME, Clock, frame, of_dicts, timedelta
 from jobreport.library.tables import (
     ALWAYS,
     Names,
@@ -39,7 +40,7 @@ from jobrules.rules.step_outlier import StepOutlier
 from jobrules.text import count, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import timedelta as Timedelta  # noqa: N812 - next to a function of this name
     from types import TracebackType
     from typing import Self
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.library.asked import Moment, StepNumbers
     from jobreport.library.asked import Names as Asked
+    from jobreport.library.frames import Columns
     from jobreport.library.tables import Window
     from jobreport.page.kit.fragment import Fragment
     from jobreport.readers.registry import Reading
@@ -269,16 +271,12 @@ class JobFrames:
         attrs = self._attrs(locals())
         metrics, columns = chosen(metric, map(str, Metric)), MEANS if every else SAMPLES
         every_us = length_us(every) if every is not None else 0
+        attrs["reason"] = self._not_sampled(metrics)
         found: dict[str, Any] = {}
         if self._job and self._job.samples_us:
-            panels = [panel for part in self._job.facts for panel in part.panels]
-            devices = chosen(device, natural_sorted({one for panel in panels for one in panel.devices}))
-            if not any(panel.metric in metrics for panel in panels):
-                attrs["reason"] = f"{', '.join(sorted(metrics))}: not recorded"
+            devices = self._devices(device)
             windows = self._sample_windows(chosen(node, self.nodes), self._window(start, end), step)
             found = sample_columns([*series(self._job, metrics, devices, windows, every_us)], self.nodes)
-        else:
-            attrs["reason"] = self._none(_NO_SAMPLES)
         if found:
             found["time"] = self._clock.times(found["time_us"])
             found["since_start"] = self._clock.since_start(found["time_us"])
@@ -343,8 +341,8 @@ class JobFrames:
         the same type and thread; ``step`` the number of the step of the same worker in which it begins.
         """
         attrs = self._attrs(locals())
-        if self._job is None or not self._job.event_count:
-            return frame(EVENTS, **attrs | {"reason": self._none(_NO_EVENTS)})
+        if self._job is None or self._no_events:
+            return frame(EVENTS, **attrs | {"reason": self._no_events})
         known = self._names
         wanted = Wanted(
             workers=chosen(worker, known.workers),
@@ -436,6 +434,98 @@ class JobFrames:
             raise outcome.failure
         return MadeReport(report=outcome.report, path=outcome.main_file)
 
+    # Time of machines and of the framework
+
+    def percentiles(
+        self,
+        metric: Asked = None,
+        *,
+        q: Sequence[float] = (0.05, 0.5, 0.95),
+        by: Sequence[str] = ("node", "device"),
+        phase: str | None = None,
+        node: Asked = None,
+        device: Asked = None,
+        start: Moment = None,
+        end: Moment = None,
+    ) -> pd.DataFrame:
+        """The distribution of samples over the time that was measured: mean, range, and a column ``p95`` for each of ``q``.
+
+        A value counts for the time that its sample stands for, as with ``every`` of ``samples``. A quantile is the smallest
+        value that holds, together with all below it, for at least this share of the time. ``by`` are ``node`` and ``device``,
+        which are empty where they are not told apart; ``phase="TRAIN"`` takes only the time within such steps of the node.
+        """
+        attrs = self._attrs(locals())
+        columns = machine_time.PERCENTILES | {machine_time.column_of(one): "float64" for one in q}
+        metrics, by = chosen(metric, map(str, Metric)), [*chosen(by, ("node", "device"))]
+        if not all(0 <= one <= 1 for one in q):
+            raise ValueError("q: each is from 0 to 1")
+        attrs["reason"] = self._not_sampled(metrics)
+        if self._job is None or not self._job.samples_us:
+            return frame(columns, **attrs)
+        of_phase = next(iter(chosen(phase, self._names.step_phases))) if phase is not None else None
+        window, nodes = self._window(start, end), chosen(node, self.nodes)
+        found = machine_time.percentiles(
+            self._job, metrics, self._devices(device), nodes, window, of_phase, by, q
+        )
+        return of_dicts(columns, found, **attrs)
+
+    def framework_time(self, by: str = "phase") -> pd.DataFrame:
+        """Sums of all events of each node: by event type (``"phase"``), or of operators by name (``"operator"``).
+
+        ``share`` is that of its ``kind``, such as ``cpu`` or ``gpu``; of operators that of the time without what they call.
+        """
+        (way,) = chosen(by, ("phase", "operator"))
+        return self._of_events(machine_time.FRAMEWORK_TIME, lambda job: machine_time.framework_time(job, way))
+
+    def loaders(self) -> pd.DataFrame:
+        """The data loaders that were set up: the class of the iterator, its settings, and how many batches were fetched."""
+        return self._of_events(machine_time.LOADERS, machine_time.loaders)
+
+    def fetches(self) -> pd.DataFrame:
+        """The batches that training processes waited for; an outlier took more than twice the median."""
+        found = machine_time.fetches(self._job) if self._job else {}
+        return frame(machine_time.FETCHES, found, **self._attrs() | {"reason": self._no_events})
+
+    def code_lines(self) -> pd.DataFrame:
+        """The lines of code at which processes were sampled, those with most idle time first.
+
+        ``attrs["waiting"]`` says what ``idle`` means: ``gpu``, the GPU was idle; ``fetch``, training waited for a batch.
+        """
+        lines = self._report.code_lines
+        reason = "" if lines else "no stacks of Python code were sampled"
+        made = self._table(results.CODE_LINES, lines.lines if lines else (), reason)
+        made.attrs["waiting"] = lines.waiting if lines else "none"
+        return made
+
+    def rank_waits(self) -> pd.DataFrame:
+        """The phases of the steps of each rank, where ranks train in step: those first that the others wait for."""
+        waits = self._report.rank_waits
+        reason = "" if waits else "no steps of several ranks end together"
+        return self._table(results.RANK_WAITS, results.of_ranks(waits) if waits else (), reason)
+
+    def window(self, start: Moment = None, end: Moment = None) -> JobWindow:
+        """The job from one moment to another."""
+        return JobWindow(self, start, end)
+
+    def export(
+        self,
+        folder: str | Path,
+        format: str = "parquet",
+        tables: Sequence[str] = ("samples", "steps", "events"),
+    ) -> list[Path]:
+        """Write a file for each table, which is named like the function that gives it: ``parquet``, ``csv``, or ``jsonl``.
+
+        Parquet needs ``pyarrow``. Times are in UTC, lengths of time in microseconds.
+        """
+        (ending,) = chosen(format, ("parquet", "csv", "jsonl"))
+        known = ("samples", "steps", "events", "sources", "quality", "metrics", "findings", "time_use", "phases", "rules",
+                 "percentiles", "framework_time", "loaders", "fetches", "code_lines", "rank_waits")  # fmt: skip
+        if ending == "parquet" and not find_spec("pyarrow"):
+            raise UsageError("Parquet needs pyarrow: pip install pyarrow, or use format='csv'.")
+        names = [name for name in known if name in chosen(tables, known)]
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        return [results.exported(getattr(self, name), Path(folder) / f"{name}.{ending}") for name in names]
+
     # What stands behind it
 
     @property
@@ -493,6 +583,27 @@ class JobFrames:
             "filters": filters,
             "reason": "",
         }
+
+    @property
+    def _no_events(self) -> str:
+        return "" if self._job and self._job.event_count else self._none(_NO_EVENTS)
+
+    def _of_events(
+        self, columns: Columns, rows: Callable[[JobInParts], Iterable[Mapping[str, Any]]]
+    ) -> pd.DataFrame:
+        found = rows(self._job) if self._job else ()
+        return of_dicts(columns, found, **self._attrs() | {"reason": self._no_events})
+
+    def _not_sampled(self, metrics: Collection[str]) -> str:
+        """Why there are no samples of any of these metrics; empty if there are some."""
+        if self._job is None or not self._job.samples_us:
+            return self._none(_NO_SAMPLES)
+        recorded = any(self._job.has(one) for one in Metric if one in metrics)
+        return "" if recorded else f"{', '.join(sorted(metrics))}: not recorded"
+
+    def _devices(self, device: Asked) -> frozenset[str]:
+        panels = (panel for part in self._whole.job.facts for panel in part.panels)
+        return chosen(device, natural_sorted({one for panel in panels for one in panel.devices}))
 
     def _table(self, columns: results.Table, rows: Iterable[Any], reason: str = "") -> pd.DataFrame:
         return results.table(columns, rows, self._clock, self._attrs() | {"reason": reason})
@@ -557,3 +668,28 @@ class JobFrames:
             chosen(parameter, [*(one for one, _, _ in parameter_fields(rule)), *rule.aliases])
             assignments.append(f"{known}.{parameter}={written_value(value)}")
         return load(assignments=assignments, select=[*names])
+
+
+class JobWindow:
+    """A job from one moment to another."""
+
+    def __init__(self, job: JobFrames, start: Moment, end: Moment) -> None:
+        """As ``JobFrames.window``."""
+        self._job, self._start, self._end = job, start, end
+
+    def samples(self, metric: Asked = None, **filters: Any) -> pd.DataFrame:
+        """As ``job.samples``."""
+        return self._job.samples(metric, start=self._start, end=self._end, **filters)
+
+    def steps(self, phase: Asked = None, **filters: Any) -> pd.DataFrame:
+        """As ``job.steps``."""
+        return self._job.steps(phase, start=self._start, end=self._end, **filters)
+
+    def events(self, clip: bool = True, **filters: Any) -> pd.DataFrame:
+        """As ``job.events``, cut to the window."""
+        return self._job.events(clip=clip, start=self._start, end=self._end, **filters)
+
+    def summary(self) -> pd.DataFrame:
+        """Each metric of each node, over time; then each event type, with the sum of its events in the window."""
+        metrics = self._job.percentiles(by=("node",), q=(), start=self._start, end=self._end)
+        return results.summary(metrics, self.events())

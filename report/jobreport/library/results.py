@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jobreport.library.frames import DURATION, UTC_TIME, frame
+from jobreport.library.frames import DURATION, UTC_TIME, frame, of_dicts
 from jobrules.model import Metric, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     import pandas as pd
 
     from jobreport.document import Report
     from jobreport.library.frames import Clock
     from jobreport.remarks import Quality
+    from jobrules.analyses.rank_waits import WaitsOfRanks
     from jobrules.model import PanelFacts
 
+_US = timedelta(microseconds=1)
 #: Columns by name: the type, and the field that the values are in, or what computes them.
 Table: TypeAlias = "Mapping[str, tuple[str, str | Callable[[Any], Any]]]"
 
@@ -79,6 +83,24 @@ RULES: Table = {
     "first": (UTC_TIME, "first_us"),
     "last": (UTC_TIME, "last_us"),
 }
+CODE_LINES: Table = {
+    "line": ("str", lambda one: one.place.name),
+    "call": ("str", lambda one: one.place.call),
+    "kind": ("str", "kind"),
+    "processes": ("int64", "processes"),
+    "worker": ("str", "rank"),
+    **{name: ("int64", name) for name in ("samples", "idle", "busy")},
+}
+RANK_WAITS: Table = {
+    "node": ("str", lambda one: one[0].node),
+    "worker": ("str", lambda one: one[0].rank),
+    "late": ("bool", lambda one: one[3]),
+    "step_us": ("float64", lambda one: one[0].step_us),
+    "part": ("str", lambda one: one[1].key),
+    "phase": ("str", lambda one: one[1].event_type),
+    "median_us": ("float64", lambda one: one[0].median_us[one[2]]),
+    "p90_us": ("float64", lambda one: one[0].p90_us[one[2]]),
+}
 
 
 def table(columns: Table, rows: Iterable[Any], clock: Clock, attrs: Mapping[str, Any]) -> pd.DataFrame:
@@ -112,6 +134,12 @@ def time_use(report: Report, clock: Clock, attrs: Mapping[str, Any]) -> pd.DataF
     return table(TIME_USE, use.parts if use else (), clock, {**attrs, **more})
 
 
+def of_ranks(waits: WaitsOfRanks) -> Iterable[Any]:
+    """Each rank with each phase, the place of the phase, and whether the others wait for the rank."""
+    for i, rank in enumerate(waits.ranks):
+        yield from ((rank, phase, place, i < waits.late) for place, phase in enumerate(waits.phases))
+
+
 def widened(samples: pd.DataFrame, clock: Clock) -> pd.DataFrame:
     """A column ``node/device/metric`` for each series. Raises ``ValueError`` for several units."""
     import pandas as pd  # noqa: PLC0415 - a second
@@ -125,3 +153,50 @@ def widened(samples: pd.DataFrame, clock: Clock) -> pd.DataFrame:
     made.columns = pd.Index(["/".join(names) for names in made.columns], dtype="str")
     made.attrs = samples.attrs
     return made
+
+
+SUMMARY = {
+    "node": "str",
+    "kind": "str",
+    "name": "str",
+    "unit": "str",
+    "mean": "float64",
+    "min": "float64",
+    "max": "float64",
+    "total_us": "Int64",
+}
+
+
+def summary(metrics: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
+    """What happened in a window: metrics, then event types."""
+    totals = events.groupby(["node", "phase"], observed=True)["duration_us"].sum().reset_index()
+    rows: list[Any] = [
+        one | {"kind": "metric", "name": one["metric"], "total_us": None}
+        for one in metrics.to_dict("records")
+    ]
+    rows += [
+        dict.fromkeys(SUMMARY)
+        | {"node": node, "kind": "event type", "name": name, "unit": "us", "total_us": total}
+        for node, name, total in totals.itertuples(index=False)
+    ]
+    return of_dicts(SUMMARY, rows, **_attrs(metrics) | {"reason": ""})
+
+
+def _attrs(made: pd.DataFrame) -> dict[str, Any]:
+    return {str(name): value for name, value in made.attrs.items()}
+
+
+def exported(table: Any, path: Path) -> Path:
+    """A frame, or what gives it, in the file."""
+    made = table() if callable(table) else table
+    lengths = {str(name): made[name] // _US for name in made if str(made.dtypes[name]) == DURATION}
+    made = made.assign(**lengths)
+    # Attributes of a frame are no part of a table.
+    made.attrs.clear()
+    if path.suffix == ".parquet":
+        made.to_parquet(path)
+    elif path.suffix == ".csv":
+        made.to_csv(path, index=False)
+    else:
+        made.to_json(path, orient="records", lines=True, date_format="iso", date_unit="us")
+    return path

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jobreport.library.frames import coded, or_missing
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.framework_time import self_us
-from jobrules.measures.rows import series_of
+from jobrules.measures.rows import rows_by_lane, series_of
 from jobrules.measures.sample_weights import sample_weights
 from jobrules.model import Events, Metric, Steps, natural_sorted
 
@@ -64,7 +64,7 @@ def _names(part: Job) -> tuple[Sequence[tuple[str, str, str]], Sequence[Lane], S
     return part.steps.series, events.lanes, [events.names[i] for i in used.tolist()]
 
 
-# Samples
+# Samples, by device
 
 
 class Series(Struct, frozen=True, kw_only=True, eq=False):
@@ -127,6 +127,23 @@ class Held(Struct, frozen=True, kw_only=True, eq=False):
         start_us[0] -= int(shared.before_us)
         return cls(start_us=start_us, end_us=start_us + shared.weight_us.astype(np.int64), value=one.value)
 
+    def within(self, start_us: IntArray, end_us: IntArray) -> Held:
+        """The parts that lie in ascending and disjoint times."""
+        first = np.searchsorted(self.end_us, start_us, side="right")
+        many = np.maximum(np.searchsorted(self.start_us, end_us) - first, 0)
+        window = np.repeat(np.arange(len(many)), many)
+        row = np.arange(len(window)) + np.repeat(first - np.cumsum(many) + many, many)
+        return Held(
+            start_us=np.maximum(self.start_us[row], start_us[window]),
+            end_us=np.minimum(self.end_us[row], end_us[window]),
+            value=self.value[row],
+        )
+
+    @property
+    def length_us(self) -> IntArray:
+        """(n,) how long each holds."""
+        return self.end_us - self.start_us
+
     def sums(self, edges_us: IntArray) -> tuple[FloatArray, FloatArray]:
         """(edges - 1,) and (edges - 1,) values times microseconds, and microseconds, between edges."""
         found = []
@@ -134,7 +151,7 @@ class Held(Struct, frozen=True, kw_only=True, eq=False):
         reach = np.minimum(edges_us, np.append(edges_us[0], self.end_us)[at])
         begin = np.append(edges_us[0], self.start_us)[at]
         for height in (self.value, np.ones(len(self.value))):
-            before = np.append(0.0, np.cumsum(height * (self.end_us - self.start_us)))
+            before = np.append(0.0, np.cumsum(height * self.length_us))
             whole = before[np.maximum(at - 1, 0)]
             part = np.append(0.0, height)[at] * np.where(at > 0, reach - begin, 0)
             found.append(np.diff(whole + part))
@@ -306,36 +323,47 @@ def _wanted_events(part: Job, wanted: Wanted) -> tuple[Events, IntArray, IntArra
     # What takes no time touches where it lies.
     begun = events.start_us >= first_us
     rows &= (events.end_us > first_us) | begun if wanted.overlap else begun
-    step = _step_of(events, part.steps, wanted.of_steps)
+    whole = events
     if wanted.clip:
-        events, step, first_us, stop_us = events.where(rows), step[rows], first_us[rows], stop_us[rows]
+        whole, first_us, stop_us = events.where(rows), first_us[rows], stop_us[rows]
         events = replace(
-            events,
-            start_us=np.maximum(events.start_us, first_us),
-            end_us=np.minimum(events.end_us, stop_us),
+            whole,
+            start_us=np.maximum(whole.start_us, first_us),
+            end_us=np.minimum(whole.end_us, stop_us),
         )
         rows = np.ones(len(events), np.bool_)
-    own_us = self_us(events, events.duration_us)
     rows &= events.in_lanes(wanted.takes)
     if wanted.names is not None:
         rows &= events.named(wanted.names.__contains__)
     if wanted.thread is not None:
         rows &= events.thread == wanted.thread
-    return events.where(rows), step[rows], own_us[rows]
+    found = _where(events, rows)
+    step = _step_of(_where(whole, rows), part.steps, wanted.of_steps)
+    if not len(found):
+        return found, step, step
+    # What runs within them begins within them.
+    near = (events.start_us >= found.start_us.min()) & (events.start_us <= found.end_us.max())
+    near &= events.in_lanes(wanted.takes)
+    within = _where(events, near)
+    return found, step, self_us(within, within.duration_us)[rows[near]]
+
+
+def _where(events: Events, rows: BoolArray) -> Events:
+    """As ``Events.where``, without a copy of all."""
+    return events if rows.all() else events.where(rows)
 
 
 def _step_of(events: Events, steps: Steps, phase: str) -> IntArray:
     """(n,) number of the step of its own worker that holds the start of an event, or -1."""
     found = np.full(len(events), -1, np.int64)
-    by_worker = {
-        (node, worker): rows for (node, worker, mode), rows in series_of(steps).items() if mode == phase
-    }
-    for worker, own in by_worker.items():
-        rows = np.flatnonzero(events.in_lanes(lambda lane: (lane.node, lane.rank) == worker))  # noqa: B023
-        at = np.searchsorted(steps.start_us[own], events.start_us[rows], side="right") - 1
-        begun = own[np.maximum(at, 0)]
-        holds = (at >= 0) & (events.start_us[rows] < steps.end_us[begun])
-        found[rows[holds]] = steps.number[begun[holds]]
+    of_events = rows_by_lane(events, lambda lane: (lane.node, lane.rank, phase))
+    for names, own in series_of(steps).items():
+        rows = of_events.get(names)
+        if rows is not None:
+            at = np.searchsorted(steps.start_us[own], events.start_us[rows], side="right") - 1
+            begun = own[np.maximum(at, 0)]
+            holds = (at >= 0) & (events.start_us[rows] < steps.end_us[begun])
+            found[rows[holds]] = steps.number[begun[holds]]
     return found
 
 

@@ -1,0 +1,165 @@
+"""Where the time of machines and frameworks went: distributions of samples, sums of events, and data loading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jobreport.library.tables import ALWAYS, Held, series
+from jobrules.measures.data_loading import Loading
+from jobrules.measures.framework_time import Kind, Sums, summed
+from jobrules.measures.intervals import union, within
+from jobrules.model.order import median
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from jobreport.library.tables import Window
+    from jobreport.tables.parts import JobInParts
+    from jobrules.model import FloatArray, Job
+
+PERCENTILES = {
+    "metric": "str", "node": "str", "device": "str", "unit": "str", "measured_s": "float64", "mean": "float64",
+    "min": "float64", "max": "float64",
+}  # fmt: skip
+FRAMEWORK_TIME = {
+    "node": "str", "kind": "str", "name": "str", "calls": "Int64", "total_us": "int64", "self_us": "Int64",
+    "share": "float64",
+}  # fmt: skip
+LOADERS = {
+    "node": "str", "worker": "str", "kind": "str", "start_us": "int64", "processes": "Int64", "pin_memory": "boolean",
+    "fetches": "int64",
+}  # fmt: skip
+FETCHES = {
+    "node": "str", "worker": "str", "name": "str", "start_us": "int64", "end_us": "int64", "duration_us": "int64",
+    "outlier": "bool", "processes": "Int64", "pin_memory": "boolean",
+}  # fmt: skip
+
+
+def percentiles(
+    job: JobInParts,
+    metrics: Collection[str],
+    devices: Collection[str],
+    nodes: Collection[str],
+    window: Window,
+    phase: str | None,
+    by: Collection[str],
+    q: Sequence[float],
+) -> Iterator[dict[str, Any]]:
+    """A row for each metric and each of ``by``, of the time that was measured within the window and the steps of a phase."""
+    groups: dict[tuple[str, str, str, str], list[Held]] = {}
+    for one in series(job, metrics, devices, dict.fromkeys(nodes, ALWAYS)):
+        held = Held.of(one, job)
+        times = _of_phase(job, one.node, phase, window) if phase else union(*np.array([window]).T)
+        held = held.within(times.start, times.end)
+        node, device = (one.node if "node" in by else ""), (one.device if "device" in by else "")
+        groups.setdefault((str(one.metric), node, device, one.metric.unit), []).append(held)
+    for key, several in groups.items():
+        value = np.concatenate([one.value for one in several])
+        length = np.concatenate([one.length_us for one in several])
+        value, length = value[length > 0], length[length > 0]
+        if len(value):
+            yield dict(zip(PERCENTILES, (*key, *_figures(value, length)), strict=True)) | {
+                column_of(one): amount for one, amount in zip(q, _quantiles(value, length, q), strict=True)
+            }
+
+
+def column_of(q: float) -> str:
+    """``p95`` for 0.95."""
+    return f"p{100 * q:.10g}"
+
+
+def _of_phase(job: JobInParts, node: str, phase: str, window: Window) -> Any:
+    steps = job.steps.of_node(node)
+    mine = steps.mode == phase
+    return within(steps.start_us[mine], steps.end_us[mine], *window)
+
+
+def _figures(value: FloatArray, length: Any) -> tuple[float, ...]:
+    mean = float(value @ length / length.sum())
+    return length.sum() / 1e6, mean, float(value.min()), float(value.max())
+
+
+def _quantiles(value: FloatArray, length: Any, q: Sequence[float]) -> FloatArray:
+    """The smallest values that hold for at least these shares of the time, together with all below."""
+    order = np.argsort(value, kind="stable")
+    so_far = np.cumsum(length[order])
+    place = np.searchsorted(so_far, np.asarray(q) * so_far[-1])
+    return np.asarray(value[order][np.minimum(place, len(value) - 1)])
+
+
+def framework_time(job: JobInParts, by: str) -> Iterator[dict[str, Any]]:
+    """Sums of events by event type, or of operators by name, of each node and kind; largest share first."""
+    for sums in job.each(_summed):
+        for kind in Kind:
+            total = sums.event_types[kind] if by == "phase" else sums.total.get(kind, {})
+            own, calls = (table.get(kind, {}) if by == "operator" else {} for table in (sums.own, sums.calls))
+            shared = own or total
+            whole = sum(shared.values()) or 1
+            for name in sorted(total, key=lambda name: -shared.get(name, 0)):
+                yield {
+                    "node": sums.node,
+                    "kind": kind.name.lower(),
+                    "name": name,
+                    "calls": calls.get(name),
+                    "total_us": total[name],
+                    "self_us": own.get(name, 0) if own else None,
+                    "share": shared.get(name, 0) / whole,
+                }
+
+
+def _summed(part: Job) -> Sums:
+    return summed(part.events)
+
+
+def loaders(job: JobInParts) -> Iterator[dict[str, Any]]:
+    """The data loaders that were set up, with the fetches of each."""
+    for loading in _loadings(job):
+        fetches = np.bincount(loading.loader_of_fetch + 1, minlength=len(loading.loaders) + 1)[1:].tolist()
+        for one, own in zip(loading.loaders, fetches, strict=True):
+            yield {
+                "node": one.node,
+                "worker": one.rank,
+                "kind": one.iterator,
+                "start_us": one.start_us,
+                "processes": one.num_workers,
+                "pin_memory": one.pin_memory,
+                "fetches": own,
+            }
+
+
+def fetches(job: JobInParts) -> dict[str, Any]:
+    """The columns of all batches that training processes waited for; outliers took more than twice the median of all."""
+    found: list[dict[str, Any]] = []
+    for loading in _loadings(job):
+        events, place = loading.fetches, loading.loader_of_fetch
+        # The last one is for fetches of an unknown loader.
+        known = np.array(
+            [(one.num_workers, one.pin_memory) for one in loading.loaders] + [(None, None)], np.object_
+        )
+        found.append(
+            {
+                "node": np.array([lane.node for lane in events.lanes], np.object_)[events.lane],
+                "worker": np.array([lane.rank for lane in events.lanes], np.object_)[events.lane],
+                "name": np.array(events.names, np.object_)[events.name],
+                "start_us": events.start_us,
+                "end_us": events.end_us,
+                "duration_us": events.duration_us,
+                "processes": known[place, 0],
+                "pin_memory": known[place, 1],
+            }
+        )
+    if not sum(len(one["node"]) for one in found):
+        return {}
+    columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+    columns["outlier"] = columns["duration_us"] > 2 * median(columns["duration_us"])
+    return columns
+
+
+def _loadings(job: JobInParts) -> list[Loading]:
+    return [one for one in job.each(_loading) if one]
+
+
+def _loading(part: Job) -> Loading | None:
+    return Loading.of(part.events, *part.nodes)
