@@ -441,7 +441,7 @@ async def _opening(url: Url, chosen: dict[str, Any], stack: contextlib.AsyncExit
             asynchronous=True,
             skip_instance_cache=True,
             config_kwargs=limits,
-            client_kwargs={"region_name": chosen["region"]} if "region" in chosen else {},
+            **({"client_kwargs": {"region_name": chosen["region"]}} if "region" in chosen else {}),
             **_only(chosen, "anon", "profile", "endpoint_url"),
         ).set_session()
         stack.push_async_callback(client.close)
