@@ -228,7 +228,7 @@ def _run(
         return error.exit_status
     if uploader:
         uploader.claim(chosen.node)
-        job.on_term = uploader.hurry
+    job.on_term = partial(_hurry, uploader, watcher)
     sampler = _sampler(environment, job.pid)
     progress = Progress(chosen)
     status = job.wait(watcher.asked_to_stop) if watcher else job.wait()
@@ -236,6 +236,13 @@ def _run(
     ended_by, shown = ("exit", status) if status >= 0 else (f"signal:{-status}", 128 - status)
     _end(chosen, sampler, ended_by, shown, watcher, uploader)
     return STOPPED if watcher and watcher.stopped_by else shown
+
+
+def _hurry(*helpers: UploaderProcess | Watcher | None) -> None:
+    """After SIGTERM little time is left."""
+    for one in helpers:
+        if one:
+            one.hurry()
 
 
 def _attach(chosen: Settings, environment: dict[str, str], pid: int, uploader: UploaderProcess | None) -> int:

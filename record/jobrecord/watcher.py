@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jobrecord.settings import Settings
 
 _NICENESS = 10
-#: For the check of its options, for the last look after the end of the job, and for its end.
-READY_S, LAST_S, _TERM_S = 60.0, 60.0, 10.0
+#: For the check of its options, for the last look after the end of the job, also after SIGTERM, and for its end.
+READY_S, LAST_S, _HURRIED_S, _TERM_S = 60.0, 60.0, 5.0, 5.0
 _USAGE = 2
 #: Signals that want an end of all.
 _WISHES = {
@@ -52,7 +52,7 @@ class Watcher:
         options += ["--config", settings.config] if settings.config else []
         #: The rule for which it asked to stop the job.
         self.stopped_by = ""
-        self._text = b""
+        self._text, self._last_s = b"", LAST_S
         self._process = subprocess.Popen(
             [sys.executable, "-m", "jobreport", *options],
             env=_environment(settings, environment),
@@ -80,11 +80,15 @@ class Watcher:
         self.stopped_by = asked[2].decode()
         return float(asked[1])
 
-    def finish(self, last_s: float = LAST_S) -> None:
+    def hurry(self) -> None:
+        """Leave less time for the last look."""
+        self._last_s = _HURRIED_S
+
+    def finish(self, last_s: float | None = None) -> None:
         """Let it look a last time, at all that was recorded, unless that takes long or somebody wants an end."""
         with contextlib.suppress(OSError, KeyboardInterrupt):
             self._pipes[0].close()
-            end_s = time.monotonic() + last_s
+            end_s = time.monotonic() + (self._last_s if last_s is None else last_s)
             while self._process.poll() is None and time.monotonic() < end_s:
                 self._read(0.1)
                 if signal.sigpending() & _WISHES:

@@ -156,16 +156,23 @@ def test_a_watch_in_trouble_is_not_the_trouble_of_the_job(
         assert facts(tmp_path / "job")["stopped_by"] is None
 
 
-def test_a_signal_ends_the_wait_for_a_last_look(stub: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("moment", "status"), [("ended", 0), pytest.param("started", 143, marks=pytest.mark.slow)]
+)
+def test_a_signal_ends_the_wait_for_a_last_look(
+    moment: str, status: int, stub: dict[str, Any], tmp_path: Path
+) -> None:
+    """After the job's end at once, and soon if it is the job's as well."""
     (tmp_path / "mode").write_text("hangs")
-    running = start(tmp_path / "job", "--quiet", command=script(), **stub)
-    wait_for((tmp_path / "ended").exists)
+    command = script(STARTED) if moment == "started" else script()
+    running = start(tmp_path / "job", "--quiet", command=command, **stub)
+    wait_for((tmp_path / moment).exists)
     began_s = time.monotonic()
 
     running.send_signal(signal.SIGTERM)
     running.communicate(timeout=60)
 
-    assert running.returncode == 0
+    assert running.returncode == status
     assert time.monotonic() - began_s < 30
 
 
