@@ -34,29 +34,18 @@ _CHUNK = 1 << 18
 _COPY = {
     "s3": "aws s3 sync {} my-job",
     "gs": "gcloud storage rsync -r {} my-job",
-    "az": "azcopy copy --recursive {} my-job",
+    "az": "az storage blob download-batch -d my-job -s {} --pattern {}",
 }
 #: Codes that are repeated; others may hold anything.
 _CODES = frozenset(
-    [
-        "AccessDenied",
-        "AllAccessDisabled",
-        "AuthorizationHeaderMalformed",
-        "BlobArchived",
-        "ContainerNotFound",
-        "ExpiredToken",
-        "InternalError",
-        "InvalidAccessKeyId",
-        "InvalidObjectState",
-        "NoSuchBucket",
-        "NoSuchKey",
-        "PermanentRedirect",
-        "RequestTimeTooSkewed",
-        "ServerBusy",
-        "ServiceUnavailable",
-        "SlowDown",
-        "TooManyRequests",
-    ]
+    re.findall(
+        r"\w+",
+        """
+    AccessDenied AllAccessDisabled AuthorizationHeaderMalformed BlobArchived ContainerNotFound ExpiredToken InternalError
+    InvalidAccessKeyId InvalidObjectState NoSuchBucket NoSuchKey PermanentRedirect RequestTimeTooSkewed ServerBusy
+    ServiceUnavailable SlowDown TooManyRequests
+    """,
+    )
 )
 #: Errors of credentials that are not there, by their classes.
 _NO_CREDENTIALS = re.compile(
@@ -420,7 +409,11 @@ async def opened(url: Url, options: Mapping[str, str], verb: str = "Reading") ->
 
 
 def _needs(url: Url, verb: str) -> str:
-    package, command = __name__.partition(".")[0], _COPY[url.backend].format(shlex.quote(str(url)))
+    package = __name__.partition(".")[0]
+    place = [f"{url.backend}://{url.bucket}/{url.key}"]
+    if url.backend == "az":
+        place = [url.bucket, f"{url.key}/*" if url.key else "*"]
+    command = _COPY[url.backend].format(*map(shlex.quote, place))
     other = (
         f"{command} && make-report --job-dir my-job"
         if verb == "Reading"

@@ -220,13 +220,32 @@ def test_a_signal_ends_it_and_leaves_nothing(
     assert not (tmp_path / "o").exists()
 
 
-def test_a_missing_backend_is_a_sentence_with_both_ways_out(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['s3fs'] = None; from jobreport.cli import main; main()"
-    run = [sys.executable, "-c", code, "--job-dir", "s3://bucket/my job", "--strict"]
+@pytest.mark.parametrize(
+    ("url", "module", "words"),
+    [
+        ("s3://bucket/my job", "s3fs", "s3]'. Or: aws s3 sync 's3://bucket/my job' my-job"),
+        pytest.param(
+            "gcs://b1/job",
+            "gcsfs.core",
+            "gs]'. Or: gcloud storage rsync -r gs://b1/job my-job",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "az://b1/job",
+            "azure.identity.aio",
+            "az]'. Or: az storage blob download-batch -d my-job -s b1 --pattern 'job/*'",
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["s3", "gs", "az"],
+)
+def test_a_missing_backend_is_a_sentence_with_both_ways_out(url: str, module: str, words: str) -> None:
+    code = f"import sys; sys.modules[{module!r}] = None; from jobreport.cli import main; main()"
+    run = [sys.executable, "-c", code, "--job-dir", url, "--strict"]
     done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=tempfile.gettempdir())
 
     assert done.returncode == 2
+    scheme = url.partition("/")[0]
     assert done.stderr.splitlines()[-1] == (
-        "make-report: Reading s3:// needs: pip install 'jobreport[s3]'. "
-        "Or: aws s3 sync 's3://bucket/my job' my-job && make-report --job-dir my-job."
+        f"make-report: Reading {scheme}// needs: pip install 'jobreport[{words} && make-report --job-dir my-job."
     )
