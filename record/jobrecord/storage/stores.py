@@ -121,7 +121,9 @@ def answer_to(error: BaseException) -> Answer:
         error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)
     ):  # of this machine
         raise error
-    return Answer(0 if isinstance(error, OSError) or _NO_ANSWER.fullmatch(name) else -1, f"no answer: {name}")
+    if isinstance(error, OSError) or _NO_ANSWER.fullmatch(name):
+        return Answer(0, f"no answer: {name}")
+    return Answer(-1, name)
 
 
 async def tried(call: Callable[[], Awaitable[Any]]) -> Any:

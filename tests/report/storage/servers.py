@@ -249,6 +249,9 @@ class Bucket:
         text = self._ask("GET", f"?list-type=2&prefix={quote(prefix, safe='')}&max-keys=1000").decode()
         return [unescape(one) for one in re.findall(r"<Key>(.*?)</Key>", text)]
 
+    def uploads(self) -> str:
+        return self._ask("GET", "?uploads").decode()
+
     def put_folder(self, folder: Path, prefix: str) -> None:
         for path in folder.rglob("*"):
             if path.is_file():

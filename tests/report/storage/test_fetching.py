@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from jobreport import document
 from jobreport.redaction.identifiers import identifiers
+from jobreport.storage import fetching
 from tests.report.storage.jobs import LOGS, gpus, log, remarks, report_of
 from tests.report.storage.servers import Bucket, Proxy
 from tests.report.test_cli import make_report, sample
@@ -230,6 +232,23 @@ def test_a_job_over_the_limit_is_refused_before_the_first_byte(
 
     assert done.returncode == 2
     assert "3.0 MiB to copy; --max-download is 2.0 MiB" in done.stderr
+    assert proxy.count("GET") == 0
+
+
+def test_a_job_that_the_disk_does_not_hold_or_that_has_no_end_is_refused(
+    bucket: Bucket, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(bucket, {"job/1700000040.algo-1.json": b" " * (3 << 20), "job/2.json": b"", "job/3.json": b""})
+    url = f"s3://{bucket.name}/job"
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
+    full, _ = report_of(url, tmp_path / "o")
+    monkeypatch.setattr(fetching, "MAX_OBJECTS", 2)
+    long, _ = report_of(url, tmp_path / "o")
+
+    assert (full.returncode, long.returncode) == (2, 2)
+    assert "3.0 MiB to copy; 2.7 MiB of the disk may be used." in full.stderr
+    assert "More than 2 objects below" in long.stderr
     assert proxy.count("GET") == 0
 
 

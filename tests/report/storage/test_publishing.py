@@ -239,6 +239,20 @@ def test_a_killed_run_leaves_no_mixture(puts: int, left: str, bucket: Bucket, pr
     assert seen(bucket) == "second"
 
 
+@pytest.mark.slow
+def test_a_large_file_is_one_request_so_no_part_of_it_stays(bucket: Bucket, proxy: Proxy) -> None:
+    put = publishing.reserved(Url("s3", bucket.name, "r"), Options())
+    proxy.fault = lambda asked: Fault(503) if asked.path.endswith("html") else None
+
+    with pytest.raises(UsageError, match="HTTP 503"):
+        put({"report.json": b"1" * (20 << 20), "report.html": b"2" * (20 << 20)})
+
+    assert len(bucket.get("r/report.json") or b"") == 20 << 20
+    assert [one.method for one in proxy.requests if one.path.endswith("r/report.json")] == ["PUT"]
+    assert "<Upload>" not in bucket.uploads()
+    assert seen(bucket) == "writing"
+
+
 @pytest.mark.parametrize("strict", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "strict"])
 def test_a_store_without_conditions_is_written_with_a_warning(
     strict: bool, bucket: Bucket, proxy: Proxy
