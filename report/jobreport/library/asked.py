@@ -47,7 +47,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
     if near:
         return f"{name}; did you mean {near[0]}?"
     more = f", and {len(known) - _MOST} more" if len(known) > _MOST else ""
-    return f"{name}; known are {', '.join(known[:_MOST])}{more}" if known else f"{name}; nothing has a name"
+    return f"{name}; known are {', '.join(known[:_MOST])}{more}" if known else f"{name}; there are none"
 
 
 def moment(asked: Moment, start_us: int) -> int | None:

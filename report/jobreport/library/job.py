@@ -15,7 +15,7 @@ from jobreport import __version__
 from jobreport.build import report_of, result_of
 from jobreport.document import checked, to_json
 from jobreport.errors import UsageError
-from jobreport.files import FILES
+from jobreport.files import DEFAULT, FILES
 from jobreport.library import machine_time, results
 from jobreport.library.asked import chosen, length_us, moment, numbered
 from jobreport.library.frames import DURATION, UTC_TIME, Clock, frame, of_dicts, timedelta
@@ -144,6 +144,8 @@ class JobFrames:
     compiled pattern, which is searched; an unknown name raises ``KeyError`` with a near one. ``start`` and ``end`` take a
     time, ISO text (UTC if it has no zone), a time since the start of the job (also as text: ``"90s"``), or microseconds;
     the start belongs to the window, the end does not.
+
+    Text columns are ``str``, before pandas 3 ``object``.
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class JobFrames:
         return f"<job {self.name!r}: {size}, {duration(self.span_us[1] - self.span_us[0])}>"
 
     def close(self) -> None:
-        """Remove temporary files; frames that were made stay as they are."""
+        """Remove temporary files. Frames that were made stay as they are; new ones may not be made."""
         self._close()
 
     def reload(self) -> JobFrames:
@@ -223,7 +225,7 @@ class JobFrames:
 
     @property
     def interval(self) -> pd.Timedelta:
-        """The sampling interval of most samples; 0 without samples."""
+        """The sampling interval of most samples, of a report the shortest of its nodes; 0 without samples."""
         if self._job:
             return timedelta(self._job.interval_us)
         known = [one.interval_s for one in self._report.job.nodes if one.interval_s]
@@ -257,6 +259,7 @@ class JobFrames:
         start: Moment = None,
         end: Moment = None,
         step: StepNumbers = None,
+        phase_of_step: str = "TRAIN",
         every: Timedelta | str | None = None,
         wide: bool = False,
     ) -> pd.DataFrame:
@@ -265,7 +268,7 @@ class JobFrames:
         Devices that are read one after the other have one time. ``every="10s"`` gives a row for each 10 s from the start
         of the job on: the mean over time, as the page counts it (a sample holds until the next one; pauses are not
         measured), and the share of the time that was ``covered``; NaN where nothing was. ``step`` are the samples from
-        the start to the end of these training steps on their node. ``wide`` has a column ``node/device/metric`` each, which
+        the start to the end of these steps on their node. ``wide`` has a column ``node/device/metric`` each, which
         must have one unit, and the times as index.
         """
         attrs = self._attrs(locals())
@@ -275,7 +278,9 @@ class JobFrames:
         found: dict[str, Any] = {}
         if self._job and self._job.samples_us:
             devices = self._devices(device)
-            windows = self._sample_windows(chosen(node, self.nodes), self._window(start, end), step)
+            windows = dict.fromkeys(chosen(node, self.nodes), self._window(start, end))
+            if step is not None:
+                windows = self._within_steps(windows, self._step_windows(step, phase_of_step))
             found = sample_columns([*series(self._job, metrics, devices, windows, every_us)], self.nodes)
         if found:
             found["time"] = self._clock.times(found["time_us"])
@@ -417,19 +422,26 @@ class JobFrames:
         """The result of a rule, such as one of your own; what it raises is raised here."""
         return checked(result_of(rule, self._whole, strict=True))
 
-    def report(self, out: str | Path | None = None, **options: Any) -> MadeReport:
-        """The report of the job; with ``out``, its files are written there, as by ``make-report --out``.
+    def report(
+        self,
+        out: str | Path | None = None,
+        *,
+        formats: Collection[str] = DEFAULT,
+        static: bool = False,
+        force: bool = False,
+    ) -> MadeReport:
+        """The report of the job, in memory; with ``out``, its files are written there, as by ``make-report``.
 
-        ``options`` are those of ``jobreport.options.Options``, such as ``formats=("html", "md")``, ``static``, ``force``.
+        Names are not redacted: for that, use ``make-report --redact``.
         """
         if out is None:
             return MadeReport(report=self._report)
-        chosen_options = Options(**options)
+        options = Options(formats=formats, static=static, force=force)
         report, files = self._reported
-        names = {FILES[one] for one in ("json", *chosen_options.formats)}
+        names = {FILES[one] for one in ("json", *chosen(formats, FILES))}
         names |= publish.rule_files(rule.name for rule in self._settings.rules)
-        with places.reserved(Path(out), names, chosen_options) as place:
-            outcome = written(report, files, place, chosen_options)
+        with places.reserved(Path(out), names, options) as place:
+            outcome = written(report, files, place, options)
         if outcome.failure:
             raise outcome.failure
         return MadeReport(report=outcome.report, path=outcome.main_file)
@@ -649,14 +661,15 @@ class JobFrames:
                 found[key] = min(low, start_us), max(high, end_us)
         return found
 
-    def _sample_windows(self, nodes: frozenset[str], window: Window, step: StepNumbers) -> dict[str, Window]:
-        if step is None:
-            return dict.fromkeys(nodes, window)
-        of_steps = self._step_windows(step, "TRAIN")
+    @staticmethod
+    def _within_steps(
+        windows: Mapping[str, Window], of_steps: Mapping[tuple[str, str], Window]
+    ) -> dict[str, Window]:
+        """The windows of nodes with such steps, as far as these last."""
         return {
-            node: (max(start_us, window[0]), min(end_us, window[1]))
-            for (node, worker), (start_us, end_us) in of_steps.items()
-            if not worker and node in nodes
+            node: (max(start_us, of_steps[node, ""][0]), min(end_us, of_steps[node, ""][1]))
+            for node, (start_us, end_us) in windows.items()
+            if (node, "") in of_steps
         }
 
     def _with_thresholds(self, asked: Iterable[tuple[str, str, Any]], names: Iterable[str]) -> Settings:

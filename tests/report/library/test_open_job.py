@@ -215,6 +215,8 @@ def test_a_report_is_written_from_what_was_read(busy: JobFrames, tmp_path: Path)
     assert made.path == tmp_path / "out" / "summary.md"
     assert (tmp_path / "out" / "report.json").read_bytes() == made.json == busy.report().json
     assert "CPU" in busy.report().figure("cpu-bottlenecks")._repr_html_()[0]
+    with pytest.raises(TypeError):  # it would do nothing
+        busy.report(tmp_path / "other", redact=True)  # type: ignore[call-arg]
     with pytest.raises(KeyError, match="did you mean cpu-bottlenecks"):
         busy.report().figure("cpu-bottleneck")
 

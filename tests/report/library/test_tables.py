@@ -134,6 +134,9 @@ def test_samples_of_a_step_are_those_of_its_node() -> None:
 
     assert job.samples(step=1)["value"].tolist() == [4, 5, 6, 7]
     assert job.samples(step=slice(0, 2))["value"].tolist() == list(range(8))
+    assert job.samples(step=1, start="3s")["value"].tolist() == [6, 7]
+    with pytest.raises(KeyError, match="EVAL; known are TRAIN"):
+        job.samples(step=1, phase_of_step="EVAL")
 
 
 # Steps
@@ -372,5 +375,6 @@ def test_a_job_without_a_date_counts_from_its_start() -> None:
 def test_a_frame_says_what_was_asked() -> None:
     found = opened(*two_nodes()).samples(re.compile("^gpu"), node="algo-1")
 
-    assert found.attrs["filters"] == {"metric": "^gpu", "node": "algo-1", "wide": "False"}
+    filters = {"metric": "^gpu", "node": "algo-1", "phase_of_step": "TRAIN", "wide": "False"}
+    assert found.attrs["filters"] == filters
     assert found.attrs["job"] == "job"
