@@ -542,7 +542,8 @@ class JobFrames:
 
     @property
     def _job(self) -> JobInParts | None:
-        return self._reading.job if self._reading else None
+        """None where there are no records of the job itself."""
+        return self._reading.job if self._reading and not self._reading.has_results_alone else None
 
     @property
     def _whole(self) -> Reading:

@@ -24,6 +24,7 @@ from tests.jobs import make_job
 from tests.once import slow_but
 from tests.paths import ROOT
 from tests.paths import SAMPLES as JOBS
+from tests.report.debugger_report.written_results import built, card, steps
 from tests.report.library.frames import opened
 
 BUSY = ROOT / "sample_data" / "cpu-bottleneck-2gpu"
@@ -102,28 +103,51 @@ def test_a_report_has_its_numbers_and_no_samples(busy: JobFrames, tmp_path: Path
         open_job(file)
 
 
-def test_an_archive_is_opened_and_leaves_nothing(busy: JobFrames, tmp_path: Path) -> None:
+def test_rule_results_of_sagemaker_debugger_are_opened(tmp_path: Path) -> None:
+    expected = built(tmp_path / "job", StepOutlier=steps(0.5, 0.6, 1000))
+
+    job = open_job(tmp_path / "job")
+
+    assert job.span_us == (expected.job.start_us, expected.job.end_us)
+    assert job.nodes == tuple(one.name for one in expected.job.nodes)
+    assert job.rules("StepOutlier")["headline"].tolist() == [card(expected, "StepOutlier").headline]
+    assert (job.rule("StepOutlier").status, job.rule("UnusedGPU").status) == (
+        "not evaluated",
+        "not evaluated",
+    )
+    assert (len(job.samples()), len(job.steps()), len(job.events()), len(job.framework_time())) == (
+        0,
+        0,
+        0,
+        0,
+    )
+
+
+def test_an_archive_is_opened_and_leaves_nothing(
+    busy: JobFrames, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
     packed = tmp_path / "packed.tar.gz"
     with tarfile.open(packed, "w:gz") as archive:
         archive.add(BUSY, "job")
         archive.add(BUSY / "system", "../outside")
-    before = set(Path(tempfile.gettempdir()).glob("jobreport-*"))
-
     with open_job(packed, memory=0) as job:
         assert job.name == "packed"
         assert (
             job.samples().drop(columns=["since_start"]).equals(busy.samples().drop(columns=["since_start"]))
         )
         assert "archive.outside" in job.quality["code"].tolist()
-        assert set(Path(tempfile.gettempdir()).glob("jobreport-*")) > before  # tables on disk
+        assert len([*own.iterdir()]) == 1  # tables on disk
         kept = job.steps()
 
-    assert set(Path(tempfile.gettempdir()).glob("jobreport-*")) <= before
+    assert not [*own.iterdir()]
     assert len(kept) == 762
     forgotten = open_job(BUSY, memory=0)
     del forgotten
     gc.collect()
-    assert set(Path(tempfile.gettempdir()).glob("jobreport-*")) <= before
+    assert not [*own.iterdir()]
 
 
 def test_a_single_log_is_opened(tmp_path: Path) -> None:
