@@ -275,9 +275,9 @@ class _GS(Store):
         self._system.credentials.apply(headers)
         url = f"{self.endpoint}/{path}"
         async with self._session.request(
-            method, url, params={**known, **self._known}, headers=headers, **more
+            method, url, params={**known, **self._known}, headers=headers, allow_redirects=False, **more
         ) as found:
-            if found.status >= 400:
+            if found.status >= 300:
                 raise Answer(found.status, f"HTTP {found.status}")
             yield found
 
@@ -336,9 +336,10 @@ class _Azure(Store):
         self, key: str, tag: str, most: int
     ) -> AsyncIterator[tuple[Got, AsyncIterator[bytes]]]:
         headers: dict[str, str] = {}
-        known: dict[str, Any] = {"raw_response_hook": lambda one: headers.update(one.http_response.headers)}
-        if most:
-            known |= {"offset": 0, "length": most}
+        known: dict[str, Any] = {"offset": 0, "length": most} if most else {}
+        known["raw_response_hook"] = lambda one: headers.update(one.http_response.headers)
+        # The bytes as they are stored: readers know gzip.
+        known["decompress"] = False
         found = await self._container.get_blob_client(key).download_blob(**known, **_unmodified(tag))
         yield Got(found.size, found.properties.etag, _age(headers)), found.chunks()
 
