@@ -262,7 +262,12 @@ def facts(names: Sequence[str]) -> dict[str, bytes]:
     files = {}
     run = {"started_us": 1_741_080_077_500_000, "ended_us": 1_741_080_637_500_000}
     for i, name in enumerate(islice(names, 40)):
-        ended = {"ended_by": "signal:9" if i % 2 else name, "exit_status": 137, "sampler_ended_by": name}
+        ended = {
+            "ended_by": "signal:9" if i % 2 else name,
+            "exit_status": 137,
+            "sampler_ended_by": name,
+            "stopped_by": name,
+        }
         dropped = {"samples": 3, "events": i, "reason": name, "since_us": run["started_us"]}
         one = run | ended | {"dropped": dropped}
         texts = {

@@ -68,7 +68,7 @@ class RecordedRun(Struct, frozen=True, kw_only=True):
     dropped_since_us: int | None
     dropped_until_us: int | None
     #: The rule for which record-job stopped it.
-    stopped_by: OwnText | UnsetType = UNSET
+    stopped_by: Message | UnsetType = UNSET
 
 
 class Label(Struct, frozen=True, kw_only=True):
