@@ -264,7 +264,7 @@ def library_page() -> str:
     """``open_job`` and the class of a job, with examples that are run here."""
     import pandas as pd  # noqa: PLC0415 - of this page alone
 
-    from jobreport.library import job, machine_time, opening, results  # noqa: PLC0415 - as above
+    from jobreport.library import captures, job, machine_time, opening, results  # noqa: PLC0415 - as above
 
     blocks = [
         "# The numbers in a notebook",
@@ -290,10 +290,11 @@ def library_page() -> str:
             blocks.append(f"### job.{name}\n\n{_called(member)}")
         homes = (module for module in (job, results, machine_time) if hasattr(module, name.upper()))
         columns = getattr(next(homes, None), name.upper(), None)
-        if isinstance(columns, dict):
-            kinds = (kind if isinstance(kind, str) else kind[0] for kind in columns.values())
-            listed = (f"`{column}` {kind}" for column, kind in zip(columns, kinds, strict=True))
-            blocks.append(f"Columns: {', '.join(listed)}.")
+        tables = captures.TABLES if name == "captures" else {"": columns} if isinstance(columns, dict) else {}
+        for table, of_table in tables.items():
+            kinds = (kind if isinstance(kind, str) else kind[0] for kind in of_table.values())
+            listed = ", ".join(f"`{column}` {kind}" for column, kind in zip(of_table, kinds, strict=True))
+            blocks.append(f"Columns{f' of `{table}`' if table else ''}: {listed}.")
     blocks += ["## The report of a job", *map(_paragraphs, (job.MadeReport, job.MadeReport.json))]
     blocks.append(f"### report.figure\n\n{_called(job.MadeReport.figure)}")
     return "\n\n".join(blocks) + "\n"

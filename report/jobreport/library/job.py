@@ -16,7 +16,7 @@ from jobreport.build import report_of, result_of
 from jobreport.document import checked, to_json
 from jobreport.errors import UsageError
 from jobreport.files import DEFAULT, FILES
-from jobreport.library import machine_time, results
+from jobreport.library import captures, machine_time, results
 from jobreport.library.asked import chosen, length_us, moment, numbered
 from jobreport.library.frames import DURATION, UTC_TIME, Clock, frame, of_dicts, timedelta
 from jobreport.library.tables import (
@@ -515,6 +515,16 @@ class JobFrames:
         reason = "" if waits else "no steps of several ranks end together"
         return self._table(results.RANK_WAITS, results.of_ranks(waits) if waits else (), reason)
 
+    def captures(self, table: str = "devices") -> pd.DataFrame:
+        """What PyTorch's profiler recorded, as the page has it.
+
+        ``table`` is ``devices`` (their time in parts), ``idle`` (idle time by cause), ``kernels`` and ``operators`` (at most
+        25 names with most time of each device, and 50 of each capture), or ``collectives`` (of all ranks together).
+        """
+        (name,) = chosen(table, captures.TABLES)
+        reason = "" if self._report.captures else "no traces of PyTorch's profiler were found"
+        return self._table(captures.TABLES[name], captures.rows(self._report, name), reason)
+
     def window(self, start: Moment = None, end: Moment = None) -> JobWindow:
         """The job from one moment to another."""
         return JobWindow(self, start, end)
@@ -531,7 +541,7 @@ class JobFrames:
         """
         (ending,) = chosen(format, ("parquet", "csv", "jsonl"))
         known = ("samples", "steps", "events", "sources", "quality", "metrics", "findings", "time_use", "phases", "rules",
-                 "percentiles", "framework_time", "loaders", "fetches", "code_lines", "rank_waits")  # fmt: skip
+                 "percentiles", "framework_time", "loaders", "fetches", "code_lines", "rank_waits", "captures")  # fmt: skip
         if ending == "parquet" and not find_spec("pyarrow"):
             raise UsageError("Parquet needs pyarrow: pip install pyarrow, or use format='csv'.")
         names = [name for name in known if name in chosen(tables, known)]

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from jobreport import JobReportError, open_job
-from jobreport.library import machine_time, results
+from jobreport.library import captures, machine_time, results
 from jobreport.library.job import JobFrames
 from jobrules.model import SECOND_US, Job, JobInMemory, Metric
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
@@ -170,6 +170,34 @@ def test_lines_of_code_are_those_of_the_page() -> None:
     assert found.attrs["waiting"] == lines.waiting
 
 
+def test_traces_of_pytorch_are_those_of_the_page() -> None:
+    page = json.loads((ROOT / "tests" / "golden" / "late-rank-4gpu.json").read_bytes())
+    job = open_job(ROOT / "sample_data" / "late-rank-4gpu")
+    found = {name: job.captures(name) for name in captures.TABLES}
+    devices = [one for capture in page["captures"] for one in capture["devices"]]
+
+    for name, of_page in {
+        "devices": devices,
+        "kernels": [one for device in devices for one in device["kernels"]],
+        "operators": [one for capture in page["captures"] for one in capture["operators"]],
+        "collectives": page["across_ranks"]["collectives"],
+    }.items():
+        assert of_page
+        columns = set(found[name]) & set(of_page[0])
+        assert len(columns) >= len(set(found[name])) - 4
+        for column in columns:
+            values = [None if pd.isna(one) else one for one in found[name][column]]
+            assert values == [one[column] for one in of_page], (name, column)
+    idle = found["idle"].groupby(["file", "device"], sort=False)["idle_ns"].sum()
+    assert idle.tolist() == [one["idle_ns"] for one in devices]
+    assert found["devices"]["rank"].tolist() == [0, 1, 2, 3]
+    for name, frame in found.items():
+        assert types(frame) == {column: kind for column, (kind, _) in captures.TABLES[name].items()}
+    empty = opened(make_job(cpu=[1, 2])).captures("idle")
+    assert types(empty) == types(found["idle"])
+    assert "no traces" in empty.attrs["reason"]
+
+
 def test_a_window_holds_what_happened_in_it() -> None:
     window = opened(replace(in_memory(nested()), panels=in_memory(uneven()).panels)).window("3s", "12s")
 
@@ -222,12 +250,10 @@ def test_an_unknown_word_is_an_error_with_a_near_one(call: Any, message: str, bu
 
 @pytest.mark.parametrize("format", ["csv", "jsonl"])
 def test_tables_are_exported(format: str, busy: JobFrames, tmp_path: Path) -> None:
-    files = busy.export(tmp_path / "out", format, ["samples", "steps", "findings", "metrics"])
+    files = busy.export(tmp_path / "out", format, ["steps", "findings", "metrics"])
 
-    assert [one.name for one in files] == [
-        f"{name}.{format}" for name in ("samples", "steps", "metrics", "findings")
-    ]
-    steps = pd.read_csv(files[1]) if format == "csv" else pd.read_json(files[1], lines=True)
+    assert [one.name for one in files] == [f"{name}.{format}" for name in ("steps", "metrics", "findings")]
+    steps = pd.read_csv(files[0]) if format == "csv" else pd.read_json(files[0], lines=True)
     expected = busy.steps()
     assert list(steps) == list(expected)
     assert steps["duration_us"].tolist() == expected["duration_us"].tolist()

@@ -14,6 +14,7 @@ from jobreport.library.job import EVENTS, MEANS, SAMPLES, STEPS
 from jobrules.model import SECOND_US, Job, Metric
 from jobrules.rules.step_outlier import StepOutlier
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
+from tests.once import slow_but
 from tests.report.library.frames import opened
 
 START = datetime.fromtimestamp(START_US / SECOND_US, UTC)
@@ -237,6 +238,54 @@ def test_events_come_in_portions_of_a_node() -> None:
 
     assert [one["name"].tolist() for one in frames] == [["A"], ["B"], ["C"]]
     assert [len(one) for one in job.iter_events(node="algo-2")] == [1]
+
+
+@pytest.mark.parametrize("seed", slow_but({0, 1}, range(6)))
+def test_events_are_those_that_a_look_at_each_finds(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    begins = np.sort(rng.integers(0, 40, 60)) / 4
+    lasts = rng.integers(0, 8, 60) / 4
+    parts = []
+    for rank in ("0", "1"):
+        edges = np.sort(rng.choice(48, 12, replace=False)) / 4
+        rows = [
+            ("Forward", f"{rank}-{i}", a, a + b) for i, (a, b) in enumerate(zip(begins, lasts, strict=True))
+        ]
+        parts.append(
+            make_job(
+                node=f"algo-{rank}",
+                steps=make_steps(
+                    [*zip(edges[::2], edges[1::2], strict=True)], node=f"algo-{rank}", rank=rank
+                ),
+                events=make_events(rows, node=f"algo-{rank}", rank=rank),
+            )
+        )
+    job = opened(*parts)
+    steps = job.steps()
+
+    for asked in ({"start": "3s", "end": "5s"}, {"step": 2}, {"step": slice(1, 4)}):
+        for overlap, clip in ((True, False), (True, True), (False, True)):
+            expected = []
+            for part in parts:
+                own = steps[steps["node"] == part.nodes[0]]
+                low, high = at(3, 5)
+                if "step" in asked:
+                    wanted = [asked["step"]] if isinstance(asked["step"], int) else [1, 2, 3]
+                    chosen = own[own["step"].isin(wanted)]
+                    low, high = chosen["start_us"].min(), chosen["end_us"].max()
+                for name, start, end in zip(
+                    part.events.name, part.events.start_us, part.events.end_us, strict=True
+                ):
+                    touches = start < high and (end > low or start >= low)
+                    if not (touches if overlap else low <= start < high):
+                        continue
+                    holds = own[(own["start_us"] <= start) & (start < own["end_us"])]["step"]
+                    cut = (max(start, low), min(end, high)) if clip else (start, end)
+                    expected.append((part.events.names[name], *cut, *(holds if len(holds) else [-1])))
+            found = job.events(**asked, overlap=overlap, clip=clip)
+            columns = (found["name"], found["start_us"], found["end_us"], found["step"].fillna(-1))
+            assert sorted(zip(*columns, strict=True)) == sorted(expected)
+            assert found["start_us"].is_monotonic_increasing
 
 
 # Names, and nothing
