@@ -181,6 +181,7 @@ def test_an_answer_that_is_lost_is_not_taken_for_another_run(bucket: Bucket, pro
     assert seen(bucket) == "first"
 
 
+@pytest.mark.slow
 def test_a_run_that_died_is_taken_over_after_an_hour(
     bucket: Bucket, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
