@@ -99,17 +99,13 @@ def answer_to(error: BaseException) -> Answer:
         return error
     if isinstance(error, asyncio.TimeoutError):
         return Answer(0, "no answer")
-    response = getattr(error, "response", None)
-    status, code = 0, ""
+    response, name = getattr(error, "response", None), type(error).__name__
     if isinstance(response, dict):  # botocore
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         code = response.get("Error", {}).get("Code", "")
     else:
-        status = next(
-            (n for name in ("status_code", "status") if isinstance(n := getattr(error, name, 0), int)), 0
-        )
-        code = getattr(error, "error_code", None) or ""
-    name = type(error).__name__
+        status = getattr(error, "status_code", None) or getattr(error, "status", None) or 0
+        code = getattr(error, "error_code", "")
     if not status and _NO_CREDENTIALS.fullmatch(name):
         return Answer(401, "no credentials")
     if status:

@@ -213,15 +213,11 @@ class _Copy:
 
     def _check_size(self, files: Iterable[SourceFile], objects: Mapping[str, Object], more: int = 0) -> None:
         size = more + sum(one.size for one in files if not self._is_kept(one, objects[one.name]))
-        if size > self._options.max_download:
+        most, free = self._options.max_download, shutil.disk_usage(self._folder).free * 9 // 10
+        if size > min(most, free):
             raise UsageError(
-                f"{self._url} has {_size(size)} to copy; --max-download is {_size(self._options.max_download)}."
-            )
-        free = shutil.disk_usage(self._folder).free * 9 // 10
-        if size > free:
-            raise UsageError(
-                f"{self._url} has {_size(size)} to copy; {_size(free)} of the disk may be used. "
-                "Set TMPDIR to another folder."
+                f"{self._url} has {_size(size)} to copy; --max-download is {_size(most)}, and {_size(free)} of the disk of "
+                "TMPDIR or --cache may be used."
             )
 
     async def _each(self, files: Sequence[SourceFile], call: Callable[[SourceFile], Awaitable[None]]) -> None:

@@ -247,7 +247,7 @@ def test_a_job_that_the_disk_does_not_hold_or_that_has_no_end_is_refused(
     long, _ = report_of(url, tmp_path / "o")
 
     assert (full.returncode, long.returncode) == (2, 2)
-    assert "3.0 MiB to copy; 2.7 MiB of the disk may be used." in full.stderr
+    assert "3.0 MiB to copy; --max-download is 20.0 GiB, and 2.7 MiB of the disk" in full.stderr
     assert "More than 2 objects below" in long.stderr
     assert proxy.count("GET") == 0
 
