@@ -316,8 +316,8 @@ def _end(
         _say(f"stopped by rule {stopped_by}.")
     if uploader:
         uploader.end()
-    if watcher:
-        watcher.finish()
+    if watcher and watcher.finish():
+        _say("findings were not watched to the end of the job.")
     if sampler_ended_by:
         _say(f"the sampler ended before the job: {sampler_ended_by}.")
     reason = (left.get("dropped") or {}).get("reason")

@@ -65,9 +65,10 @@ class Watcher:
         end_s = time.monotonic() + READY_S
         while self._process.poll() is None and b"ready" not in self._text and time.monotonic() < end_s:
             self._read(0.2)
-        if self._process.poll() == _USAGE:
-            raise RefusedError
-        if self._process.poll() is not None or b"ready" not in self._text:
+        self._read(0)
+        if b"ready" not in self._text:
+            if self._process.poll() == _USAGE:
+                raise RefusedError
             self._kill()
             raise OSError("make-report does not start")
 
@@ -84,8 +85,12 @@ class Watcher:
         """Leave less time for the last look."""
         self._last_s = _HURRIED_S
 
-    def finish(self, last_s: float | None = None) -> None:
-        """Let it look a last time, at all that was recorded, unless that takes long or somebody wants an end."""
+    def finish(self, last_s: float | None = None) -> bool:
+        """Let it look a last time, at all that was recorded, unless that takes long or somebody wants an end.
+
+        Returns whether it had failed before.
+        """
+        had_failed = self._process.poll() not in (None, 0)
         with contextlib.suppress(OSError, KeyboardInterrupt):
             self._pipes[0].close()
             end_s = time.monotonic() + (self._last_s if last_s is None else last_s)
@@ -94,6 +99,7 @@ class Watcher:
                 if signal.sigpending() & _WISHES:
                     break
         self._kill()
+        return had_failed
 
     def _read(self, wait_s: float) -> None:
         """Read what it says, as far as that can be a wish."""

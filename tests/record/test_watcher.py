@@ -144,7 +144,10 @@ def test_a_watch_in_trouble_is_not_the_trouble_of_the_job(
         assert (done.returncode, done.stdout, done.stderr) == (2, "", "make-report: no such rule\n")
         assert not (tmp_path / "job").exists()
     else:
-        said = "record-job: findings are not watched: make-report does not start.\n" * (mode == "crashes")
+        said = {
+            "crashes": "record-job: findings are not watched: make-report does not start.\n",
+            "dies": "record-job: findings were not watched to the end of the job.\n",
+        }.get(mode, "")
         assert (done.returncode, done.stdout, done.stderr) == (3, "done\n", said)
         assert facts(tmp_path / "job")["stopped_by"] is None
 
