@@ -9,12 +9,13 @@ import shutil
 import sys
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
 from jobreport.storage.stores import Answer, opened
 from jobreport.storage.urls import Url, parse
-from tests.report.storage.servers import free_port, process
+from tests.report.storage.servers import Fault, Proxy, free_port, process
 from tests.report.test_cli import make_report, sample
 
 pytestmark = pytest.mark.slow
@@ -105,7 +106,7 @@ def test_lists_and_ranges(store: tuple[Url, tuple[str, ...]], tmp_path: Path) ->
 def test_conditions(store: tuple[Url, tuple[str, ...]], tmp_path: Path) -> None:
     url, options = store
     if url.scheme == "gs":
-        pytest.skip("gcp-storage-emulator has no conditions")
+        pytest.skip("gcp-storage-emulator has no conditions: the next test")
     key, file = "jobs/one/a.json", str(tmp_path / "x")
 
     async def use() -> list[int]:
@@ -120,6 +121,32 @@ def test_conditions(store: tuple[Url, tuple[str, ...]], tmp_path: Path) -> None:
             ]
 
     assert asyncio.run(use()) == [412, 200, 200, 412, 412]
+
+
+def test_conditions_are_asked_for(store: tuple[Url, tuple[str, ...]], tmp_path: Path) -> None:
+    url, options = store
+    if url.scheme != "gs":
+        pytest.skip("azurite has conditions: the test before")
+    known = dict(one.split("=", 1) for one in options[1::2])
+    proxy = Proxy(known["endpoint_url"])
+
+    async def use() -> list[int]:
+        async with opened(url, known | {"endpoint_url": proxy.url}) as bucket:
+            for tag in (None, "", "17"):
+                await bucket.put("a.json", b"x", "text/plain", tag)
+            await bucket.get("a.json", str(tmp_path / "x"), tag="18")
+            proxy.fault = lambda _: Fault(412)
+            return [
+                await _status(bucket.put("a.json", b"x", "text/plain", "17")),
+                await _status(bucket.get("a.json", str(tmp_path / "x"), tag="18")),
+            ]
+
+    try:
+        assert asyncio.run(use()) == [412, 412]
+    finally:
+        proxy.close()
+    asked = [parse_qs(one.query).get("ifGenerationMatch") for one in proxy.requests]
+    assert asked == [None, ["0"], ["17"], ["18"], ["17"], ["18"]]
 
 
 def test_a_job_is_read_and_its_report_written(store: tuple[Url, tuple[str, ...]], tmp_path: Path) -> None:
