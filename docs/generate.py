@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jobreport import cli, compare_cli, document
+from jobreport import cli, compare_cli, document, trace_cli
 from jobreport.comparison import document as comparison
 from jobreport.debugger_report import differences
 from jobrules import RULES
@@ -85,7 +85,12 @@ def _with_comments(schema: dict[str, Any], top: type) -> str:
 def command_page() -> str:
     """What the commands print with ``--help``."""
     blocks = ["# The commands", "Generated from the commands' `--help` by `make docs`."]
-    for name, command in (("make-report", cli.command), ("compare-reports", compare_cli.command)):
+    commands = {
+        "make-report": cli.command,
+        trace_cli.NAME: trace_cli.command,
+        "compare-reports": compare_cli.command,
+    }
+    for name, command in commands.items():
         with command.make_context(name, [], resilient_parsing=True, terminal_width=100) as context:
             blocks.append(f"## {name}\n\n```text\n{command.get_help(context)}\n```")
     return "\n\n".join(blocks) + "\n"

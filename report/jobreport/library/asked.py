@@ -89,7 +89,7 @@ def numbered(asked: StepNumbers, number: IntArray, phase: str) -> tuple[int, int
             asked.start or 0,
             asked.stop if asked.stop is not None else int(known.max(initial=0)) + 1,
         )
-        name = f"{phase} step from {first} to {stop - 1}"
+        name = f"{phase} step from {first} {'on' if asked.stop is None else f'to {stop - 1}'}"
     else:
         first = index(asked)  # type: ignore[arg-type]  # None asks for nothing
         stop, name = first + 1, f"{phase} step {first}"

@@ -33,6 +33,8 @@ from jobreport.output import places, publish
 from jobreport.pipeline import written
 from jobreport.readers.bounds import EARLIEST_US
 from jobreport.settings import find_rule, load
+from jobreport.timeline.trace import LIMIT, METRICS, write_trace
+from jobrules.measures.rows import TRAIN
 from jobrules.model import Metric, natural_sorted
 from jobrules.rule import parameter_fields
 from jobrules.rule import written as written_value
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from jobreport.settings import Settings
     from jobreport.storage.urls import Url
     from jobreport.tables.parts import JobInParts
+    from jobreport.timeline.trace import TraceSummary
     from jobrules.model import RuleResult
     from jobrules.rule import Rule
     from jobrules.verdict.findings import Verdict
@@ -547,6 +550,45 @@ class JobFrames:
         names = [name for name in known if name in chosen(tables, known)]
         Path(folder).mkdir(parents=True, exist_ok=True)
         return [results.exported(getattr(self, name), Path(folder) / f"{name}.{ending}") for name in names]
+
+    def trace(
+        self,
+        path: str | Path,
+        *,
+        start: Moment = None,
+        end: Moment = None,
+        step: StepNumbers = None,
+        metrics: Asked = METRICS,
+        findings: bool = True,
+        absolute: bool = False,
+        limit: int = LIMIT,
+    ) -> TraceSummary:
+        """Write a trace for viewers such as Perfetto: steps, events, samples, and findings on one clock.
+
+        ``path`` is compressed if it ends in ``.gz``; the same job gives the same bytes. ``step`` chooses training steps, of
+        each worker its own. Times are microseconds since the start of the job, or with ``absolute`` since the epoch. Events
+        that overlap others of their lane without lying in them have a lane beside it, as viewers need.
+
+        Kernels and operators of PyTorch's profiler are not in it: their traces open in the same viewers.
+
+        Raises ``UsageError`` if there are more than ``limit`` rows.
+        """
+        job = self._whole.job
+        first_us, stop_us = (moment(one, self.span_us[0]) for one in (start, end))
+        asked = chosen(metrics, map(str, Metric))
+        return write_trace(
+            job,
+            Path(path),
+            self._report.verdict.findings if findings else (),
+            start_us=first_us,
+            end_us=stop_us,
+            steps=None
+            if step is None
+            else numbered(step, job.steps.where(job.steps.mode == TRAIN).number, TRAIN),
+            metrics=[one for one in Metric if one in asked],
+            absolute=absolute,
+            limit=limit,
+        )
 
     # What stands behind it
 

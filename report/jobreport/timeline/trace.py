@@ -15,7 +15,6 @@ from jobreport import __version__
 from jobreport.errors import UsageError
 from jobreport.timeline.rows import NODES, Chosen, Name, Rows, of_node, ranks_of, step_window, text
 from jobrules.measures.clock_offsets import Clocks, offsets
-from jobrules.measures.rows import TRAIN, series_of
 from jobrules.model import Metric
 from jobrules.text import count, dated
 
@@ -53,7 +52,7 @@ def write_trace(
     *,
     start_us: int | None = None,
     end_us: int | None = None,
-    steps: slice | None = None,
+    steps: tuple[int, int] | None = None,
     metrics: Collection[Metric] = METRICS,
     absolute: bool = False,
     limit: int = LIMIT,
@@ -61,20 +60,21 @@ def write_trace(
     """Write steps, events, samples, and findings of a job into a file, compressed if its name ends in ``.gz``.
 
     Times are microseconds: since the start of the job, or with ``absolute`` since the epoch. ``start_us`` and ``end_us``
-    (since the epoch, the end is no part) choose a time, ``steps`` training steps by their numbers: of each process its own.
+    (since the epoch, the end is no part) choose a time, ``steps`` the training steps from a number to before another: of
+    each process its own, and some process must have one.
 
-    Raises ``KeyError`` if no process has such steps, and ``UsageError`` if there are more rows than ``limit``.
+    Raises ``UsageError`` if there are more rows than ``limit``.
     """
     clocks = Clocks.of(job)
     chosen = Chosen(
         start_us=clocks.start_us if start_us is None else start_us,
         end_us=clocks.end_us + 1 if end_us is None else end_us,
-        steps=None if steps is None else _numbers(job, steps),
+        steps=steps,
         metrics=metrics,
         limit=limit,
     )
-    if chosen.steps:
-        chosen.start_us, chosen.end_us = _window_of(job, chosen.steps, clocks)
+    if steps:
+        chosen.start_us, chosen.end_us = _window_of(job, steps, clocks)
     names: list[Name] = []
     rows: list[Rows] = []
     parts = job.parts[:_MAX_NODES]
@@ -112,24 +112,6 @@ def write_trace(
         left_out=left_out,
         bytes=size,
     )
-
-
-def _numbers(job: Job, steps: slice) -> tuple[int, int]:
-    """From a step to before another. Raises ``KeyError`` if no process has one of them."""
-    every = [
-        part.steps.number[rows]
-        for part in job.parts
-        for (*_, mode), rows in series_of(part.steps).items()
-        if mode == TRAIN
-    ]
-    known = np.unique(np.concatenate(every)) if every else np.empty(0, np.int64)
-    if not len(known):
-        raise KeyError("no TRAIN step was recorded")
-    first = int(known[0]) if steps.start is None else int(steps.start)
-    stop = int(known[-1]) + 1 if steps.stop is None else int(steps.stop)
-    if not ((known >= first) & (known < stop)).any():
-        raise KeyError(f"no TRAIN step {first} to {stop - 1}; there are {known[0]} to {known[-1]}")
-    return first, stop
 
 
 def _window_of(job: Job, steps: tuple[int, int], clocks: Clocks) -> tuple[int, int]:

@@ -161,12 +161,10 @@ def test_steps_are_chosen_of_each_process_by_itself(tmp_path: Path) -> None:
          for rank, own in (("0", spans), ("1", later))]
     )  # fmt: skip
     job = make_job(gpu=[50.0] * 14, steps=steps, events=events)
-    rows = rows_of(job, tmp_path, steps=slice(3, 5))
+    rows = rows_of(job, tmp_path, steps=(3, 5))
     assert [row["args"]["step"] for row in rows if row.get("cat") == "step"] == [3, 3, 4, 4]
     assert [row["ts"] // 1000 for row in rows if row["name"] == "of 1"] == [3400, 4400]
     assert [row["ts"] // 1000 for row in rows if row["ph"] == "C"] == [3000, 3500, 4000, 4500, 5000]
-    with pytest.raises(KeyError, match="no TRAIN step 99 to 99; there are 0 to 5"):
-        write_trace(job, tmp_path / "none.json", steps=slice(99, 100))
 
 
 def test_a_time_is_chosen(tmp_path: Path) -> None:
@@ -178,7 +176,7 @@ def test_a_time_is_chosen(tmp_path: Path) -> None:
 
 def test_too_many_rows_are_refused_and_counted(tmp_path: Path) -> None:
     job = make_job(gpu=[50.0] * 60, steps=make_steps([(0, 1)]))
-    with pytest.raises(UsageError, match="61.rows, more than 10"):
+    with pytest.raises(UsageError, match=r"61\srows, more than 10"):
         write_trace(job, tmp_path / "trace.json", limit=10)
     assert not [*tmp_path.iterdir()]
 
