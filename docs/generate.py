@@ -285,6 +285,10 @@ def library_page() -> str:
                 exec(text, names)  # noqa: S102 - an example of this file
             printed = "\n".join(line.rstrip() for line in output.getvalue().splitlines())
             blocks.append(f"**{title}**\n\n```python\n{text}\n```\n\n```text\n{printed}\n```")
+    blocks.append(
+        "Three notebooks to run and change: [why is the GPU idle](notebooks/why-is-the-gpu-idle.ipynb), [which rank is "
+        "slow](notebooks/which-rank-is-slow.ipynb), [before and after](notebooks/before-and-after.ipynb)."
+    )
     blocks += ["## open_job", _called(opening.open_job), "## The job", _paragraphs(job.JobFrames)]
     for name, member in vars(job.JobFrames).items():
         if name.startswith("_"):
