@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from jobreport.storage.urls import Url
     from jobreport.tables.parts import JobInParts
     from jobreport.timeline.trace import TraceSummary
-    from jobrules.model import RuleResult
+    from jobrules.model import Profile, RuleResult
     from jobrules.rule import Rule
     from jobrules.verdict.findings import Verdict
 
@@ -109,6 +109,7 @@ EVENTS = {
 #: Why frames of the job's tables are empty.
 _FROM_REPORT = "a report holds no samples, steps, or events; open the job itself"
 _NO_SAMPLES, _NO_STEPS, _NO_EVENTS = "no samples were found", "no steps were found", "no traces were found"
+_NO_PROFILES = "no profiles of Python code were found"
 
 
 class MadeReport(Struct, frozen=True, kw_only=True):
@@ -501,6 +502,20 @@ class JobFrames:
         found = machine_time.fetches(self._job) if self._job else {}
         return frame(machine_time.FETCHES, found, **self._attrs() | {"reason": self._no_events})
 
+    def profiles(self) -> pd.DataFrame:
+        """The profiles of Python code, of cProfile and Pyinstrument: from when to when, and the sum of all functions."""
+        return self._table(
+            results.PROFILES, self._profiles, "" if self._profiles else self._none(_NO_PROFILES)
+        )
+
+    def functions(self) -> pd.DataFrame:
+        """The functions of each profile with most time of their own, 25 at most; ``calls`` is NA of a profiler that samples.
+
+        Profiles of several profilers measure in different ways: do not add them up.
+        """
+        rows = [(profile, one) for profile in self._profiles for one in profile.functions]
+        return self._table(results.FUNCTIONS, rows, "" if rows else self._none(_NO_PROFILES))
+
     def code_lines(self) -> pd.DataFrame:
         """The lines of code at which processes were sampled, those with most idle time first.
 
@@ -544,7 +559,7 @@ class JobFrames:
         """
         (ending,) = chosen(format, ("parquet", "csv", "jsonl"))
         known = ("samples", "steps", "events", "sources", "quality", "metrics", "findings", "time_use", "phases", "rules",
-                 "percentiles", "framework_time", "loaders", "fetches", "code_lines", "rank_waits", "captures")  # fmt: skip
+                 "percentiles", "framework_time", "loaders", "fetches", "profiles", "functions", "code_lines", "rank_waits", "captures")  # fmt: skip
         if ending == "parquet" and not find_spec("pyarrow"):
             raise UsageError("Parquet needs pyarrow: pip install pyarrow, or use format='csv'.")
         names = [name for name in known if name in chosen(tables, known)]
@@ -596,6 +611,10 @@ class JobFrames:
     def _job(self) -> JobInParts | None:
         """None where there are no records of the job itself."""
         return self._reading.job if self._reading and not self._reading.has_results_alone else None
+
+    @property
+    def _profiles(self) -> Sequence[Profile]:
+        return self._job.profiles if self._job else ()
 
     @property
     def _whole(self) -> Reading:

@@ -83,6 +83,31 @@ RULES: Table = {
     "first": (UTC_TIME, "first_us"),
     "last": (UTC_TIME, "last_us"),
 }
+PROFILES: Table = {
+    "node": ("str", "node"),
+    "worker": ("str", "rank"),
+    "profiler": ("str", "profiler"),
+    "start": (UTC_TIME, "start_us"),
+    "start_us": ("int64", "start_us"),
+    "end_us": ("int64", "end_us"),
+    "begin": ("str", "begin"),
+    "until": ("str", "end"),
+    "functions": ("int64", "count"),
+    "self_s": ("float64", "self_s"),
+}
+#: Of a profile and a function.
+FUNCTIONS: Table = {
+    "node": ("str", lambda one: one[0].node),
+    "worker": ("str", lambda one: one[0].rank),
+    "profiler": ("str", lambda one: one[0].profiler),
+    "start_us": ("int64", lambda one: one[0].start_us),
+    "function": ("str", lambda one: one[1].name),
+    "file": ("str", lambda one: one[1].file),
+    "line": ("int64", lambda one: one[1].line),
+    "calls": ("Int64", lambda one: one[1].calls),
+    "self_s": ("float64", lambda one: one[1].self_s),
+    "total_s": ("float64", lambda one: one[1].total_s),
+}
 CODE_LINES: Table = {
     "line": ("str", lambda one: one.place.name),
     "call": ("str", lambda one: one.place.call),

@@ -9,15 +9,15 @@ from jobreport.readers.registry import Reading
 from jobreport.remarks import Quality
 from jobreport.tables.engine import LocalEngine
 from jobreport.tables.parts import JobInParts, Kept
-from jobrules.model import Job, JobInMemory
+from jobrules.model import Job, JobInMemory, Profile
 
 
-def opened(*nodes: Job) -> JobFrames:
+def opened(*nodes: Job, profiles: tuple[Profile, ...] = ()) -> JobFrames:
     """A job of these nodes."""
     kept = tuple(Kept(facts=part.facts[0], handles=[cast(JobInMemory, part)]) for part in nodes)
 
     def again() -> JobFrames:
-        return opened(*nodes)
+        return opened(*nodes, profiles=profiles)
 
-    job = JobInParts(name="job", engine=LocalEngine(1), kept=kept)
+    job = JobInParts(name="job", engine=LocalEngine(1), kept=kept, profiles=profiles)
     return JobFrames(reload=again, reading=Reading(job=job, quality=Quality()), shown="job")

@@ -15,7 +15,7 @@ import pytest
 from jobreport import JobReportError, open_job
 from jobreport.library import captures, machine_time, results
 from jobreport.library.job import JobFrames
-from jobrules.model import SECOND_US, Job, JobInMemory, Metric
+from jobrules.model import SECOND_US, Function, Job, JobInMemory, Metric, Profile
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 from tests.paths import ROOT
 from tests.report.library.frames import opened
@@ -170,6 +170,22 @@ def test_lines_of_code_are_those_of_the_page() -> None:
     assert found.attrs["waiting"] == lines.waiting
 
 
+def test_profiles_have_their_functions() -> None:
+    function = Function(file="train.py", line=4, name="load", calls=None, self_s=1.5, total_s=2.0)
+    profile = Profile(
+        node="algo-1", rank="1", profiler="Pyinstrument", start_us=START_US, end_us=START_US + SECOND_US,
+        begin="step 1", end="step 2", functions=(function,), count=9, self_s=3.0,
+    )  # fmt: skip
+    job = opened(make_job(cpu=[1, 2]), profiles=(profile,))
+
+    (one,), (row,) = job.profiles().to_dict("records"), job.functions().to_dict("records")
+
+    assert (one["worker"], one["functions"], one["self_s"], one["until"]) == ("1", 9, 3.0, "step 2")
+    assert (row["function"], row["line"], row["self_s"], row["total_s"]) == ("load", 4, 1.5, 2.0)
+    assert pd.isna(row["calls"])
+    assert types(job.functions()) == types(opened(make_job(cpu=[1, 2])).functions())
+
+
 def test_traces_of_pytorch_are_those_of_the_page() -> None:
     page = json.loads((ROOT / "tests" / "golden" / "late-rank-4gpu.json").read_bytes())
     job = open_job(ROOT / "sample_data" / "late-rank-4gpu")
@@ -224,6 +240,8 @@ def test_nothing_recorded_has_all_columns_and_a_reason() -> None:
         (job.fetches(), machine_time.FETCHES, "no traces were found"),
         (no_samples.percentiles(q=()), machine_time.PERCENTILES, "no samples were found"),
         (job.percentiles("gpu_power", q=()), machine_time.PERCENTILES, "gpu_power: not recorded"),
+        (job.profiles(), results.PROFILES, "no profiles of Python code were found"),
+        (job.functions(), results.FUNCTIONS, "no profiles of Python code were found"),
         (job.code_lines(), results.CODE_LINES, "no stacks of Python code were sampled"),
         (job.rank_waits(), results.RANK_WAITS, "no steps of several ranks end together"),
     ):
