@@ -8,11 +8,9 @@ import difflib
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +23,6 @@ from jobrecord.job import Job, JobStartError
 from jobrecord.progress import Progress
 from jobrecord.sampler_process import SamplerProcess
 from jobrecord.settings import PREFIX, SettingError
-from jobrecord.storage.urls import UrlError, is_url, parse
 from jobrecord.uploader_process import UploaderProcess
 from jobrecord.watcher import RefusedError, Watcher, is_wanted
 
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
     from jobrecord.settings import Settings
 
-USAGE = 2
+USAGE, _INTERRUPTED = 2, 130
 #: Exit status of a job that was stopped by a rule.
 STOPPED = 4
 
@@ -54,10 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingError as error:
         _say(str(error))
         return USAGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     environment |= settings.for_processes(chosen)
+    try:
+        watcher = _watcher(chosen, environment)
+    except (RefusedError, KeyboardInterrupt) as error:
+        status = USAGE if isinstance(error, RefusedError) else _INTERRUPTED
+        _withdraw(chosen, status)
+        return status
     if options.pid:
-        return _attach(chosen, environment, options.pid, uploader)
-    return _run(chosen, environment, command, uploader)
+        return _attach(chosen, environment, options.pid, watcher, uploader)
+    return _run(chosen, environment, command, watcher, uploader)
 
 
 def _say(text: str) -> None:
@@ -161,8 +166,12 @@ def _choose_folder(environment: dict[str, str]) -> None:
     # That of a recorder around this one.
     environment.pop(PREFIX + "URL", None)
     text = environment.get(PREFIX + "DIR", "")
-    if not is_url(text):
+    if "://" not in text:
         return
+    import tempfile  # noqa: PLC0415 - only for a URL
+
+    from jobrecord.storage.urls import UrlError, parse  # noqa: PLC0415
+
     try:
         place = parse(text)
     except UrlError as error:
@@ -198,36 +207,45 @@ def _claimed(
     commit = what_ran.commit() if command else None
     if not chosen.url:
         return facts.claim(chosen, environment, command, no_steps, commit), None
+    if chosen.report and chosen.url.count("/") == 2:
+        raise SettingError(f"--report: it lies beside the recording, so use --out {chosen.url}/my-job.")
     try:
         chosen.out.mkdir(0o700)
-        uploader = UploaderProcess(environment | settings.for_processes(chosen))
+        uploader = UploaderProcess(chosen, environment)
         return facts.claim(chosen, environment, command, no_steps, commit), uploader
     except OSError as error:
-        raise SettingError(f"Cannot write to {chosen.out}: {error.strerror}.") from error
-    except SettingError as error:
-        shutil.rmtree(chosen.out, ignore_errors=True)
-        raise SettingError(str(error).replace(str(chosen.out), chosen.url)) from None
+        raise SettingError(f"--out: {error}.") from error
+    except (SettingError, KeyboardInterrupt) as error:
+        _remove(chosen)
+        raise type(error)(str(error).replace(str(chosen.out), chosen.url)) from None
+
+
+def _remove(chosen: Settings) -> None:
+    """Remove what is on this machine of a recording into a URL, with what a watch wrote beside it."""
+    import shutil  # noqa: PLC0415 - only for a URL
+
+    for folder in (chosen.out, chosen.report_folder):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(
-    chosen: Settings, environment: dict[str, str], command: list[str], uploader: UploaderProcess | None
+    chosen: Settings,
+    environment: dict[str, str],
+    command: list[str],
+    watcher: Watcher | None,
+    uploader: UploaderProcess | None,
 ) -> int:
     hooks = auto_steps.variables(environment) if chosen.steps == "auto" else {}
     try:
-        watcher = _watcher(chosen, environment)
-    except RefusedError:
-        _withdraw(chosen, USAGE)
-        return USAGE
-    try:
         job = Job(command, environment | hooks)
     except JobStartError as error:
-        _withdraw(chosen, error.exit_status)
         if watcher:
             watcher.finish(0)
+        _withdraw(chosen, error.exit_status)
         _say(str(error))
         return error.exit_status
     if uploader:
-        uploader.claim(chosen.node)
+        uploader.tell(chosen.node)
     job.on_term = partial(_hurry, uploader, watcher)
     sampler = _sampler(environment, job.pid)
     progress = Progress(chosen)
@@ -245,15 +263,16 @@ def _hurry(*helpers: UploaderProcess | Watcher | None) -> None:
             one.hurry()
 
 
-def _attach(chosen: Settings, environment: dict[str, str], pid: int, uploader: UploaderProcess | None) -> int:
+def _attach(
+    chosen: Settings,
+    environment: dict[str, str],
+    pid: int,
+    watcher: Watcher | None,
+    uploader: UploaderProcess | None,
+) -> int:
     """Sample until the process ends, or until this one is asked to end."""
-    try:
-        watcher = _watcher(chosen, environment)
-    except RefusedError:
-        _withdraw(chosen, USAGE)
-        return USAGE
     if uploader:
-        uploader.claim(chosen.node)
+        uploader.tell(chosen.node)
     sampler, ended_by = None, "detached"
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
@@ -267,6 +286,8 @@ def _attach(chosen: Settings, environment: dict[str, str], pid: int, uploader: U
                 with contextlib.suppress(psutil.TimeoutExpired):
                     process.wait(timeout=1)
         ended_by = "exit"
+    if ended_by == "detached":
+        _hurry(uploader, watcher)
     _end(chosen, sampler, ended_by, None, watcher, uploader)
     return 0
 
@@ -298,7 +319,7 @@ def _withdraw(chosen: Settings, exit_status: int) -> None:
     """Leave nothing of a job that could not be started."""
     facts.withdraw(chosen, exit_status)
     if chosen.url:
-        shutil.rmtree(chosen.out, ignore_errors=True)
+        _remove(chosen)
 
 
 def _end(
@@ -306,8 +327,8 @@ def _end(
     sampler: SamplerProcess | None,
     ended_by: str,
     exit_status: int | None,
-    watcher: Watcher | None = None,
-    uploader: UploaderProcess | None = None,
+    watcher: Watcher | None,
+    uploader: UploaderProcess | None,
 ) -> None:
     sampler_ended_by = sampler.stop() if sampler else None
     stopped_by = (watcher and watcher.stopped_by) or None
@@ -315,7 +336,7 @@ def _end(
     if stopped_by:
         _say(f"stopped by rule {stopped_by}.")
     if uploader:
-        uploader.end()
+        uploader.tell("end")
     if watcher and watcher.finish():
         _say("findings were not watched to the end of the job.")
     if sampler_ended_by:
@@ -336,7 +357,7 @@ def _uploaded(chosen: Settings, uploader: UploaderProcess) -> str:
         _say(f"not all is in {chosen.url}: {missing} All is in {chosen.out}.")
         return str(chosen.out)
     if not chosen.keep_local:
-        shutil.rmtree(chosen.out, ignore_errors=True)
+        _remove(chosen)
     return chosen.url
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import select
-import signal
 import sys
 import threading
 import time
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from jobrecord.sensors import Sensor
 
 _NICENESS = 5
-#: A scheduler sends them to every process of a job, long before the job ends.
-_IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 #: Difference of wall clock and monotonic clock between two ticks that is a step of the wall clock.
 _CLOCK_STEP_S = 0.05
 #: The end of the job does not wait for a sensor that took as long before, unless it is due.
@@ -40,9 +37,6 @@ _SNAPSHOT_S = 0.021
 
 def main() -> None:
     """Sample until standard input ends. The only argument is the process to record."""
-    for name in _IGNORED:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
     try:
         owner = Owner()
         options = settings.read(os.environ)

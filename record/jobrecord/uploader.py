@@ -1,6 +1,6 @@
 """The uploader: copies the files of a recording to object storage, until the owner of the recording ends it.
 
-Standard input holds words of the owner, a line each: the node's name, `hurry`, `end`; its end without a word says that the
+Its argument is the run. Standard input holds words of the owner, a line each: the node's name, `hurry`, `end`; its end without a word says that the
 owner was killed. Standard output has the answers: `ready`, at the end `put` for each file and `left` with a number and the reason, or
 `refused` with the reason instead of any.
 """
@@ -12,13 +12,13 @@ import contextlib
 import errno
 import json
 import os
-import signal
+import re
 import stat
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from jobrecord import facts, settings
@@ -27,19 +27,19 @@ from jobrecord.storage.stores import Answer, StorageError, opened, sentence
 from jobrecord.storage.urls import Url, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jobrecord.settings import Settings
     from jobrecord.storage.stores import Store
 
 _NICENESS = 10
-#: Puts at a time, and bytes of the largest file, and of facts.
-_AT_A_TIME, _MAX_BYTES, _MAX_FACTS = 8, 1 << 30, 8 << 20
+#: Puts at a time of files up to a size, and bytes of the largest file, and of facts.
+_AT_A_TIME, _SMALL_BYTES, _MAX_BYTES, _MAX_FACTS = 8, 16 << 20, 1 << 30, 8 << 20
 #: Seconds for the sampler's end, once the owner is gone; rounds of the end, and the pause between them.
 _SAMPLER_S, _LAST_ROUNDS, _PAUSE_S = 3.0, 2, 5.0
 #: Not asyncio's own, whose end is waited for.
 _READER = ThreadPoolExecutor(1)
-_KINDS = {".json": "application/json", ".gz": "application/gzip"}
+_KIND = "application/octet-stream"
+#: What is said of options that record-job does not have.
+_OPTIONS = re.compile(r"(?: Public data:|, or) --storage-option \w+=true")
 
 
 class File(NamedTuple):
@@ -63,15 +63,12 @@ class File(NamedTuple):
 
 def main() -> None:
     """Copy until standard input ends."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
     try:
-        asyncio.run(_Uploader(settings.read(os.environ)).run())
+        asyncio.run(_Uploader(replace(settings.read(os.environ), run=sys.argv[1])).run())
     except StorageError as error:
-        _say(f"refused {error}")
+        _say(f"refused {_OPTIONS.sub('', str(error))}")
     except Exception as error:  # noqa: BLE001 - the job and its samples go on
         _say(f"refused The uploader failed: {type(error).__name__}.")
     # A thread may still wait for a word.
@@ -150,7 +147,7 @@ class _Uploader:
             made = asyncio.create_task(self._round(store, with_open=hurries))
             await asyncio.wait({made, word}, return_when=asyncio.FIRST_COMPLETED)
             made.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError, OSError):
                 await made
 
     async def _take_over(self, store: Store) -> None:
@@ -161,11 +158,17 @@ class _Uploader:
             async for _ in store.pages(self._key(facts.FOLDER)):
                 break
             return
-        self._is_continued = True
-        with Folder(self._out, facts.FOLDER, make=True) as folder, contextlib.suppress(FileExistsError):
-            with os.fdopen(folder.create(f"{self._node}.json"), "wb") as file:
+        try:
+            with (
+                Folder(self._out, facts.FOLDER, make=True) as folder,
+                os.fdopen(folder.create(f"{self._node}.json"), "wb") as file,
+            ):
                 file.write(data)
             os.utime(facts.path(self._out, self._node), (seen_s, seen_s))
+            self._is_continued = True
+        except FileExistsError:
+            # The owner did not wait, and knows of no earlier recording: it is not replaced.
+            self._tag = ""
 
     async def _clear(self, store: Store) -> None:
         """Remove what says that an earlier recording ended, and facts of its processes: in a folder, `facts.claim` does."""
@@ -192,14 +195,19 @@ class _Uploader:
     async def _round(self, store: Store, *, with_open: bool) -> bool:
         """Put what changed, and with `with_open` also files that are open. Returns whether all is there."""
         self._reason, self._may_pass = "", True
-        files = sorted(
-            (one for one in self._missing() if with_open or not one.is_open), key=lambda one: one.place
-        )
+        files = [one for one in self._missing() if with_open or not one.is_open]
+        files.sort(key=lambda one: (one.place, one.size))
         if not await self._put_facts(store):
             return False
-        for _, same in groupby(files, key=lambda one: one.place):
-            if not await self._put_all(store, [*same]):
+        while files:
+            few = [
+                one for one in files[:_AT_A_TIME] if one.place == files[0].place and one.size <= _SMALL_BYTES
+            ]
+            # A large file is put alone, for the memory.
+            few = few or files[:1]
+            if not all(await asyncio.gather(*(self._put(store, one) for one in few))):
                 break
+            del files[: len(few)]
         else:
             await self._remove_renamed(store)
         return await self._put_facts(store) and not self._missing()
@@ -225,18 +233,9 @@ class _Uploader:
                             found.append(File(inside, seen.st_size, seen.st_mtime_ns))
         return found
 
-    async def _put_all(self, store: Store, files: Sequence[File]) -> bool:
-        """Put files, some at a time; False as soon as storage does not take one."""
-        for at in range(0, len(files), _AT_A_TIME):
-            made = await asyncio.gather(*(self._put(store, one) for one in files[at : at + _AT_A_TIME]))
-            if not all(made):
-                return False
-        return True
-
     async def _put(self, store: Store, file: File) -> bool:
         """Put a file; False if storage does not take it. One that cannot be read is left."""
         folder, _, name = file.path.rpartition("/")
-        kind = _KINDS.get(os.path.splitext(name)[1], "application/octet-stream")  # noqa: PTH122 - a key
         try:
             if file.size > _MAX_BYTES:
                 raise OSError(errno.EFBIG, f"{name} is too large")
@@ -244,9 +243,9 @@ class _Uploader:
                 data = inside.read(name, _MAX_BYTES)
             _, path = self._sent.get(file.path, (file, ""))
             if path:
-                await store.put(self._key(path), data, kind)
+                await store.put(self._key(path), data, _KIND)
             else:
-                path = await self._put_new(store, file.path, data, kind)
+                path = await self._put_new(store, file.path, data)
         except Answer as answer:
             return self._refused(answer)
         except OSError as error:
@@ -259,12 +258,12 @@ class _Uploader:
             _say("put")
         return True
 
-    async def _put_new(self, store: Store, path: str, data: bytes, kind: str) -> str:
+    async def _put_new(self, store: Store, path: str, data: bytes) -> str:
         """Put a file under its path, or beside that of an earlier recording of the node. Returns where."""
         tag = "" if self._has_conditions else None
         for one in (path, f"{self._run}/{path}"):
             try:
-                await store.put(self._key(one), data, kind, tag)
+                await store.put(self._key(one), data, _KIND, tag)
                 return one
             except Answer as answer:
                 if answer.status != 412:
@@ -289,7 +288,7 @@ class _Uploader:
         }
         path = f"{facts.FOLDER}/{self._node}.json"
         data = json.dumps(known, indent=1, ensure_ascii=False).encode("utf-8", "replace")
-        put = partial(store.put, self._key(path), data, _KINDS[".json"])
+        put = partial(store.put, self._key(path), data, _KIND)
         try:
             try:
                 self._tag = await put(self._tag if self._has_conditions else None)
@@ -311,16 +310,15 @@ class _Uploader:
     async def _check_whose(self, store: Store, path: str) -> None:
         """Raise StorageError if the facts in storage are not ours, put by a try whose answer was lost."""
         self._tag, there, _ = await self._got(store, path, _MAX_FACTS)
-        try:
-            is_ours = not there or json.loads(there)["run"] == self._run
-        except (ValueError, TypeError, LookupError, RecursionError):
-            is_ours = False
-        if not is_ours:
-            raise StorageError(f"{self._url} already contains a recording of {self._node}.")
+        with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
+            if not there or json.loads(there)["run"] == self._run:
+                return
+        raise StorageError(f"{self._url} already contains a recording of {self._node}.")
 
     def _refused(self, answer: Answer) -> bool:
         """Remember why storage does not take something. Returns False."""
-        self._reason, self._may_pass = sentence(answer, self._url), answer.may_pass
+        self._reason = _OPTIONS.sub("", sentence(answer, self._url))
+        self._may_pass = answer.may_pass
         return False
 
     async def _remove_renamed(self, store: Store) -> None:

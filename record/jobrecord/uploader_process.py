@@ -12,10 +12,12 @@ import time
 from typing import IO, TYPE_CHECKING
 
 from jobrecord.sampler_process import PROGRAM
-from jobrecord.settings import SettingError
+from jobrecord.settings import PREFIX, SettingError, for_processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from jobrecord.settings import Settings
 
 #: For an answer before the job starts, and between two at the end; for all that is left, once somebody wants an end.
 START_S, STUCK_S, HURRY_S = 30.0, 120.0, 20.0
@@ -23,40 +25,35 @@ _WISHES = {getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 
 
 class UploaderProcess:
-    """A running uploader; `claim` lets it begin. Raises SettingError if storage refuses what only the user can change."""
+    """A running uploader. Told the name of the node, it copies its files; told `end`, those that are left.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), "uploader"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # What libraries print may hold addresses and keys.
-                stderr=subprocess.DEVNULL,
-                env=dict(environment),
-                # Signals of the terminal and of the job's process group are not for it.
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise SettingError(f"--out: {error}") from error
+    Raises OSError, and SettingError if storage refuses what only the user can change.
+    """
+
+    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+        variables = {**environment, **for_processes(settings)}
+        # By which it would be a process of the job.
+        run = variables.pop(f"{PREFIX}RUN")
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), "uploader", run],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # What libraries print may hold addresses and keys.
+            stderr=subprocess.DEVNULL,
+            env=variables,
+            # Signals of the terminal and of the job's process group are not for it.
+            start_new_session=True,
+        )
         self._text = b""
         self._is_hurried = False
         word, reason = self._answer(START_S)
         if word == "refused":
             raise SettingError(f"--out: {reason}")
 
-    def claim(self, node: str) -> None:
-        """Let it copy the files of the node from now on."""
-        self._tell(node)
-
     def hurry(self) -> None:
         """Let it copy all that is there, for the time may be short."""
         self._is_hurried = True
-        self._tell("hurry")
-
-    def end(self) -> None:
-        """Let it copy what is left."""
-        self._tell("end")
+        self.tell("hurry")
 
     def finish(self) -> str:
         """Wait for it, after `end`. Returns why files are missing in storage; empty if none are."""
@@ -81,7 +78,8 @@ class UploaderProcess:
         self._process.wait()
         return found
 
-    def _tell(self, word: str) -> None:
+    def tell(self, word: str) -> None:
+        """Say a word to it, whether it still listens or not."""
         with contextlib.suppress(OSError):
             os.write(self._pipes[0].fileno(), f"{word}\n".encode())
 

@@ -29,6 +29,7 @@ class Recorder:
 
     def __init__(self, bucket: Bucket, scratch: Path) -> None:
         scratch.mkdir()
+        self.program = RECORD_JOB
         self.bucket, self.scratch, self.url = bucket, scratch, f"s3://{bucket.name}/job"
         kept = {
             name: text for name, text in os.environ.items() if not name.startswith(("JOBRECORD_", "SLURM_"))
@@ -37,7 +38,7 @@ class Recorder:
 
     def start(self, *options: str, command: tuple[str, ...] = SHORT) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*RECORD_JOB, "--out", self.url, "--node", "n", *options, "--", *command],
+            [*self.program, "--out", self.url, "--node", "n", *options, "--", *command],
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -62,10 +63,10 @@ class Recorder:
     def stored(self) -> list[str]:
         return self.bucket.listed()
 
-    def samples(self) -> int:
-        """Number of rows in storage."""
+    def samples(self) -> list[dict[str, Any]]:
+        """Rows in storage."""
         packed = [self.bucket.get(key) or b"" for key in self.stored() if key.endswith(".json.gz")]
-        return sum(gzip.decompress(one).count(b"\n") for one in packed)
+        return [json.loads(row) for one in packed for row in gzip.decompress(one).splitlines()]
 
 
 @pytest.fixture
@@ -81,22 +82,20 @@ def test_a_recording_is_in_storage_and_nowhere_else(recorder: Recorder) -> None:
     assert (recorder.facts()["exit_status"], recorder.facts()["not_uploaded"]["files"]) == (7, 0)
     ends = ["job/framework/training_job_end.ts", "job/system/training_job_end.ts"]
     assert [key for key in recorder.stored() if key.endswith(".ts")] == ends
-    first = recorder.samples()
-    assert first > 0
-
-    status, said = recorder.run()
-    assert status == 2
-    assert f"{recorder.url} already contains a recording of n." in said
-    assert (recorder.samples(), list(recorder.scratch.iterdir())) == (first, [])
+    assert recorder.samples()
 
 
 @pytest.mark.slow
 def test_a_recording_is_continued_beside_what_is_there(recorder: Recorder, tmp_path: Path) -> None:
     assert recorder.run()[0] == 7
     first = recorder.samples()
+    status, said = recorder.run()
+    assert status == 2
+    assert f"{recorder.url} already contains a recording of n." in said
+    assert (recorder.samples(), list(recorder.scratch.iterdir())) == (first, [])
     # Within the same minute, the samples of the earlier run are under the same name.
     assert recorder.run("--force", "--keep-local")[0] == 7
-    assert recorder.samples() > first
+    assert len(recorder.samples()) > len(first)
     assert [one["exit_status"] for one in recorder.facts()["earlier"]] == [7]
     assert len(recorder.local) >= 4
     done = make_report("--job-dir", recorder.url, "--out", tmp_path / "out", "--formats", "json")
@@ -106,7 +105,56 @@ def test_a_recording_is_continued_beside_what_is_there(recorder: Recorder, tmp_p
         for one in json.loads((tmp_path / "out" / "report.json").read_bytes())["quality"]["sources"]
         if one["source"] == "system samples"
     ]
-    assert rows == recorder.samples()
+    assert rows == len(recorder.samples())
+
+
+@pytest.mark.slow
+def test_a_recording_that_is_seen_only_after_the_job_has_started_stays(
+    recorder: Recorder, proxy: Proxy
+) -> None:
+    patched = "from jobrecord import command, uploader_process as p; p.START_S = 0.1; raise SystemExit(command.main())"
+    recorder.program = (sys.executable, "-c", patched)
+    facts = b'{"run": "another", "pid": 1}'
+    recorder.bucket.put("job/jobrecord/n.json", facts)
+
+    def claimed() -> bool:
+        return bool(list(recorder.scratch.glob("job-*/jobrecord/n.json")))
+
+    proxy.fault = lambda asked: Fault(before=lambda: wait_for(claimed)) if asked.method == "GET" else None
+
+    status, said = recorder.run(command=("sh", "-c", "sleep 5; exit 7"))
+
+    assert status == 7
+    assert f"not all is in {recorder.url}: {recorder.url} already contains a recording of n." in said
+    assert recorder.bucket.get("job/jobrecord/n.json") == facts
+
+
+@pytest.mark.slow
+def test_who_interrupts_the_start_leaves_nothing(recorder: Recorder, proxy: Proxy) -> None:
+    asked_for, goes_on = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        asked_for.set()
+        goes_on.wait(60)
+
+    proxy.fault = lambda _: Fault(before=hang)
+    try:
+        with recorder.start() as process:
+            assert asked_for.wait(60)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+    finally:
+        goes_on.set()
+
+    assert (process.returncode, said, list(recorder.scratch.iterdir())) == (130, "", [])
+
+
+@pytest.mark.slow
+def test_what_a_watch_wrote_beside_the_local_copy_goes_with_it(recorder: Recorder) -> None:
+    watched = ("--notify", "http://127.0.0.1:9/", "--quiet")
+
+    assert recorder.run(*watched) == (7, "")
+    assert list(recorder.scratch.iterdir()) == []
 
 
 def test_a_signal_has_facts_and_open_files_copied_first_while_the_job_still_ends(
@@ -140,10 +188,11 @@ def test_a_signal_has_facts_and_open_files_copied_first_while_the_job_still_ends
         for key in sorted(recorder.stored())
         if key.endswith((".n.json", "a.json.gz.tmp")) and "system" in key
     ]
-    assert recorder.samples() > 0
+    assert recorder.samples()
     assert recorder.facts()["not_uploaded"] == {"files": 0, "bytes": 0, "reason": None}
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_missing_starts_no_job(recorder: Recorder) -> None:
     recorder.url = "s3://no-such-bucket-of-the-test/job"
 
@@ -166,10 +215,13 @@ def test_closed_files_are_copied_while_the_job_runs_and_after_the_recorder_was_k
         process.kill()
     wait_for(lambda: recorder.facts()["not_uploaded"]["files"] == 0)
     assert recorder.facts()["ended_by"] == "parent gone"
-    assert recorder.samples() > 0
+    # What copies is no process of the job.
+    resident = [row["Value"] for row in recorder.samples() if row["Dimension"] == "ResidentBytes"]
+    assert 0 < max(resident) < 20e6
     assert recorder.local
 
 
+@pytest.mark.slow
 def test_storage_that_refuses_ends_no_job_that_runs(recorder: Recorder, proxy: Proxy) -> None:
     proxy.fault = lambda asked: (
         Fault(403, "AccessDenied") if asked.method == "PUT" and "system/incremental" in asked.path else None
