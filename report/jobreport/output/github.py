@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from jobreport.output.junit import of_budget, plain, told
 from jobrules.model import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from jobreport.comparison.document import Comparison
     from jobreport.document import Report
@@ -100,7 +101,12 @@ def tell(step: Step, said: Sequence[str]) -> list[str]:
     """Write summary and outputs; the lines for standard error: ``said`` without commands, annotations, and warnings."""
     token = secrets.token_hex(8)
     quoted = [f"::stop-commands::{token}", *said, f"::{token}::"] if said else []
-    warnings = (_summarized(step.summary), _put_out(step.outputs))
+    warnings = [_appended(_SUMMARY, partial(_fitting, step.summary))]
+    if os.environ.get(_OUTPUT):
+        # No value can guess where it ends.
+        end = f"end-{secrets.token_hex(16)}"
+        outputs = "".join(f"{name}<<{end}\n{value}\n{end}\n" for name, value in step.outputs.items())
+        warnings.append(_appended(_OUTPUT, lambda _: outputs))
     return [*quoted, *_commands(step.annotations), *filter(None, warnings)]
 
 
@@ -116,37 +122,19 @@ def _data(text: str) -> str:
     return plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _summarized(text: str) -> str:
-    """Append to the summary of the step as much as fits; a warning if nothing does."""
-    file = Path(os.environ[_SUMMARY])
-    lines = text.splitlines()
+def _fitting(text: str, size: int) -> str:
+    """As much of a summary as fits below what is there; nothing if nothing does."""
+    blank, lines = "\n\n" if size else "", text.splitlines(keepends=True)
+    shown = (blank + "".join(lines[:most]) for most in (None, *_LINES))
+    return next((one for one in shown if size + len(one.encode()) <= MAX_SUMMARY), "")
+
+
+def _appended(variable: str, text_below: Callable[[int], str]) -> str:
+    """Append to a file of the runner what there is to say below so many bytes; a warning if that is not possible."""
     try:
-        size = file.stat().st_size if file.exists() else 0
-        blank = "\n\n" if size else ""
-        for shown in (text, *("\n".join(lines[:most]) + "\n" for most in _LINES)):
-            data = f"{blank}{shown}".encode()
-            if size + len(data) <= MAX_SUMMARY:
-                _append(file, data)
-                return ""
+        with Path(os.environ[variable]).open("ab") as file:
+            data = text_below(file.tell()).encode("utf-8", "surrogateescape")
+            file.write(data)
     except OSError as error:
-        return f"Cannot write to {_SUMMARY}: {error.strerror}."
-    return f"{_SUMMARY} is full: the verdict is not in it."
-
-
-def _put_out(outputs: Mapping[str, str]) -> str:
-    """Append to the outputs of the step, if it has any; a warning if that is not possible."""
-    if not os.environ.get(_OUTPUT):
-        return ""
-    # No value can guess where it ends.
-    end = f"end-{secrets.token_hex(16)}"
-    text = "".join(f"{name}<<{end}\n{value}\n{end}\n" for name, value in outputs.items())
-    try:
-        _append(Path(os.environ[_OUTPUT]), text.encode("utf-8", "surrogateescape"))
-    except OSError as error:
-        return f"Cannot write to {_OUTPUT}: {error.strerror}."
-    return ""
-
-
-def _append(file: Path, data: bytes) -> None:
-    with file.open("ab") as opened:
-        opened.write(data)
+        return f"Cannot write to {variable}: {error.strerror}."
+    return "" if data else f"{variable} is full: the verdict is not in it."

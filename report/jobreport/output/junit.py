@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
-
-from msgspec import Struct
 
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
@@ -34,7 +32,7 @@ MAX_TEXT, MAX_CASES = 4000, 1000
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Case(Struct, frozen=True, kw_only=True):
+class Case(NamedTuple):
     """A test case."""
 
     classname: str
@@ -74,23 +72,20 @@ def of_report(report: Report, main_file: str, limit: str | None) -> bytes:
         *(one for one in report.rules if one.status is Status.ERROR and not one.can_trigger),
     ]
     known = {card.name for card in cards if card.status is Status.TRIGGERED}
-    others = [one for one in report.verdict.findings if known.isdisjoint(one.rules)]
     classname = f"{REPORT.suites}.{escape_name(job.name)}"
-    cases = [
-        *(_of_rule(report, card, classname, limit) for card in cards),
-        *(
-            _judged(classname, f"finding: {one.key}", one.severity, limit, one.title, told(one))
-            for one in others
-        ),
+    cases = [_of_rule(report, card, classname, limit) for card in cards]
+    cases += [
+        _judged(classname, f"finding: {one.key}", one.severity, limit, one.title, told(one))
+        for one in report.verdict.findings
+        if known.isdisjoint(one.rules)
     ]
-    properties: dict[str, object] = {
+    properties = {
+        **({"gpu_time_used_percent": use.of("used")[1]} if use and use.device == "GPU" else {}),
         "nodes": len(job.nodes),
         "gpus": sum(one.gpus for one in job.nodes),
         "version": report.version,
         "report": main_file,
     }
-    if use and use.device == "GPU":
-        properties = {"gpu_time_used_percent": use.of("used")[1]} | properties
     attributes = {"time": f"{max(0, job.end_us - job.start_us) / SECOND_US:.3f}"}
     if dated(job.start_us):
         attributes["timestamp"] = f"{utc(job.start_us):%Y-%m-%dT%H:%M:%S}"
@@ -106,8 +101,7 @@ def _of_rule(report: Report, card: RuleCard, classname: str, limit: str) -> Case
     if sign is Status.ERROR:
         reason = failed.get(card.name, card.reason)
         what = reason.what if reason else card.headline
-        kind = what.partition(":")[0]
-        return Case(classname=classname, name=card.name, went="error", type=kind, message=what)
+        return Case(classname, card.name, "error", what.partition(":")[0], what)
     if isinstance(sign, Severity):
         findings = [one for one in report.verdict.findings if card.name in one.rules]
         text = "\n\n".join(f"{one.title}.\n{told(one)}" for one in findings)
@@ -115,15 +109,15 @@ def _of_rule(report: Report, card: RuleCard, classname: str, limit: str) -> Case
         return _judged(classname, card.name, sign, limit, card.headline, text or advice)
     if sign is Status.NOT_EVALUATED:
         why = card.reason.sentence if card.reason else card.headline
-        return Case(classname=classname, name=card.name, went="skipped", type=str(sign), message=why)
-    return Case(classname=classname, name=card.name)
+        return Case(classname, card.name, "skipped", str(sign), why)
+    return Case(classname, card.name)
 
 
 def _judged(classname: str, name: str, severity: Severity, limit: str, headline: str, text: str) -> Case:
     """The case of a finding, which fails from the limit on."""
     if not reaches(severity, limit):
-        return Case(classname=classname, name=name, went="system-out", text=f"{headline}\n{text}")
-    return Case(classname=classname, name=name, went="failure", type=severity, message=headline, text=text)
+        return Case(classname, name, "system-out", text=f"{headline}\n{text}")
+    return Case(classname, name, "failure", severity, headline, text)
 
 
 def of_comparison(comparison: Comparison, main_file: str) -> bytes:
@@ -133,15 +127,10 @@ def of_comparison(comparison: Comparison, main_file: str) -> bytes:
     cases = []
     for one in comparison.budgets:
         several = often[one.label, one.measure] > 1
-        cases.append(
-            Case(
-                classname=f"{COMPARISON.suites}.{escape_name(one.label)}",
-                name=plain(f"{one.measure}: {one.limit}") if several else one.measure,
-                went=went.get(one.state, ""),
-                type=one.state if one.state == INCONCLUSIVE else one.level,
-                message=of_budget(comparison, one),
-            )
-        )
+        classname = f"{COMPARISON.suites}.{escape_name(one.label)}"
+        measure = plain(f"{one.measure}: {one.limit}") if several else one.measure
+        kind = one.state if one.state == INCONCLUSIVE else one.level
+        cases.append(Case(classname, measure, went.get(one.state, ""), kind, of_budget(comparison, one)))
     name = " against ".join((", ".join(map(escape_name, comparison.others)), escape_name(comparison.base)))
     properties = {"version": comparison.version, "report": main_file}
     return _suites(COMPARISON, name, cases, {}, properties)
@@ -151,7 +140,7 @@ def of_budget(comparison: Comparison, budget: Budget) -> str:
     """``Step time: 0.600 s, +20.0%; budget: at most 5% more``; without a value why there is none."""
     measure = comparison.find(budget.measure)
     if measure is None or budget.value is None:
-        found = f"{measure.label if measure else budget.measure}"
+        found = measure.label if measure else budget.measure
     else:
         change = words.change(measure.against[budget.label])
         found = f"{measure.label}: {words.value(budget.value, measure.unit, comparison.cost)}, {change}"
@@ -167,15 +156,12 @@ def _suites(
 ) -> bytes:
     """The file: one suite of so many cases."""
     left, cases = len(cases) - MAX_CASES, cases[:MAX_CASES]
-    counts = {
-        "tests": len(cases),
-        **{f"{kind}s": sum(one.went == kind for one in cases) for kind in ("failure", "error")},
-    }
-    skipped = sum(one.went == "skipped" for one in cases)
+    went = Counter(one.went for one in cases)
+    counts = {"tests": len(cases), "failures": went["failure"], "errors": went["error"]}
     time = {key: value for key, value in attributes.items() if key == "time"}
-    suite = {"name": name, **counts, "skipped": skipped, **attributes}
+    suite = {"name": name, **counts, "skipped": went["skipped"], **attributes}
     lines = [
-        f"{product.junit_head.decode()}{_attributes({**counts, **time})}>",
+        f"{product.junit_head.decode()}{_attributes(counts | time)}>",
         f"<testsuite{_attributes(suite)}>",
         "<properties>",
         *(f"<property{_attributes({'name': key, 'value': value})}/>" for key, value in properties.items()),
