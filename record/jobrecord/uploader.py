@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _NICENESS = 10
 #: Puts at a time of files up to a size, and bytes of the largest file, and of facts.
 _AT_A_TIME, _SMALL_BYTES, _MAX_BYTES, _MAX_FACTS = 8, 16 << 20, 1 << 30, 8 << 20
-#: Seconds for the sampler's end, once the owner is gone; rounds of the end, and the pause between them.
-_SAMPLER_S, _LAST_ROUNDS, _PAUSE_S = 3.0, 2, 5.0
+#: Seconds for the sampler's end, once the owner is gone, and before each round of the end.
+_SAMPLER_S, _LAST_S = 3.0, (0.0, 5.0)
 #: Not asyncio's own, whose end is waited for.
 _READER = ThreadPoolExecutor(1)
 _KIND = "application/octet-stream"
@@ -125,8 +125,8 @@ class _Uploader:
                 self._is_last = True
             else:
                 await asyncio.sleep(_SAMPLER_S)
-            for number in range(_LAST_ROUNDS):
-                await asyncio.sleep(_PAUSE_S if number else 0)
+            for pause_s in _LAST_S:
+                await asyncio.sleep(pause_s)
                 if await self._round(store, with_open=True):
                     _say("left")
                     return
@@ -152,7 +152,7 @@ class _Uploader:
 
     async def _take_over(self, store: Store) -> None:
         """Bring facts of an earlier recording of the node to where whoever claims the folder looks for them."""
-        self._tag, data, seen_s = await self._got(store, f"{facts.FOLDER}/{self._node}.json", _MAX_FACTS)
+        self._tag, data, seen_s = await self._got(store, self._facts, _MAX_FACTS)
         if not self._tag:
             # A bucket that is missing has no facts, either.
             async for _ in store.pages(self._key(facts.FOLDER)):
@@ -214,23 +214,20 @@ class _Uploader:
 
     def _missing(self) -> list[File]:
         """Files that are not in storage as they are here; facts of the node are put otherwise."""
-        own = f"{facts.FOLDER}/{self._node}.json"
-        return [one for one in self._files() if one.path != own and self._sent.get(one.path, ("",))[0] != one]
-
-    def _files(self) -> list[File]:
         found = []
         for part in PARTS:
             for folder, _, names in os.walk(self._out / part):
+                inside = os.path.relpath(folder, self._out).replace(os.sep, "/")
                 for name in names:
                     # Other names that end so are parts of a file that is being written.
                     if name.endswith(".tmp") and not name.endswith("_pythontimeline.tmp"):
                         continue
-                    path = os.path.join(folder, name)  # noqa: PTH118 - thousands of them
                     with contextlib.suppress(OSError):
-                        seen = os.lstat(path)
-                        if stat.S_ISREG(seen.st_mode):
-                            inside = os.path.relpath(path, self._out).replace(os.sep, "/")
-                            found.append(File(inside, seen.st_size, seen.st_mtime_ns))
+                        seen = os.lstat(os.path.join(folder, name))  # noqa: PTH118 - thousands of them
+                        file = File(f"{inside}/{name}", seen.st_size, seen.st_mtime_ns)
+                        known, _ = self._sent.get(file.path, (None, ""))
+                        if stat.S_ISREG(seen.st_mode) and file.path != self._facts and file != known:
+                            found.append(file)
         return found
 
     async def _put(self, store: Store, file: File) -> bool:
@@ -286,9 +283,8 @@ class _Uploader:
                 "reason": self._reason or None,
             }
         }
-        path = f"{facts.FOLDER}/{self._node}.json"
         data = json.dumps(known, indent=1, ensure_ascii=False).encode("utf-8", "replace")
-        put = partial(store.put, self._key(path), data, _KIND)
+        put = partial(store.put, self._key(self._facts), data, _KIND)
         try:
             try:
                 self._tag = await put(self._tag if self._has_conditions else None)
@@ -296,7 +292,7 @@ class _Uploader:
                 if answer.status == 501:
                     self._has_conditions = False
                 elif answer.status == 412:
-                    await self._check_whose(store, path)
+                    await self._check_whose(store)
                 else:
                     raise
                 self._tag = await put(self._tag if self._has_conditions else None)
@@ -307,9 +303,9 @@ class _Uploader:
             await self._clear(store)
         return True
 
-    async def _check_whose(self, store: Store, path: str) -> None:
+    async def _check_whose(self, store: Store) -> None:
         """Raise StorageError if the facts in storage are not ours, put by a try whose answer was lost."""
-        self._tag, there, _ = await self._got(store, path, _MAX_FACTS)
+        self._tag, there, _ = await self._got(store, self._facts, _MAX_FACTS)
         with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
             if not there or json.loads(there)["run"] == self._run:
                 return
@@ -323,12 +319,15 @@ class _Uploader:
 
     async def _remove_renamed(self, store: Store) -> None:
         """Remove what was put of open files that were closed since, under other names."""
-        there = {one.path for one in self._files()}
         for path, (file, put) in [*self._sent.items()]:
-            if path not in there and file.is_open:
+            if file.is_open and not (self._out / path).exists():
                 with contextlib.suppress(Answer):
                     await store.delete(self._key(put))
                     del self._sent[path]
+
+    @property
+    def _facts(self) -> str:
+        return f"{facts.FOLDER}/{self._node}.json"
 
     def _key(self, path: str) -> str:
         return (self._url / path).key

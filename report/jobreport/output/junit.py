@@ -161,7 +161,7 @@ def _suites(
     time = {key: value for key, value in attributes.items() if key == "time"}
     suite = {"name": name, **counts, "skipped": went["skipped"], **attributes}
     lines = [
-        f"{product.junit_head.decode()}{_attributes(counts | time)}>",
+        f"{product.junit_head.decode()}{_attributes({**counts, **time})}>",
         f"<testsuite{_attributes(suite)}>",
         "<properties>",
         *(f"<property{_attributes({'name': key, 'value': value})}/>" for key, value in properties.items()),
