@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from jobreport import __version__
 from jobreport.build import report_of, result_of
+from jobreport.comparison.build import compare
+from jobreport.comparison.comparing import Settings as ComparisonSettings
+from jobreport.comparison.runs import run_of
 from jobreport.document import checked, to_json
 from jobreport.errors import UsageError
 from jobreport.files import DEFAULT, FILES
@@ -135,6 +138,18 @@ class MadeReport(Struct, frozen=True, kw_only=True):
         (name,) = chosen(anchor, page)
         pieces = (sections.style(), page[name], sections.live_figures())
         return sections.Fragment(name=name, html="".join(one.html for one in pieces))
+
+
+class Compared(Struct, frozen=True, kw_only=True):
+    """Another job against this one, as ``compare-reports`` compares them."""
+
+    #: The verdict in a sentence.
+    answer: str
+    #: Each number of both, the change from this job to the other, its 95% interval (of the change in percent, or in points
+    #: for percentages), and whether it is real.
+    measures: pd.DataFrame
+    #: What differs between the jobs, or is not known of both: machines, versions, settings.
+    differences: pd.DataFrame
 
 
 class JobFrames:
@@ -546,6 +561,19 @@ class JobFrames:
     def window(self, start: Moment = None, end: Moment = None) -> JobWindow:
         """The job from one moment to another."""
         return JobWindow(self, start, end)
+
+    def compare(self, other: JobFrames) -> Compared:
+        """Another job against this one, which comes before: both are one run, so differences between runs are assumed.
+
+        ``compare-reports`` also takes repeats, prices, and facts of the runs.
+        """
+        runs = [run_of(label, job.name, job._report, {}) for label, job in (("this", self), ("other", other))]
+        found = compare(runs, ComparisonSettings(), "")
+        return Compared(
+            answer=found.answer,
+            measures=self._table(results.MEASURES, found.measures),
+            differences=self._table(results.DIFFERENCES, found.differences),
+        )
 
     def export(
         self,

@@ -126,6 +126,24 @@ RANK_WAITS: Table = {
     "median_us": ("float64", lambda one: one[0].median_us[one[2]]),
     "p90_us": ("float64", lambda one: one[0].p90_us[one[2]]),
 }
+#: Of a comparison; ``this`` and ``other`` are its labels.
+MEASURES: Table = {
+    **{name: ("str", name) for name in ("key", "label", "unit")},
+    "this": ("float64", lambda one: one.values["this"]),
+    "other": ("float64", lambda one: one.values["other"]),
+    "word": ("str", lambda one: str(one.against["other"].word)),
+    "change_percent": ("float64", lambda one: one.against["other"].change),
+    "points": ("float64", lambda one: one.against["other"].points),
+    "low": ("float64", lambda one: one.against["other"].low),
+    "high": ("float64", lambda one: one.against["other"].high),
+    "reason": ("str", lambda one: one.against["other"].reason),
+}
+DIFFERENCES: Table = {
+    "fact": ("str", "label"),
+    "kind": ("str", "kind"),
+    "this": ("object", lambda one: one.values.get("this")),
+    "other": ("object", lambda one: one.values.get("other")),
+}
 
 
 def table(columns: Table, rows: Iterable[Any], clock: Clock, attrs: Mapping[str, Any]) -> pd.DataFrame:

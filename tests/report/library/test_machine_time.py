@@ -13,8 +13,10 @@ import pandas as pd
 import pytest
 
 from jobreport import JobReportError, open_job
+from jobreport.compare import compare_reports
 from jobreport.library import captures, machine_time, results
 from jobreport.library.job import JobFrames
+from jobreport.options import Options
 from jobrules.model import SECOND_US, Function, Job, JobInMemory, Metric, Profile
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 from tests.paths import ROOT
@@ -184,6 +186,26 @@ def test_profiles_have_their_functions() -> None:
     assert (row["function"], row["line"], row["self_s"], row["total_s"]) == ("load", 4, 1.5, 2.0)
     assert pd.isna(row["calls"])
     assert types(job.functions()) == types(opened(make_job(cpu=[1, 2])).functions())
+
+
+def test_a_comparison_is_that_of_compare_reports(busy: JobFrames, tmp_path: Path) -> None:
+    other = ROOT / "sample_data" / "healthy-8gpu"
+
+    found = busy.compare(open_job(other))
+
+    runs = [f"this={ROOT / 'sample_data' / BUSY}", f"other={other}"]
+    compare_reports(runs, tmp_path / "out", options=Options(formats=["json"]))
+    page = json.loads((tmp_path / "out" / "comparison.json").read_bytes())
+    assert found.answer == page["answer"]
+    assert found.measures["key"].tolist() == [one["key"] for one in page["measures"]]
+    for column, value in (
+        ("this", lambda one: one["values"]["this"]),
+        ("other", lambda one: one["values"]["other"]),
+        ("low", lambda one: one["against"]["other"]["low"]),
+    ):
+        values = [None if pd.isna(one) else one for one in found.measures[column]]
+        assert values == [*map(value, page["measures"])]
+    assert found.differences["fact"].tolist() == [one["label"] for one in page["differences"]]
 
 
 def test_traces_of_pytorch_are_those_of_the_page() -> None:
