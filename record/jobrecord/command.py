@@ -13,7 +13,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
@@ -48,21 +48,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environment = {**os.environ, **{PREFIX + name: text for name, text in texts.items()}}
         _choose_folder(environment)
         chosen, uploader = _claimed(options, command, environment)
+        environment |= settings.for_processes(chosen)
+        beside = _Beside(_watcher(chosen, environment), uploader)
     except SettingError as error:
         _say(str(error))
         return USAGE
+    except RefusedError:
+        return USAGE
     except KeyboardInterrupt:
         return _INTERRUPTED
-    environment |= settings.for_processes(chosen)
-    try:
-        watcher = _watcher(chosen, environment)
-    except (RefusedError, KeyboardInterrupt) as error:
-        status = USAGE if isinstance(error, RefusedError) else _INTERRUPTED
-        _withdraw(chosen, status)
-        return status
     if options.pid:
-        return _attach(chosen, environment, options.pid, watcher, uploader)
-    return _run(chosen, environment, command, watcher, uploader)
+        return _attach(chosen, environment, options.pid, beside)
+    return _run(chosen, environment, command, beside)
+
+
+class _Beside(NamedTuple):
+    """Processes that a job may have beside it."""
+
+    watcher: Watcher | None
+    uploader: UploaderProcess | None
+
+    def hurry(self) -> None:
+        """Tell them that little time is left."""
+        for one in self:
+            if one:
+                one.hurry()
 
 
 def _say(text: str) -> None:
@@ -228,13 +238,8 @@ def _remove(chosen: Settings) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(
-    chosen: Settings,
-    environment: dict[str, str],
-    command: list[str],
-    watcher: Watcher | None,
-    uploader: UploaderProcess | None,
-) -> int:
+def _run(chosen: Settings, environment: dict[str, str], command: list[str], beside: _Beside) -> int:
+    watcher, uploader = beside
     hooks = auto_steps.variables(environment) if chosen.steps == "auto" else {}
     try:
         job = Job(command, environment | hooks)
@@ -246,33 +251,20 @@ def _run(
         return error.exit_status
     if uploader:
         uploader.tell(chosen.node)
-    job.on_term = partial(_hurry, uploader, watcher)
+    job.on_term = beside.hurry
     sampler = _sampler(environment, job.pid)
     progress = Progress(chosen)
     status = job.wait(watcher.asked_to_stop) if watcher else job.wait()
     progress.stop()
     ended_by, shown = ("exit", status) if status >= 0 else (f"signal:{-status}", 128 - status)
-    _end(chosen, sampler, ended_by, shown, watcher, uploader)
+    _end(chosen, sampler, ended_by, shown, beside)
     return STOPPED if watcher and watcher.stopped_by else shown
 
 
-def _hurry(*helpers: UploaderProcess | Watcher | None) -> None:
-    """After SIGTERM little time is left."""
-    for one in helpers:
-        if one:
-            one.hurry()
-
-
-def _attach(
-    chosen: Settings,
-    environment: dict[str, str],
-    pid: int,
-    watcher: Watcher | None,
-    uploader: UploaderProcess | None,
-) -> int:
+def _attach(chosen: Settings, environment: dict[str, str], pid: int, beside: _Beside) -> int:
     """Sample until the process ends, or until this one is asked to end."""
-    if uploader:
-        uploader.tell(chosen.node)
+    if beside.uploader:
+        beside.uploader.tell(chosen.node)
     sampler, ended_by = None, "detached"
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)
@@ -287,8 +279,8 @@ def _attach(
                     process.wait(timeout=1)
         ended_by = "exit"
     if ended_by == "detached":
-        _hurry(uploader, watcher)
-    _end(chosen, sampler, ended_by, None, watcher, uploader)
+        beside.hurry()
+    _end(chosen, sampler, ended_by, None, beside)
     return 0
 
 
@@ -309,6 +301,9 @@ def _watcher(chosen: Settings, environment: dict[str, str]) -> Watcher | None:
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         _say(f"findings are not watched: {error}.")
         return None
+    except (RefusedError, KeyboardInterrupt):
+        _withdraw(chosen, USAGE)
+        raise
 
 
 def _has_jobreport() -> bool:
@@ -323,13 +318,9 @@ def _withdraw(chosen: Settings, exit_status: int) -> None:
 
 
 def _end(
-    chosen: Settings,
-    sampler: SamplerProcess | None,
-    ended_by: str,
-    exit_status: int | None,
-    watcher: Watcher | None,
-    uploader: UploaderProcess | None,
+    chosen: Settings, sampler: SamplerProcess | None, ended_by: str, exit_status: int | None, beside: _Beside
 ) -> None:
+    watcher, uploader = beside
     sampler_ended_by = sampler.stop() if sampler else None
     stopped_by = (watcher and watcher.stopped_by) or None
     left = facts.end(chosen, ended_by, exit_status, sampler_ended_by, stopped_by)

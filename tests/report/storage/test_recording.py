@@ -281,8 +281,6 @@ def test_storage_that_is_down_delays_a_job_and_changes_nothing_of_it(
     [
         ("s3://user:hunter2@bucket/job", "Credentials come from the environment"),
         ("https://x.s3.amazonaws.com/b?X-Amz-Signature=hunter2", "A signed URL is a credential"),
-        ("ftp://host/job", "ftp:// is not supported"),
-        ("s3://", "names no bucket"),
     ],
 )
 def test_addresses_that_are_refused_are_not_repeated(url: str, said: str, recorder: Recorder) -> None:
@@ -293,6 +291,28 @@ def test_addresses_that_are_refused_are_not_repeated(url: str, said: str, record
     assert said in err
     assert "hunter2" not in err
     assert recorder.local == []
+
+
+def test_a_report_beside_a_whole_bucket_is_refused(recorder: Recorder) -> None:
+    recorder.url = f"s3://{recorder.bucket.name}"
+
+    status, err = recorder.run("--report", command=("touch", str(recorder.scratch / "started")))
+
+    assert (status, f"use --out {recorder.url}/my-job." in err) == (2, True)
+    assert recorder.local == []
+
+
+def test_a_recording_into_a_folder_loads_nothing_of_storage(tmp_path: Path) -> None:
+    loaded = "[name for name in sys.modules if name.partition('.')[2].startswith('storage')]"
+    script = f"import sys; from jobrecord import command; status = command.main(); print({loaded}, status)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--out", tmp_path / "job", "--quiet", "--", "true"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "[] 0\n"
 
 
 def test_a_script_alone_records_into_no_url(recorder: Recorder) -> None:
