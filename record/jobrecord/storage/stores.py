@@ -179,7 +179,8 @@ class Store:
                             sink.write(chunk[: wanted - done] if most else chunk)
                             done += len(chunk)
                             advance(len(chunk))
-                            if most and done >= wanted:  # not every server knows ranges
+                            # Not every server knows ranges, or sends as much as it has listed.
+                            if done > wanted or (most and done == wanted):
                                 break
                     if done != wanted if not most else done < wanted:
                         raise Answer(0, "a part is missing")
@@ -282,7 +283,7 @@ class _GS(Store):
         async with self._asked(
             "GET", self._objects, {**known, **({"pageToken": token} if token else {})}
         ) as found:
-            page = _json(await found.read())
+            page = json.loads(await found.read())
         items = page.get("items", ())
         return [
             Object(one["name"], int(one["size"]), str(one.get("generation", ""))) for one in items
@@ -309,7 +310,7 @@ class _GS(Store):
         body = head.encode() + data + f"\r\n--{line}--\r\n".encode()
         headers = {"Content-Type": f'multipart/related; boundary="{line}"'}
         async with self._asked("POST", f"upload/{self._objects}", known, headers=headers, data=body) as found:
-            return str(_json(await found.read()).get("generation", ""))
+            return str(json.loads(await found.read()).get("generation", ""))
 
     async def _delete(self, key: str) -> None:
         async with self._asked("DELETE", f"{self._objects}/{quote(key, safe='')}", {}):
@@ -363,19 +364,9 @@ def _age(headers: Mapping[str, str]) -> float:
     low = {name.lower(): text for name, text in headers.items()}
     try:
         now, then = (parsedate_to_datetime(low[name]) for name in ("date", "last-modified"))
+        return (now - then).total_seconds()
     except (KeyError, ValueError, TypeError):
         return 0.0
-    return (now - then).total_seconds()
-
-
-def _json(data: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise Answer(0, "no JSON")
-    return found
 
 
 @contextlib.asynccontextmanager

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import re
 import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +30,11 @@ from jobreport.readers.tally import Tally
 from jobreport.scratch import Scratch
 from jobreport.storage import manifest
 from jobreport.storage.stores import Answer, StorageError, opened
+from jobreport.storage.urls import MAX_KEY
 from jobrules.text import count, escape_name
+
+with contextlib.suppress(ImportError):  # Windows
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,7 +60,7 @@ _ARCHIVED = re.compile(r"InvalidObjectState|BlobArchived")
 #: Between looks at a report that is being written; bytes of one.
 _WAITS_S = [10.0, 10.0]
 _MAX_REPORT = (64 << 20) + 1
-_INDEX, _TREE, _NUMBERED = "objects.json", "files", "others"
+_INDEX, _LOCK, _TREE, _NUMBERED = "objects.json", ".lock", "files", "others"
 #: A folder that each job has one of, and one in which a rule of SageMaker has one, too.
 _OF_JOB, _OF_RULE = "profiler-output", "rule-output"
 
@@ -71,6 +77,9 @@ def fetched(url: Url, options: Options, progress: Progress, out: Url | None = No
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if os.name == "posix" and folder.stat().st_uid != os.getuid():
                 raise UsageError(f"--cache: {escape_name(str(folder), 200)} belongs to somebody else.")
+            stack.enter_context(_held(folder))
+            for part in folder.glob("*.part"):  # of a run that was killed
+                part.unlink()
         else:
             folder = Path(stack.enter_context(Scratch()))
         copy = _Copy(url, options, progress, folder, out)
@@ -81,6 +90,26 @@ def fetched(url: Url, options: Options, progress: Progress, out: Url | None = No
             yield replace(inner, remarks=(*remarks, *inner.remarks))
             return
         yield Unpacked(directory=folder, name=name_of(url), remarks=remarks, files=tuple(sorted(copy.files)))
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """A lock on a copy that is kept, where there are locks."""
+    with (folder / _LOCK).open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"Another run uses {escape_name(str(folder), 200)}. Wait for its end, or choose another --cache."
+            ) from None
+        except (OSError, NameError):  # of a file system, or Windows
+            yield
+            return
+        try:
+            yield
+        finally:
+            # Processes that this one started may have a copy of the descriptor.
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def name_of(url: Url) -> str:
@@ -125,9 +154,12 @@ class _Copy:
         self._url, self._options, self._progress = url, options, progress
         self._folder, self._out = folder, out
         self._failed = 0
+        self._numbers = itertools.count()
+        #: Path in the folder of each file, by name.
+        self._at: dict[str, str] = {}
         #: Bytes of what was fetched, by name.
         self._have: dict[str, int] = {}
-        #: Of a copy that is kept: name, tag, size, and time of the file at each place; as it is, and as it was.
+        #: Of a copy that is kept: what is at each path in the folder; as it is, and as it was.
         self._index: dict[str, _Kept] = {}
         self._older = _read_index(folder / _INDEX)
 
@@ -136,9 +168,9 @@ class _Copy:
         self._progress.stage("Listing the job")
         async with opened(self._url, self._options.storage_option) as store:
             objects = await self._listed(store)
-            at = places([*objects])
+            self._at = places([*objects])
             files = [
-                SourceFile(name=name, place=str(self._folder / at[name]), size=one.size)
+                SourceFile(name=name, place=str(self._folder / self._at[name]), size=one.size)
                 for name, one in objects.items()
             ]
             certain = [one for one in files if is_known_by_name(one) or self._is_job(one)]
@@ -240,12 +272,12 @@ class _Copy:
         """Fetch a file, or its beginning; a remark says why that was not possible."""
         if self._is_kept(file, one):
             self._have[file.name] = file.size
-            self._index[file.place] = self._older[file.place]
+            self._index[self._at[file.name]] = self._older[self._at[file.name]]
             self._progress.advance(_HEAD if is_head else file.size)
             return
-        part, tag = f"{file.place}.part", one.tag
+        # Not below the files, where a key may have any name.
+        part, tag = str(self._folder / f"{next(self._numbers)}.part"), one.tag
         size: int | None = one.size
-        os.makedirs(os.path.dirname(part), exist_ok=True)  # noqa: PTH103, PTH120 - many
         while True:
             try:
                 got = await store.get(
@@ -269,12 +301,13 @@ class _Copy:
                 return
         if not tag and one.tag and not is_head:
             self.tally.note("storage.changed", file=file.name)
+        os.makedirs(os.path.dirname(file.place), exist_ok=True)  # noqa: PTH103, PTH120 - many
         os.replace(part, file.place)  # noqa: PTH105 - many
         self._have[file.name] = got.size
         if not is_head:
             time_ns = os.stat(file.place).st_mtime_ns  # noqa: PTH116 - many
             # A list and a request may write the same tag in two ways.
-            self._index[file.place] = _Kept(file.name, tag or got.tag, got.size, time_ns)
+            self._index[self._at[file.name]] = _Kept(file.name, tag or got.tag, got.size, time_ns)
 
     def _note_missing(self, file: SourceFile, answer: Answer) -> None:
         code = {403: "storage.denied", 404: "storage.gone"}.get(answer.status, "storage.failed")
@@ -287,7 +320,7 @@ class _Copy:
             self.tally.note(code, file=file.name)
 
     def _is_kept(self, file: SourceFile, one: Object) -> bool:
-        kept = self._older.get(file.place)
+        kept = self._older.get(self._at[file.name])
         if kept is None or not one.tag or kept[:3] != (file.name, one.tag, one.size):
             return False
         with contextlib.suppress(OSError):
@@ -299,7 +332,7 @@ class _Copy:
         """Of a copy that is kept: what it holds; files of objects that are gone are removed."""
         if self._options.cache:
             for place in self._older.keys() - self._index.keys():
-                Path(place).unlink(missing_ok=True)
+                (self._folder / place).unlink(missing_ok=True)
             part = self._folder / f"{_INDEX}.part"
             part.write_bytes(msgspec.json.encode(self._index))
             part.replace(self._folder / _INDEX)
@@ -348,35 +381,30 @@ def _job_in(name: str) -> int:
 
 def places(names: Sequence[str]) -> dict[str, str]:
     """A path in the folder of the copy for each name: the name itself, or a number where that is none, or meets another."""
-    taken: dict[str, str] = {}
-    fits: dict[str, bool] = {"": True}
+    taken: dict[str, tuple[str, bool]] = {}
 
-    def is_free(path: str) -> bool:
-        return taken.setdefault(path.casefold().rstrip("/"), path) == path
-
-    def folder_fits(folder: str) -> bool:
-        if folder not in fits:
-            above, _, own = folder.rpartition("/")
-            is_part = own not in (".", "..") and _PART.fullmatch(own) is not None
-            fits[folder] = is_part and folder_fits(above) and is_free(f"{folder}/")
-        return fits[folder]
+    @cache
+    def fits(path: str, is_folder: bool) -> bool:
+        above, slash, own = path.rpartition("/")
+        if not _is_part(own) or (slash and not fits(above, True)):
+            return False
+        return taken.setdefault(path.casefold(), (path, is_folder)) == (path, is_folder)
 
     found = {}
     for number, name in enumerate(names):
-        folder, _, own = name.rpartition("/")
-        is_part = own not in (".", "..") and _PART.fullmatch(own) is not None
-        if (
-            is_part
-            and name.count("/") < _MAX_PARTS
-            and not name.startswith("/")
-            and folder_fits(folder)
-            and is_free(name)
-        ):
+        is_short = name.count("/") < _MAX_PARTS and len(name.encode("utf-8", "replace")) <= MAX_KEY
+        if is_short and fits(name, False):
             found[name] = f"{_TREE}/{name}"
         else:
+            own = name.rpartition("/")[2]
             # Its last part may be what a reader knows it by.
-            found[name] = f"{_NUMBERED}/{number}/{own if is_part else number}"
+            found[name] = f"{_NUMBERED}/{number}/{own if _is_part(own) else number}"
     return found
+
+
+def _is_part(name: str) -> bool:
+    """Whether a part of a key may be the name of a file or folder."""
+    return name not in (".", "..") and _PART.fullmatch(name) is not None
 
 
 def _size(size: int) -> str:

@@ -124,6 +124,8 @@ class _Place:
                 # The answer to an earlier try may have been lost.
                 if now and (now.id, now.state) == (about.id, about.state):
                     return now.tag
+                if about.is_complete:
+                    raise UsageError(self._mixed) from None
                 raise UsageError(self._taken if now and now.is_complete else self._busy) from None
             if answer.status != 501 or tag is None:
                 raise
@@ -141,6 +143,11 @@ class _Place:
     @property
     def _busy(self) -> str:
         return f"Another run writes to {self._url}. Wait for its end, or choose another --out. If it has died, use --force."
+
+    @property
+    def _mixed(self) -> str:
+        noun = self._product.noun
+        return f"Another run wrote to {self._url} at the same time, so files of both may stand there. Make the {noun} again with --force."
 
     @property
     def _no_conditions(self) -> str:

@@ -78,6 +78,7 @@ HOSTILE = [
     "case/gpu.csv",
     "both.csv",
     "both.csv/gpu.csv",
+    "Case/gpu.csv.part/gpu.csv",
     "x" * 300 + "/gpu.csv",
     "/".join(["deep"] * 60) + "/gpu.csv",
     "ünïcode \u202e/gpu.csv",
@@ -103,7 +104,13 @@ def test_hostile_keys_stay_in_the_folder_and_are_told_as_they_are(
     by_name = {
         str(path.relative_to(copy / "files")) for path in (copy / "files").rglob("*") if path.is_file()
     }
-    assert by_name == {"Case/gpu.csv", "both.csv", "ünïcode \u202e/gpu.csv"}
+    assert by_name == {"Case/gpu.csv", "Case/gpu.csv.part/gpu.csv", "both.csv", "ünïcode \u202e/gpu.csv"}
+
+
+def test_a_key_over_the_limit_is_no_path() -> None:
+    key = "/".join(["\U0001f600" * 60] * 30) + "/gpu.csv"
+
+    assert fetching.places([key]) == {key: "others/0/gpu.csv"}
 
 
 @pytest.mark.parametrize(
@@ -282,6 +289,15 @@ def test_a_copy_that_is_kept_is_fetched_again_where_it_changed(
     _, repaired = report_of(url, tmp_path / "o", "--cache", cache)
     assert proxy.count("GET") == 1
     assert repaired == fresh
+
+    # Another folder is not touched by the copy of a copy, and one run at a time uses a folder.
+    shutil.copytree(cache, tmp_path / "other")
+    report_of(url, tmp_path / "o", "--cache", tmp_path / "other")
+    assert {path.name for path in cache.rglob("*.csv")} == {"2.csv", "3.csv"}
+    with fetching._held(next(cache.iterdir())):
+        done, _ = report_of(url, tmp_path / "o", "--cache", cache)
+    assert done.returncode == 2
+    assert "Another run uses" in done.stderr
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from tests.report.storage.servers import Bucket, Proxy
 from tests.report.test_cli import make_report, sample
 
 
+@pytest.mark.slow
 def test_a_watch_of_a_url_fetches_each_object_once(
     proxy: Proxy, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
