@@ -63,10 +63,12 @@ class Watcher:
             preexec_fn=_be_nice,  # noqa: PLW1509 - no threads
         )
         end_s = time.monotonic() + READY_S
-        while self._process.poll() is None and b"ready" not in self._text and time.monotonic() < end_s:
+        is_ready = has_ended = False
+        while not (is_ready or has_ended) and time.monotonic() < end_s:
+            has_ended = self._process.poll() is not None
             self._read(0.2)
-        self._read(0)
-        if b"ready" not in self._text:
+            is_ready = b"ready" in self._text
+        if not is_ready:
             if self._process.poll() == _USAGE:
                 raise RefusedError
             self._kill()
@@ -75,10 +77,10 @@ class Watcher:
     def asked_to_stop(self) -> float | None:
         """The time from SIGTERM to SIGKILL, once, if the job is to be stopped; it wakes its parent by SIGCHLD then."""
         self._read(0)
-        asked = re.search(rb"^stop ([0-9.]{1,12}) ([\w-]{1,100})$", self._text, re.MULTILINE)
+        asked = re.search(rb"^stop ([0-9.]{1,12}) (\S{1,200})$", self._text, re.MULTILINE)
         if self.stopped_by or not asked:
             return None
-        self.stopped_by = asked[2].decode()
+        self.stopped_by = asked[2].decode("utf-8", "replace")
         return float(asked[1])
 
     def hurry(self) -> None:

@@ -400,7 +400,7 @@ def command(
         # It starts during the slow imports and the reading.
         has_page = not is_watch and {"html", "ipynb"} & set(formats)
         running = stack.enter_context(kernel.started()) if has_page else None
-        from jobreport import pipeline, plugins, settings  # noqa: PLC0415 - nor for --version
+        from jobreport import plugins, settings  # noqa: PLC0415 - nor for --version
         from jobreport.cost.facts import given_facts, is_fact  # noqa: PLC0415 - nor for --version
         from jobreport.cost.prices import Pricing  # noqa: PLC0415
         from jobreport.options import Options  # noqa: PLC0415
@@ -439,6 +439,8 @@ def command(
                 of_recorder=of_recorder,
                 quiet=quiet,
             )
+        from jobreport import pipeline  # noqa: PLC0415 - nor for a watch, which starts other processes
+
         try:
             outcome = pipeline.make_report(
                 job_dir,
@@ -519,7 +521,6 @@ def _watched(
             job_dir=job_dir,
             folder=folder,
             arguments=tuple(sys.argv[1:]),
-            has_cache=options.cache is not None,
             every_s=every_s or watch.MIN_S,
             timeout_s=timeout_s,
             idle_exit_s=idle_exit_s,

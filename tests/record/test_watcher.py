@@ -10,11 +10,14 @@ import signal
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
+from jobrecord.watcher import Watcher
+from jobreport.watching import watch
 from tests.paths import ROOT
 from tests.record.fake_nvml import gpu
 from tests.record.recordings import facts, record, start, wait_for
@@ -43,7 +46,7 @@ if mode == "chatters":
 if mode == "stops":
     while not (here / "started").exists():
         time.sleep(0.01)
-    print("stop 1.5 UnusedGPU", flush=True)
+    print("stop 1 UnusedGPU", flush=True)
     os.kill(os.getppid(), signal.SIGCHLD)
 sys.stdin.read()
 (here / "ended").touch()
@@ -70,7 +73,7 @@ SAVES = """
 import signal, time
 from pathlib import Path
 def save(*_):
-    time.sleep(0.7)
+    time.sleep(0.3)
     Path("saved").touch()
     raise SystemExit
 signal.signal(15, save)
@@ -86,14 +89,14 @@ STARTED = 'Path("started").touch(); time.sleep(60)'
         # A checkpoint in the time that is left.
         (
             [
-                "def save(*_): time.sleep(0.7); Path('saved').touch(); sys.exit()",
+                "def save(*_): time.sleep(0.3); Path('saved').touch(); sys.exit()",
                 "signal.signal(15, save)",
                 STARTED,
             ],
             "exit",
-            (0.6, 1.4),
+            (0.25, 0.9),
         ),
-        (["signal.signal(15, signal.SIG_IGN)", STARTED], "signal:9", (1.4, 10)),
+        (["signal.signal(15, signal.SIG_IGN)", STARTED], "signal:9", (0.9, 10)),
         # A launcher that ends at once, while its process saves.
         (
             [
@@ -103,7 +106,7 @@ STARTED = 'Path("started").touch(); time.sleep(60)'
                 STARTED,
             ],
             "signal:15",
-            (0.6, 1.4),
+            (0.25, 0.9),
         ),
     ],
     ids=["saves", "ignores", "launcher"],
@@ -130,6 +133,25 @@ def test_a_job_that_a_rule_stops_has_its_time(
     assert (tmp_path / "ended").exists()
     if ended_by == "signal:9":
         assert report(out)["ended"]["how"] == "rule"
+
+
+@pytest.mark.parametrize(("rule", "grace_s"), [("UnusedGPU", 0.001), ("Ungenützt", 14 * 86400.0)])
+def test_a_wish_to_stop_is_understood_whatever_the_time_and_the_rule_are(
+    rule: str, grace_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = list[bytes]()
+    acting: Any = SimpleNamespace(step=lambda: False, stop=lambda: (rule, grace_s))
+    watcher: Any = Watcher.__new__(Watcher)
+    watcher._read, watcher.stopped_by = lambda _: None, ""
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda _, line: written.append(line))
+        patch.setattr(os, "kill", lambda *_: None)
+        watch._Rounds(
+            watch.Watching(job_dir=Path(), folder=Path(), arguments=()), acting, print, print
+        )._act()
+    (watcher._text,) = written
+
+    assert (watcher.asked_to_stop(), watcher.stopped_by) == (grace_s, rule)
 
 
 @pytest.mark.parametrize("mode", ["crashes", "dies", "chatters", "refuses"])

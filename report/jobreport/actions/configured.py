@@ -32,35 +32,13 @@ _FORMATS = ("json", "slack")
 PLACE = re.compile(r"\{(?:env:(?P<env>[A-Za-z_]\w*)|(?P<fact>finding\.key|job|report))\}")
 #: Keys of findings that are not made from the name of a rule.
 KEYS = frozenset(
-    [
-        "clocks-differ",
-        "code-line",
-        "cpu-bottleneck",
-        "data-loading",
-        "disjoint-times",
-        "ended",
-        "free-cores",
-        "gpu-never-used",
-        "hardware-slowdown",
-        "io-bottleneck",
-        "io-pauses",
-        "late-first-step",
-        "late-start",
-        "lost-samples",
-        "memory-growth",
-        "memory-kills",
-        "nearly-full",
-        "not-measured",
-        "one-process",
-        "other-processes",
-        "profiling",
-        "recompiled",
-        "saturated-process",
-        "slow-rank",
-        "start-up",
-        "unexplained",
-        "wind-down",
-    ]
+    {
+        *("clocks-differ", "code-line", "cpu-bottleneck", "data-loading", "disjoint-times", "ended"),
+        *("free-cores", "gpu-never-used", "hardware-slowdown", "io-bottleneck", "io-pauses"),
+        *("late-first-step", "late-start", "lost-samples", "memory-growth", "memory-kills", "nearly-full"),
+        *("not-measured", "one-process", "other-processes", "profiling", "recompiled", "saturated-process"),
+        *("slow-rank", "start-up", "unexplained", "wind-down"),
+    }
 )
 
 
@@ -132,9 +110,9 @@ def _action(block: Any, rules: Sequence[Rule], environment: Mapping[str, str]) -
     action = Action(
         do=do,
         for_s=_time(block, "for", None),
-        after_s=_time(block, "after", 600.0) or 0.0,
-        timeout_s=_time(block, "timeout", 30.0 if do == COMMAND else 10.0) or 0.0,
-        grace_s=_time(block, "grace", 60.0) or 0.0,
+        after_s=_time(block, "after", 600.0),
+        timeout_s=_time(block, "timeout", 30.0 if do == COMMAND else 10.0),
+        grace_s=_time(block, "grace", 60.0),
         is_slack=known_name(str(block.get("format", "json")), _FORMATS, "format", "") == "slack",
         url=_url(block, environment) if do == WEBHOOK else "",
         argv=_argv(block, environment) if do == COMMAND else (),
@@ -205,7 +183,7 @@ def _argv(block: Mapping[str, Any], environment: Mapping[str, str]) -> tuple[str
     return tuple(argv)
 
 
-def _time(block: Mapping[str, Any], key: str, default: float | None) -> float | None:
+def _time(block: Mapping[str, Any], key: str, default: Any) -> Any:
     if key not in block:
         return default
     amount = seconds(block[key]) if isinstance(block[key], str) else None

@@ -71,8 +71,6 @@ class Watching(Struct, frozen=True, kw_only=True):
     idle_exit_s: float | None = None
     #: Standard input is a pipe of record-job, which ends with the job.
     of_recorder: bool = False
-    #: A job in object storage is kept by the command line.
-    has_cache: bool = False
 
 
 def watch(watching: Watching, acting: Acting, say: Callable[[str], None], tell: Callable[[str], None]) -> int:
@@ -92,8 +90,8 @@ def watch(watching: Watching, acting: Acting, say: Callable[[str], None], tell: 
         signal.signal(number, stop)
     with contextlib.ExitStack() as stack:
         stack.enter_context(held(watching.folder / WATCH_LOCK))
-        if not (watching.has_cache or isinstance(watching.job_dir, Path)):
-            # Each round fetches what is new.
+        if not isinstance(watching.job_dir, Path):
+            # Each round fetches what is new; a --cache that is given comes later among the arguments, and counts.
             cache = stack.enter_context(Scratch())
             watching = replace(watching, arguments=("--cache", cache, *watching.arguments))
         rounds = _Rounds(watching, acting, say, tell)
@@ -272,7 +270,7 @@ class _Rounds:
         if stop := self._acting.stop():
             rule, grace_s = stop
             # Each of its children may wake it with this signal.
-            os.write(1, f"stop {grace_s:g} {rule}\n".encode())
+            os.write(1, f"stop {grace_s:.9g} {rule}\n".encode())
             os.kill(os.getppid(), signal.SIGCHLD)
         return is_busy
 

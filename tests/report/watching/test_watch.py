@@ -10,15 +10,20 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
 from jobreport.errors import NOTHING_YET
+from jobreport.output import export
 from jobreport.output.publish import WATCH_LOCK, held
+from jobreport.page.kit.fragment import Fragment
 from jobreport.watching import watch
+from jobrules.model import SECOND_US
 from tests.once import slow_but
+from tests.report.page.sections.html import notebook_of
 from tests.report.test_cli import COMMAND, make_report, sample
 
 #: Of the samples of a job, and of what marks its end.
@@ -38,7 +43,10 @@ def _untouched_process() -> Iterator[None]:
 
 
 class Replay:
-    """A job whose files appear a part at each pause of a watch; what the watch left behind is looked at before."""
+    """A job whose files appear a part at each pause of a watch, the end marker with the last one.
+
+    What the watch left behind is looked at before.
+    """
 
     def __init__(self, of: Path, job: Path, parts: int, look: Callable[[], None] = lambda: None) -> None:
         self.job, self.pauses, self.look = job, list[float](), look
@@ -55,7 +63,8 @@ class Replay:
     def pause(self, seconds: float = 0.0) -> None:
         self.pauses.append(seconds)
         self.look()
-        for file in self._left.pop() if self._left else [MARKER]:
+        files = self._left.pop() if self._left else []
+        for file in files if self._left else [*files, MARKER]:
             (self.job / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(self._of / file, self.job / file)
 
@@ -76,6 +85,7 @@ def test_the_last_report_of_a_watch_is_that_of_a_plain_run(
             assert "**So far: " in (out / "summary.md").read_text()
 
     replay = Replay(sample("fluctuating"), tmp_path / "job", 2, look)
+    replay.pause()
     monkeypatch.setattr(watch._Rounds, "_pause", replay.pause)
     options = ("--formats", formats, "--quiet", "--fail-on", "warning")
 
@@ -83,11 +93,19 @@ def test_the_last_report_of_a_watch_is_that_of_a_plain_run(
     fresh = make_report("--job-dir", replay.job, "--out", plain, *options)
 
     assert (done.returncode, fresh.returncode) == (3, 3), done.stderr
-    assert seen == [True, True]
+    assert seen == [True]
     assert files_of(out) == files_of(plain)
     assert done.stderr == ""
 
 
+def test_a_page_loads_the_next_one_only_if_there_will_be_one() -> None:
+    made = notebook_of([Fragment(name="head", html="<header>h</header>")])
+
+    assert '<meta http-equiv="refresh" content="80">' in export.render_html(made, refresh_s=80.2)
+    assert 'http-equiv="refresh"' not in export.render_html(made, refresh_s=0.0)
+
+
+@pytest.mark.slow
 def test_the_page_of_a_job_that_runs_says_so_and_loads_the_next(tmp_path: Path) -> None:
     make_report(
         "--job-dir", sample("fluctuating"), "--out", tmp_path, "--round", "80", "--watch", "--formats", "html"
@@ -153,25 +171,40 @@ def test_a_watch_waits_for_data_only_as_long_as_it_is_asked_to(
 def test_a_watch_of_a_job_that_fell_silent_ends_if_it_is_asked_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Traces alone: of no node is an interval known.
-    replay = Replay(sample("late-rank"), tmp_path / "job", 1)
-    replay.pause()
-    monkeypatch.setattr(watch._Rounds, "_pause", replay.pause)
+    now, pauses = [1.7e9], list[float]()
+    # Of traces alone: of no node is an interval known.
+    job = SimpleNamespace(nodes=(), end_us=round(now[0]) * SECOND_US, finished=None)
+    seen: Any = SimpleNamespace(job=job, quality=SimpleNamespace(sources=()))
+
+    def make(_rounds: Any, pause_s: float) -> watch._Round:
+        pauses.append(pause_s)
+        return watch._Round(3, 0.1, seen)  # with --fail-on, of the last one
+
+    def pass_time(_rounds: Any, seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr("jobreport.watching.watch.time.time", lambda: now[0])
+    monkeypatch.setattr(watch._Rounds, "_round", make)
+    monkeypatch.setattr(watch._Rounds, "_pause", pass_time)
 
     done = make_report(
-        *("--job-dir", replay.job, "--out", tmp_path / "o", "--formats", "json"),
-        *("--watch", "--watch-idle-exit", "30min", "--fail-on", "critical"),
-    )  # fmt: skip
+        *("--job-dir", tmp_path, "--out", tmp_path / "o", "--watch", "5min", "--watch-idle-exit", "30min")
+    )
 
     assert done.returncode == 0
-    assert "make-report: no data since 20" in done.stderr
-    assert "made_us" not in json.loads((tmp_path / "o/report.json").read_bytes())
+    assert pauses == [300.0] * 7 + [0]
+    assert done.stderr.splitlines()[1:] == [
+        "make-report: no data since 2023-11-14 22:13:20\N{NO-BREAK SPACE}UTC."
+    ]
 
 
-@pytest.mark.parametrize(("number", "moment"), [(signal.SIGTERM, "pause"), (signal.SIGINT, "round")])
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    slow_but((signal.SIGTERM, "pause"), [(signal.SIGTERM, "pause"), (signal.SIGINT, "round")]),
+)
 def test_a_signal_leaves_the_last_whole_report(number: signal.Signals, moment: str, tmp_path: Path) -> None:
     out = tmp_path / "o"
-    replay = Replay(sample("fluctuating"), tmp_path / "job", 1)
+    replay = Replay(sample("fluctuating"), tmp_path / "job", 2)
     replay.pause()
     running = subprocess.Popen(
         [*COMMAND, "--job-dir", str(replay.job), "--out", str(out), "--watch", "15s", "--formats", "json"],
