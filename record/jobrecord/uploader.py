@@ -275,8 +275,13 @@ class _Uploader:
 
         Raises StorageError if another recording has them.
         """
+        known = facts.of_node(self._out, self._node)
+        if not known:
+            # What is in storage is better than nothing.
+            self._reason, self._may_pass = "The recording was removed from its folder.", False
+            return False
         missing = self._missing()
-        known = facts.of_node(self._out, self._node) | {
+        known |= {
             "not_uploaded": {
                 "files": len(missing),
                 "bytes": sum(one.size for one in missing),

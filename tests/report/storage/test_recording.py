@@ -130,6 +130,18 @@ def test_a_recording_that_is_seen_only_after_the_job_has_started_stays(
 
 
 @pytest.mark.slow
+def test_a_local_copy_that_somebody_removes_takes_nothing_from_storage(recorder: Recorder) -> None:
+    remove = ('until [ -e "$0" ]; do sleep 0.1; done; rm -r "$1"/job-*', str(recorder.scratch / "go-on"))
+    with recorder.start(command=("sh", "-c", *remove, str(recorder.scratch))) as process:
+        wait_for(lambda: recorder.facts().get("run"))
+        (recorder.scratch / "go-on").touch()
+        _, said = process.communicate(timeout=100)
+
+    assert f"not all is in {recorder.url}" in said
+    assert recorder.facts()["run"]
+
+
+@pytest.mark.slow
 def test_who_interrupts_the_start_leaves_nothing(recorder: Recorder, proxy: Proxy) -> None:
     asked_for, goes_on = threading.Event(), threading.Event()
 
