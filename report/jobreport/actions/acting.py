@@ -174,7 +174,7 @@ class Acting:
         if action.do == STOP:
             rule = min(action.rules.intersection(finding["rules"]), default=key)
             return _Fired(action, key, (rule,), b"", 0.0)
-        page = next(name for name in (FILES["html"], FILES["json"]) if (self._folder / name).exists())
+        page = FILES["html"] if (self._folder / FILES["html"]).exists() else FILES["json"]
         path = str(self._folder / page)
         facts = {
             "schema": 1,
