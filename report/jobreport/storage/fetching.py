@@ -14,7 +14,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -37,13 +37,14 @@ with contextlib.suppress(ImportError):  # Windows
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 
     from jobreport.options import Options
     from jobreport.progress import Progress
     from jobreport.storage.stores import Object, Store
     from jobreport.storage.urls import Url
 
+_Result = TypeVar("_Result")
 #: Requests at a time.
 _AT_A_TIME = 16
 #: Objects of a listing at most; folders of several jobs that are named.
@@ -117,14 +118,13 @@ def name_of(url: Url) -> str:
     return name_among([*reversed(url.key.split("/")), url.bucket])
 
 
-def run(work: object) -> None:
-    """Run a coroutine to its end; what storage says becomes an error of this program."""
+def run(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """What a coroutine gives at its end; what storage says becomes an error of this program."""
     try:
         if _is_in_loop():
             with ThreadPoolExecutor(1) as other:
-                other.submit(asyncio.run, work).result()  # type: ignore[arg-type]
-        else:
-            asyncio.run(work)  # type: ignore[arg-type]
+                return other.submit(asyncio.run, work).result()
+        return asyncio.run(work)
     except StorageError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
@@ -243,7 +243,7 @@ class _Copy:
             )
         return found
 
-    def _check_size(self, files: Iterable[SourceFile], objects: Mapping[str, Object], more: int = 0) -> None:
+    def _check_size(self, files: Sequence[SourceFile], objects: Mapping[str, Object], more: int = 0) -> None:
         size = more + sum(one.size for one in files if not self._is_kept(one, objects[one.name]))
         most, free = self._options.max_download, shutil.disk_usage(self._folder).free * 9 // 10
         if size > min(most, free):
@@ -421,12 +421,11 @@ def report(url: Url, options: Options) -> Iterator[Path | None]:
     folder = url._replace(key=url.key.rpartition("/")[0]) if url.name == name else url
     with Scratch() as scratch:
         file = Path(scratch) / name
-        found: list[bool] = []
-        run(_report(folder, options, file, found))
-        yield file if found else None
+        yield file if run(_report(folder, options, file)) else None
 
 
-async def _report(folder: Url, options: Options, file: Path, found: list[bool]) -> None:
+async def _report(folder: Url, options: Options, file: Path) -> bool:
+    """Write the ``report.json`` of a folder into a file; False if there is none."""
     async with opened(folder, options.storage_option) as store:
         for wait in (*_WAITS_S, None):
             about = await manifest.read(store, folder, REPORT, file.with_suffix(".part"))
@@ -437,10 +436,9 @@ async def _report(folder: Url, options: Options, file: Path, found: list[bool]) 
                     if answer.status != 404:
                         raise
                     if about is None:
-                        return
+                        return False
                 if file.exists() and (about is None or about.is_of(file)):
-                    found.append(True)
-                    return
+                    return True
             if wait is not None:
                 await asyncio.sleep(wait)
         raise StorageError(f"The report at {folder} is being written. Try again when that has ended.")
