@@ -509,10 +509,6 @@ def _watched(
     def say(line: str) -> None:
         print_error(f"make-report: {line}")
 
-    def tell(line: str) -> None:
-        if not quiet:
-            say(line)
-
     if of_recorder:
         # All options are right: record-job starts the job.
         os.write(1, b"ready\n")
@@ -528,7 +524,7 @@ def _watched(
         ),
         Acting(actions, folder, say, is_redacted=options.redact, is_dry=is_dry),
         say,
-        tell,
+        (lambda _: None) if quiet else say,
     )
 
 

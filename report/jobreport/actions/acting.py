@@ -192,10 +192,8 @@ class Acting:
             body = json.dumps({"text": _slack(facts)}, ensure_ascii=False)
         asked = {"url": action.url, "body": body, "timeout_s": action.timeout_s, "pauses_s": _PAUSES_S}
         asked["is_loopback"] = is_loopback(urlsplit(action.url).hostname or "")
-        argv = (sys.executable, "-I", str(_WEBHOOK))
-        return _Fired(
-            action, key, argv, json.dumps(asked).encode(), len(_PAUSES_S) * action.timeout_s + _START_S
-        )
+        argv, timeout_s = (sys.executable, "-I", str(_WEBHOOK)), len(_PAUSES_S) * action.timeout_s + _START_S
+        return _Fired(action, key, argv, json.dumps(asked).encode(), timeout_s)
 
     def _done(self, fired: _Fired, reason: str, output: bytes) -> None:
         if fired.action.do == WEBHOOK:
@@ -263,12 +261,8 @@ def _in_json(finding: Finding) -> dict[str, Any]:
 def _slack(facts: dict[str, Any]) -> str:
     """A message; names in it are no links, and call nobody."""
     finding = facts["finding"]
-    what = (
-        f"{finding['severity']}: {finding['title']}"
-        if facts["state"] == "open"
-        else f"over: {finding['title']}"
-    )
-    text = f"{facts['job']}: {what}. {' '.join(finding.get('advice', ()))} {facts['report']}"
+    state = finding["severity"] if facts["state"] == "open" else "over"
+    text = f"{facts['job']}: {state}: {finding['title']}. {' '.join(finding.get('advice', ()))} {facts['report']}"
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

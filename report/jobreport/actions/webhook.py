@@ -15,9 +15,6 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-#: Statuses after which another try may succeed.
-_PASSING = {408, 429}
-
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
@@ -54,7 +51,7 @@ def _posted(asked: dict[str, Any]) -> tuple[str, bool]:
     except urllib.error.HTTPError as error:
         if 300 <= error.code < 400:
             return f"HTTP status {error.code}: redirects are not followed", False
-        return f"HTTP status {error.code}", error.code >= 500 or error.code in _PASSING
+        return f"HTTP status {error.code}", error.code >= 500 or error.code in (408, 429)  # which may pass
     except (OSError, http.client.HTTPException, ValueError) as error:
         cause = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(cause, TimeoutError):
