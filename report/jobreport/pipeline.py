@@ -15,7 +15,7 @@ from jobreport.build import priced, report_of
 from jobreport.errors import JobReportError, NothingReadableError
 from jobreport.files import FILES, REPORT
 from jobreport.options import Options
-from jobreport.output import github, junit, places, publish, summary
+from jobreport.output import places, publish, summary
 from jobreport.output.pages import pages, written_without
 from jobreport.progress import Progress, showing
 from jobreport.readers import archive
@@ -119,12 +119,16 @@ def written(
         text = summary.markdown(report)
         if "md" in options.formats:
             files[FILES["md"]] = text.encode()
-        if "github" in options.formats and not github.has_summary():
-            files[FILES["github"]] = text.encode()
+        if "github" in options.formats:
+            from jobreport.output import github  # noqa: PLC0415 - few reports are for CI
+
+            files |= {} if github.has_summary() else {FILES["github"]: text.encode()}
         about = {"summary": text, **_times(report)}
     made, no_page = pages(files[FILES["json"]], options, kernel, about=about)
     files |= made
     if "junit" in options.formats:
+        from jobreport.output import junit  # noqa: PLC0415 - as above
+
         files[FILES["junit"]] = junit.of_report(report, REPORT.main_file(files), options.fail_on)
     place.publish(files)
     return Outcome(

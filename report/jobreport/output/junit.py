@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
-from xml.sax.saxutils import escape, quoteattr
 
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Characters of a text, and test cases of a file.
 MAX_TEXT, MAX_CASES = 4000, 1000
+#: In an attribute each would be read as a blank.
+_BLANKS = {ord(blank): f"&#{ord(blank)};" for blank in "\t\n\r"}
 #: What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -183,4 +185,6 @@ def _element(case: Case) -> str:
 
 
 def _attributes(values: Mapping[str, object]) -> str:
-    return "".join(f" {key}={quoteattr(bounded(str(value)))}" for key, value in values.items())
+    return "".join(
+        f' {key}="{escape(bounded(str(value))).translate(_BLANKS)}"' for key, value in values.items()
+    )
