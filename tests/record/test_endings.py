@@ -142,8 +142,9 @@ def test_the_first_line_is_about_the_rank_that_failed_first(tmp_path: Path) -> N
         "import os, sys, time, jobrecord\njobrecord.start()\nrank = int(os.environ['RANK'])\n"
         "for i in range(40):\n    time.sleep(0.01)\n    jobrecord.step()\n"
         "    if i == 9 and 'again' not in sys.argv and rank == 2:\n        raise ValueError('a first try')\n"
-        "    if i == 20 and rank == 1:\n        raise KeyError('first')\n"
-        "time.sleep(1)\nraise RuntimeError('Connection closed by peer')\n"
+        "    if i == 20 and rank == 1:\n        open('failed', 'w')\n        raise KeyError('first')\n"
+        "while not os.path.exists('failed'): time.sleep(0.01)\n"
+        "time.sleep(0.5)\nraise RuntimeError('Connection closed by peer')\n"
     )
     command = "for r in 0 1; do RANK=$r python train.py & done; RANK=2 python train.py; RANK=2 python train.py again; exit 1"
     out = tmp_path / "job"
@@ -152,7 +153,7 @@ def test_the_first_line_is_about_the_rank_that_failed_first(tmp_path: Path) -> N
     ended = report(out)["ended"]
 
     known = tuple(ended["error"][name] for name in ("rank", "type", "file", "line"))
-    assert known == ("1", "KeyError", "train.py", 10)
+    assert known == ("1", "KeyError", "train.py", 11)
     assert (ended["how"], ended["step"], ended["exit_status"]) == ("exception", 21, 1)
 
 
