@@ -13,15 +13,24 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from email.parser import BytesParser
 from html import unescape
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
+T = TypeVar("T")
 ID, SECRET = "AKIAJOBREPORTTESTKEY", "secretOfTheTest/0123456789abcdefghijklmno"
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run, in a thread of its own: that of the tests has a loop that runs if a browser was open in it."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, work).result()
 
 
 def free_port() -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from jobreport import JobFrames, open_job
 from tests.paths import ROOT
-from tests.report.storage.servers import Bucket, Proxy
+from tests.report.storage.servers import Bucket, Proxy, run
 
 SAMPLE = ROOT / "sample_data" / "fluctuating-1gpu"
 
@@ -19,7 +17,7 @@ def test_a_job_in_object_storage_is_opened(proxy: Proxy, bucket: Bucket) -> None
     async def in_a_notebook() -> JobFrames:
         return open_job(url)
 
-    for job in (open_job(url), asyncio.run(in_a_notebook())):
+    for job in (open_job(url), run(in_a_notebook())):
         assert job.name == "one"
         assert job.samples().equals(expected)
         assert job.report().report.command == f"make-report --job-dir {url}"

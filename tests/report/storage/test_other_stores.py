@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import os
 import shutil
@@ -15,7 +14,7 @@ import pytest
 
 from jobreport.storage.stores import Answer, opened
 from jobreport.storage.urls import Url, parse
-from tests.report.storage.servers import Fault, Proxy, free_port, process
+from tests.report.storage.servers import Fault, Proxy, free_port, process, run
 from tests.report.test_cli import make_report, sample
 
 pytestmark = pytest.mark.slow
@@ -100,7 +99,7 @@ def test_lists_and_ranges(store: tuple[Url, tuple[str, ...]], tmp_path: Path) ->
                 await bucket.delete(key)
             return [*found, await bucket.find(key)]
 
-    assert asyncio.run(use()) == [(key, 10), b"0123456789", b"0123", 404, None]
+    assert run(use()) == [(key, 10), b"0123456789", b"0123", 404, None]
 
 
 def test_conditions(store: tuple[Url, tuple[str, ...]], tmp_path: Path) -> None:
@@ -120,7 +119,7 @@ def test_conditions(store: tuple[Url, tuple[str, ...]], tmp_path: Path) -> None:
                 await _status(bucket.get(key, file, tag=tag)),
             ]
 
-    assert asyncio.run(use()) == [412, 200, 200, 412, 412]
+    assert run(use()) == [412, 200, 200, 412, 412]
 
 
 def test_conditions_are_asked_for(store: tuple[Url, tuple[str, ...]], tmp_path: Path) -> None:
@@ -142,7 +141,7 @@ def test_conditions_are_asked_for(store: tuple[Url, tuple[str, ...]], tmp_path: 
             ]
 
     try:
-        assert asyncio.run(use()) == [412, 412]
+        assert run(use()) == [412, 412]
     finally:
         proxy.close()
     asked = [parse_qs(one.query).get("ifGenerationMatch") for one in proxy.requests]
@@ -159,7 +158,7 @@ def test_a_job_is_read_and_its_report_written(store: tuple[Url, tuple[str, ...]]
                 if path.is_file():
                     await bucket.put(f"{url.key}/{path.relative_to(job)}", path.read_bytes(), "text/plain")
 
-    asyncio.run(upload())
+    run(upload())
     out = parse(f"{url.scheme}://{url.bucket}/reports/one")
     done = make_report("--job-dir", str(url), "--out", str(out), "--formats", "json", "--quiet", *options)
     again = make_report("--job-dir", str(url), "--out", str(out), "--formats", "json", "--quiet", *options)
