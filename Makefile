@@ -51,9 +51,10 @@ test: $(VENV)/installed-dev $(AXE)
 pytest-test:
 	$(PYTEST) -m "not slow" --hypothesis-profile few --durations 25
 
-# Slow tests, and those of Hypothesis with all of their examples.
+# Slow tests, and those of Hypothesis with all of their examples; then, one by one, those that need the cores for themselves.
 test-slow: $(VENV)/installed-dev $(AXE)
-	$(PYTEST) -m "slow or hypothesis"
+	$(PYTEST) -m "(slow or hypothesis) and not alone"
+	$(BIN)/python -m pytest -m alone --durations 10
 
 test-all: test test-slow
 

@@ -35,6 +35,7 @@ SHAPES = (
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_odd_shapes_cost_as_much_as_honest_ones(tmp_path: Path) -> None:
     found = small_input.multiples(SHAPES, tmp_path)
     above = {name: times for name, _, times in found if times > SLACK * small_input.LIMIT}

@@ -18,7 +18,7 @@ from jobrules.model import in_words
 from tests.record.named_lines import FAKE, script
 from tests.record.recordings import record
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 HERE = Path(__file__).parent
 #: Of 40 scripts, as many are named right.

@@ -166,6 +166,7 @@ def test_python_before_a_wait_is_not_taken_for_the_wait(out: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("low", "high", "names"),
     [
@@ -180,6 +181,7 @@ def test_shares_of_lines(out: Path, low: str, high: str, names: tuple[str, ...])
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("python", OTHER_PYTHONS, ids=lambda path: path.parts[-3])
 def test_shares_of_lines_in_another_python(out: Path, python: Path) -> None:
     assert at_most(0.05, out, "20", "20", "60", *ALL, python=str(python))
