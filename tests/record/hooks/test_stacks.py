@@ -160,6 +160,8 @@ def at_most(limit: float, out: Path, *arguments: str, python: str = PYTHON) -> b
     )
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 def test_python_before_a_wait_is_not_taken_for_the_wait(out: Path) -> None:
     # One look at the due time would be off by 5 of 24 ms.
     assert at_most(0.15, out, "6", "12", "12", "python_a", "slept")
