@@ -28,9 +28,9 @@ while not os.path.exists(sys.argv[1]) and time.monotonic() < end:
 """
 #: The sampler with one pause: in `argv[1]`, ``tick``, ``minute``, or ``gzip``, in a file that says that it has begun.
 PAUSING = """
-import os, sys, time
+import os, runpy, sys, time
 from pathlib import Path
-from jobrecord import files, sampler
+from jobrecord import files, sampler_process
 where, mark = sys.argv.pop(1), Path(sys.argv.pop(1))
 def pausing(function):
     def paused(*arguments, **options):
@@ -48,7 +48,7 @@ if where == "minute":
 if where == "gzip":
     files.MINUTE_S = 1
     os.replace = pausing(os.replace)
-sampler.main()
+runpy.run_path(str(sampler_process.PROGRAM), run_name="__main__")
 """
 
 
@@ -66,7 +66,7 @@ class Recording:
             )
             program = (
                 "from jobrecord import sampler_process; from pathlib import Path; "
-                f"sampler_process._PROGRAM = Path({str(sampler)!r}); {program}"
+                f"sampler_process.PROGRAM = Path({str(sampler)!r}); {program}"
             )
         self.command = subprocess.Popen(
             [
