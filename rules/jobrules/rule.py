@@ -114,6 +114,8 @@ class Rule(ABC):
     requires: ClassVar[tuple[Metric, ...]] = ()
     #: True if the rule judges traces of PyTorch's profiler.
     of_traces: ClassVar[bool] = False
+    #: True if the rule judges the training itself, not the machine.
+    of_learning: ClassVar[bool] = False
     #: True if the rule is about GPUs though it requires no metric of theirs.
     of_gpus: ClassVar[bool] = False
     #: Anchor of the page's section that holds the evidence.

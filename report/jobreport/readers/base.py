@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jobrules.captures.collectives import Communication
     from jobrules.model import Panel, ProcessStacks, Profile
     from jobrules.model.captures import Capture
+    from jobrules.model.learning import Learning
 
 
 #: Bytes of text in a byte of gzip, for samples and traces.
@@ -94,6 +95,8 @@ class Found(Struct, frozen=True, kw_only=True):
     profiles: tuple[Profile, ...] = ()
     captures: tuple[Capture, ...] = ()
     communication: tuple[Communication, ...] = ()
+    #: Of each source, and rank; ``registry`` joins them.
+    learning: tuple[Learning, ...] = ()
     #: What the profiler was configured to record, in words.
     recorded: tuple[str, ...] = ()
     #: Whether the files say that the job ended; None if they cannot say.

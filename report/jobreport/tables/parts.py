@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jobreport.tables.engine import Engine, Handle
     from jobrules.model import Frame, LoopFacts, ProcessStacks, Profile
     from jobrules.model.captures import AcrossRanks, Capture
+    from jobrules.model.learning import Learning
 
 #: Functions of these packages run where the parts lie, all others here: other processes lack a user's own rule.
 _OURS = ("jobrules.", "jobreport.")
@@ -50,6 +51,7 @@ class JobInParts(Job):
     recorded: tuple[str, ...] = ()
     finished: bool | None = None
     loop_facts: LoopFacts | None = None
+    learning: Learning | None = None
     frame: Frame | None = None
 
     @cached_property

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from jobrules.model.captures import AcrossRanks, Capture
 from jobrules.model.events import Events
+from jobrules.model.learning import Learning
 from jobrules.model.loop_facts import LoopFacts
 from jobrules.model.metric import Metric
 from jobrules.model.names import NodeName
@@ -150,6 +151,8 @@ class Job(Protocol):
     finished: bool | None
     #: What a source without single steps says about the training loop; None without such a source.
     loop_facts: LoopFacts | None
+    #: What was recorded of the training itself; None if nothing was. Of the whole job: parts of nodes have it, too.
+    learning: Learning | None = None
     #: Of the part of one node; None for a whole job.
     frame: Frame | None
 
@@ -356,6 +359,7 @@ class JobInMemory(Job):
     recorded: tuple[str, ...] = ()
     finished: bool | None = None
     loop_facts: LoopFacts | None = None
+    learning: Learning | None = None
     frame: Frame | None = None
 
     @cached_property

@@ -1,0 +1,1 @@
+"""Rules on the training itself: whether the model learns."""
