@@ -269,7 +269,7 @@ def library_page() -> str:
     """``open_job`` and the class of a job, with examples that are run here."""
     import pandas as pd  # noqa: PLC0415 - of this page alone
 
-    from jobreport.library import captures, job, machine_time, opening, results  # noqa: PLC0415 - as above
+    from jobreport.library import captures, job, machine_time, opening, recorded, results, tables  # noqa: PLC0415 - as above
 
     blocks = [
         "# The numbers in a notebook",
@@ -290,17 +290,20 @@ def library_page() -> str:
         "slow](notebooks/which-rank-is-slow.ipynb), [before and after](notebooks/before-and-after.ipynb)."
     )
     blocks += ["## open_job", _called(opening.open_job), "## The job", _paragraphs(job.JobFrames)]
-    for name, member in vars(job.JobFrames).items():
+    members = {**vars(recorded.RecordedJob), **vars(job.JobFrames)}
+    for name, member in members.items():
         if name.startswith("_"):
             continue
         if isinstance(member, property):
             blocks.append(f"* `job.{name}`: {_paragraphs(member)}")
         else:
             blocks.append(f"### job.{name}\n\n{_called(member)}")
-        homes = (module for module in (job, results, machine_time) if hasattr(module, name.upper()))
+        homes = (module for module in (tables, results, machine_time) if hasattr(module, name.upper()))
         columns = getattr(next(homes, None), name.upper(), None)
-        tables = captures.TABLES if name == "captures" else {"": columns} if isinstance(columns, dict) else {}
-        for table, of_table in tables.items():
+        several = (
+            captures.TABLES if name == "captures" else {"": columns} if isinstance(columns, dict) else {}
+        )
+        for table, of_table in several.items():
             kinds = (kind if isinstance(kind, str) else kind[0] for kind in of_table.values())
             listed = ", ".join(f"`{column}` {kind}" for column, kind in zip(of_table, kinds, strict=True))
             blocks.append(f"Columns{f' of `{table}`' if table else ''}: {listed}.")

@@ -8,6 +8,7 @@ import click
 
 from jobreport import cli
 from jobreport.errors import UsageError
+from jobreport.timeline import LIMIT, METRICS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,14 +57,14 @@ def _steps(_context: click.Context, option: click.Parameter, value: str | None) 
     "--metric",
     "metrics",
     multiple=True,
-    default=("gpu_utilization", "cpu_utilization", "io_wait"),
+    default=METRICS,
     show_default=True,
     metavar="NAME",
     help="Metric of the samples. Repeatable.",
 )
 @click.option("--absolute", is_flag=True, help="Count times from 1970 instead of from the start of the job.")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=2_000_000, show_default=True, help="Rows to write at most."
+    "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Rows to write at most."
 )
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 @cli.storage_options

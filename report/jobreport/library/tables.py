@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jobreport.library.frames import coded, or_missing
+from jobreport.library.frames import DURATION, UTC_TIME, coded, or_missing
 from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.framework_time import self_us
 from jobrules.measures.rows import rows_by_lane, series_of
@@ -26,9 +26,30 @@ if TYPE_CHECKING:
     #: From a moment to another, [start, end).
     Window = tuple[int, int]
 
+SAMPLES = {
+    "time": UTC_TIME, "time_us": "int64", "since_start": DURATION, "node": "category", "device": "category",
+    "metric": "category", "value": "float64", "unit": "category",
+}  # fmt: skip
+#: With ``every``.
+MEANS = {**SAMPLES, "covered": "float64"}
+STEPS = {
+    "node": "category", "worker": "category", "phase": "category", "step": "int64", "start": UTC_TIME,
+    "start_us": "int64", "since_start": DURATION, "end_us": "int64", "duration_us": "int64", "gap_us": "float64",
+    "first": "bool", "outlier": "bool",
+}  # fmt: skip
+EVENTS = {
+    "node": "category", "worker": "category", "process": "Int64", "thread": "Int64", "source": "category",
+    "phase": "category", "name": "category", "start": UTC_TIME, "start_us": "int64", "since_start": DURATION,
+    "end_us": "int64", "duration_us": "int64", "self_us": "int64", "step": "Int64",
+}  # fmt: skip
 #: What ``every`` may ask for: more rows than that are a mistake.
 MAX_BINS = 10_000_000
 ALWAYS = (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
+
+
+def common(one: Window, other: Window) -> Window:
+    """The time in both."""
+    return max(one[0], other[0]), min(one[1], other[1])
 
 
 class Names(Struct, frozen=True, kw_only=True):
@@ -90,6 +111,8 @@ def series(
     for part in job.one_by_one(windows):
         for panel, column in _columns(part, metrics, devices):
             time_us, value = panel.series(column)
+            if not len(time_us):
+                continue
             found = Series(
                 node=panel.node,
                 device=panel.devices[column],
@@ -203,6 +226,11 @@ def sample_columns(found: Sequence[Series], nodes: Sequence[str]) -> dict[str, A
 # Steps
 
 
+def steps_of(part: Job) -> Steps:
+    """The steps of a node."""
+    return part.steps
+
+
 def step_columns(
     job: JobInParts, nodes: Collection[str], known: Names, outlier: StepOutlier
 ) -> dict[str, Any]:
@@ -280,8 +308,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
         """The time in which events of a lane are asked for; an empty one for no time."""
         if self.windows is None:
             return self.window
-        start_us, end_us = self.windows.get((lane.node, lane.rank), (0, 0))
-        return max(start_us, self.window[0]), min(end_us, self.window[1])
+        return common(self.windows.get((lane.node, lane.rank), (0, 0)), self.window)
 
     def takes(self, lane: Lane) -> bool:
         """Whether events of a lane are asked for."""

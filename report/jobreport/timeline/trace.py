@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from jobreport import __version__
 from jobreport.errors import UsageError
+from jobreport.timeline import LIMIT, METRICS
 from jobreport.timeline.rows import NODES, Chosen, Name, Rows, of_node, ranks_of, step_window, text
 from jobrules.measures.clock_offsets import Clocks, offsets
 from jobrules.model import Metric
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     from jobrules.model import Finding, Job
 
-#: What is drawn of the samples if nothing else is asked for; rows of a file.
-METRICS = (Metric.GPU_UTILIZATION, Metric.CPU_UTILIZATION, Metric.IO_WAIT)
-LIMIT = 2_000_000
 #: Nodes that a file can tell apart, and rows that are put into words at a time.
 _MAX_NODES, _AT_ONCE = 1000, 1 << 16
 
@@ -53,7 +51,7 @@ def write_trace(
     start_us: int | None = None,
     end_us: int | None = None,
     steps: tuple[int, int] | None = None,
-    metrics: Collection[Metric] = METRICS,
+    metrics: Collection[str] = METRICS,
     absolute: bool = False,
     limit: int = LIMIT,
 ) -> TraceSummary:
@@ -70,15 +68,14 @@ def write_trace(
         start_us=clocks.start_us if start_us is None else start_us,
         end_us=clocks.end_us + 1 if end_us is None else end_us,
         steps=steps,
-        metrics=metrics,
+        metrics=[one for one in Metric if one in metrics],
         limit=limit,
     )
     if steps:
         chosen.start_us, chosen.end_us = _window_of(job, steps, clocks)
     names: list[Name] = []
     rows: list[Rows] = []
-    parts = job.parts[:_MAX_NODES]
-    for number, part in enumerate(parts):
+    for number, part in enumerate(job.one_by_one(job.nodes[:_MAX_NODES])):
         found = of_node(part, number, chosen, clocks)
         names += found[0]
         rows += found[1]
@@ -88,7 +85,7 @@ def write_trace(
             "metrics, or raise the limit."
         )
     rows += _of_findings(findings, chosen)
-    left_out = tuple(_left_out(job, len(parts)))
+    left_out = tuple(_left_out(job))
     facts = {
         "tool": f"jobreport {__version__}",
         "job": job.name,
@@ -118,7 +115,7 @@ def _window_of(job: Job, steps: tuple[int, int], clocks: Clocks) -> tuple[int, i
     """From the first begin to the last end of the steps of all processes, on the clock of the job."""
     found = [
         (window[0] - late_us, window[1] - late_us)
-        for part in job.parts
+        for part in job.one_by_one(job.nodes[:_MAX_NODES])
         for late_us in [clocks.late_us(part.nodes[0])]
         for rank in ranks_of(part)
         if (window := step_window(part, rank, steps))
@@ -148,9 +145,9 @@ def _of_findings(findings: Sequence[Finding], chosen: Chosen) -> Iterator[Rows]:
         )
 
 
-def _left_out(job: Job, nodes: int) -> Iterator[str]:
-    if len(job.nodes) > nodes:
-        yield f"{count(len(job.nodes) - nodes, 'node')} after the first {nodes:,}"
+def _left_out(job: Job) -> Iterator[str]:
+    if len(job.nodes) > _MAX_NODES:
+        yield f"{count(len(job.nodes) - _MAX_NODES, 'node')} after the first {_MAX_NODES:,}"
     if job.captures:
         yield f"kernels and operators of {count(len(job.captures), 'PyTorch trace')}, whose clocks are their own"
 

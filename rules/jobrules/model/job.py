@@ -7,7 +7,7 @@ times are whole microseconds since the Unix epoch (UTC).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
@@ -187,6 +187,10 @@ class Job(Protocol):
         ...
 
     # Node by node
+
+    def one_by_one(self, nodes: Collection[str] | None = None) -> Iterator[Job]:
+        """The parts, of these nodes or all; of those that lie elsewhere, one at a time is in memory."""
+        return (part for part in self.parts if nodes is None or part.nodes[0] in nodes)
 
     def each(
         self, function: Callable[Concatenate[Job, _P], _R], /, *args: _P.args, **kwargs: _P.kwargs

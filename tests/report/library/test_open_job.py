@@ -17,7 +17,7 @@ import pytest
 import jobreport
 from jobreport import JobFrames, JobReportError, open_job
 from jobreport.library import results
-from jobreport.library.job import SAMPLES
+from jobreport.library.tables import SAMPLES
 from jobrules.model import Metric, RuleResult
 from jobrules.rule import Rule
 from tests.jobs import make_job

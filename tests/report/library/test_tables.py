@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jobreport.library.job import EVENTS, MEANS, SAMPLES, STEPS
+from jobreport.library.tables import EVENTS, MEANS, SAMPLES, STEPS
 from jobrules.model import SECOND_US, Job, Metric
 from jobrules.rules.step_outlier import StepOutlier
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
@@ -427,3 +427,20 @@ def test_a_frame_says_what_was_asked() -> None:
     filters = {"metric": "^gpu", "node": "algo-1", "phase_of_step": "TRAIN", "wide": "False"}
     assert found.attrs["filters"] == filters
     assert found.attrs["job"] == "job"
+
+
+def test_a_device_that_was_never_measured_has_no_row() -> None:
+    values = np.full((4, 2), np.nan)
+    values[:, 1] = 5
+    job = opened(make_job(extra=[make_panel(Metric.GPU_UTILIZATION, values)]))
+
+    for found in (job.samples(), job.samples(every="1s"), job.percentiles()):
+        assert set(found["device"]) == {"gpu1"}
+
+
+def test_steps_are_chosen_without_keeping_all_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = opened(nested())
+    monkeypatch.setattr(type(job._whole.job), "_here", ())  # as if they lay on disk
+
+    assert len(job.events(step=0)) == len(job.samples(step=0)) + 2 == 2
+    assert "parts" not in vars(job._whole.job)
