@@ -6,13 +6,18 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from jobrules.model import Reason, ReasonKind
 from jobrules.model.learning import Training, time_of_step
 from jobrules.rule import Rule
+from jobrules.text import join_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobrules.model import Finding, Job, RuleResult
-    from jobrules.model.learning import Learning
+    from jobrules.model.learning import Learning, TensorRecords
 
 #: Reason of a rule on training, if only the machine was recorded.
 NO_LEARNING = Reason(kind=ReasonKind.NOT_APPLICABLE, what="nothing of the training itself was recorded")
@@ -37,8 +42,10 @@ class LearningRule(Rule):
             return self.not_evaluated(NO_LEARNING)
         missing = next((need for need in self.needs if need not in learning.has), None)
         if missing:
-            return self.not_evaluated(Reason(kind=ReasonKind.NOT_RECORDED, what=missing))
-        return self.judge(learning, job)
+            return self.not_evaluated(not_recorded(missing))
+        # Numbers of a training that went wrong overflow.
+        with np.errstate(all="ignore"):
+            return self.judge(learning, job)
 
     @abstractmethod
     def judge(self, learning: Learning, job: Job) -> RuleResult:
@@ -52,3 +59,19 @@ class LearningRule(Rule):
         if since_step is not None:
             details |= {"since_step": since_step, "since_us": time_of_step(learning, since_step)}
         return self.triggered(finding, details=details, **facts)
+
+
+def not_recorded(need: Training) -> Reason:
+    """Reason of a rule that lacks it."""
+    verb = "was" if need in (Training.LOSS, Training.VALIDATION) else "were"
+    return Reason(kind=ReasonKind.NOT_RECORDED, what=need, verb=verb)
+
+
+def frozen(records: TensorRecords) -> tuple[str, ...]:
+    """Names of the tensors that do not take part in training."""
+    return tuple(dict.fromkeys(one.name for one in records.tensors if not one.trainable))
+
+
+def named(names: Sequence[str]) -> str:
+    """Names of tensors or modules, the first few of many: `` `a`, `b`, and 3 more``."""
+    return join_names([f"`{name.replace('`', '')}`" for name in names])

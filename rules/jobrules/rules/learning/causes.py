@@ -1,0 +1,46 @@
+"""Which findings on a training are told inside another that explains them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from jobrules.model import AlsoSeenAs, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.model import Finding
+
+#: Keys of findings that share a cause, what explains the others first.
+CAUSES = (
+    "exploding-tensor",
+    "not-in-optimizer",
+    "poor-weight-initialization",
+    "dead-relu",
+    "saturated-activation",
+    "vanishing-gradient",
+    "weight-update-ratio",
+    "large-weight-updates",
+    "loss-not-decreasing",
+    "loss-at-chance",
+)
+
+
+def told_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings, those that share a cause as evidence of the first of ``CAUSES``, with the worst severity of them."""
+    chain = sorted((one for one in findings if one.key in CAUSES), key=lambda one: CAUSES.index(one.key))
+    keys = {one.key for one in chain}
+    chain += [one for one in findings if one.key not in keys and keys.intersection(one.because_of)]
+    if len(chain) < 2:
+        return tuple(findings)
+    first, *others = chain
+    known = replace(
+        first,
+        severity=min((one.severity for one in chain), key=list(Severity).index),
+        evidence=(*first.evidence, *(AlsoSeenAs(one.seen_as or one.title) for one in others)),
+        rules=tuple(dict.fromkeys(name for one in chain for name in one.rules)),
+    )
+    explained = {one.key for one in others}
+    return tuple(known if one is first else one for one in findings if one.key not in explained)
