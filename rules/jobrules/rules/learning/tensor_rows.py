@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from jobrules.model import BoolArray, CodeArray, FloatArray, IntArray
-from jobrules.model.learning import Collection, TensorRecords
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobrules.model.learning import Tensor
+    from jobrules.model import BoolArray, CodeArray, FloatArray, IntArray
+    from jobrules.model.learning import Collection, Tensor, TensorRecords
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False, dict=True):
