@@ -287,7 +287,8 @@ def library_page() -> str:
             blocks.append(f"**{title}**\n\n```python\n{text}\n```\n\n```text\n{printed}\n```")
     blocks.append(
         "Three notebooks to run and change: [why is the GPU idle](notebooks/why-is-the-gpu-idle.ipynb), [which rank is "
-        "slow](notebooks/which-rank-is-slow.ipynb), [before and after](notebooks/before-and-after.ipynb)."
+        "slow](notebooks/which-rank-is-slow.ipynb), [before and after](notebooks/before-and-after.ipynb). A script computes "
+        "[the numbers of each figure](figures_from_the_library.py) of sample pages from frames."
     )
     blocks += ["## open_job", _called(opening.open_job), "## The job", _paragraphs(job.JobFrames)]
     members = {**vars(recorded.RecordedJob), **vars(job.JobFrames)}

@@ -192,8 +192,9 @@ class JobFrames(RecordedJob):
     def captures(self, table: str = "devices") -> pd.DataFrame:
         """What PyTorch's profiler recorded, as the page has it.
 
-        ``table`` is ``devices`` (their time in parts), ``idle`` (idle time by cause), ``kernels`` and ``operators`` (at most
-        25 names with most time of each device, and 50 of each capture), or ``collectives`` (of all ranks together).
+        ``table`` is ``devices`` (their time in parts), ``idle`` (idle time by cause), ``steps`` (the first 200 of a device in
+        parts), ``kernels`` and ``operators`` (at most 25 names with most time of each device, and 50 of each capture), or of all
+        ranks together ``collectives`` and ``waiting`` (which rank the others wait for).
         """
         (name,) = chosen(table, captures.TABLES)
         reason = "" if self._report.captures else "no traces of PyTorch's profiler were found"

@@ -176,7 +176,8 @@ class RecordedJob:
     ) -> pd.DataFrame:
         """Samples, a row each: what one sensor of one device gave at one time.
 
-        Devices that are read one after the other have one time. ``every="10s"`` gives a row for each 10 s from the start
+        Devices that are read one after the other have one time; ``snapshot`` numbers the moments of a node, of all metrics
+        alike. ``every="10s"`` gives a row for each 10 s from the start
         of the job on: the mean over time, as the page counts it (a sample holds until the next one; pauses are not
         measured), and the share of the time that was ``covered``; NaN where nothing was. ``step`` are the samples from
         the start to the end of these steps on their node. ``wide`` has a column ``node/device/metric`` each, which

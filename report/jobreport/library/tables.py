@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     #: From a moment to another, [start, end).
     Window = tuple[int, int]
 
-SAMPLES = {
+_VALUES = {
     "time": UTC_TIME, "time_us": "int64", "since_start": DURATION, "node": "category", "device": "category",
     "metric": "category", "value": "float64", "unit": "category",
 }  # fmt: skip
+SAMPLES = {**_VALUES, "snapshot": "int64"}
 #: With ``every``.
-MEANS = {**SAMPLES, "covered": "float64"}
+MEANS = {**_VALUES, "covered": "float64"}
 STEPS = {
     "node": "category", "worker": "category", "phase": "category", "step": "int64", "start": UTC_TIME,
     "start_us": "int64", "since_start": DURATION, "end_us": "int64", "duration_us": "int64", "gap_us": "float64",
@@ -96,6 +97,8 @@ class Series(Struct, frozen=True, kw_only=True, eq=False):
     metric: Metric
     time_us: IntArray
     value: FloatArray
+    #: Number of the snapshot on its node, of all metrics the same; not of means.
+    snapshot: IntArray
     #: Share of the time that was measured, where these are means.
     covered: FloatArray | None = None
 
@@ -111,21 +114,21 @@ def series(
     for part in job.one_by_one(windows):
         for panel, column in _columns(part, metrics, devices):
             time_us, value = panel.series(column)
-            if not len(time_us):
-                continue
             found = Series(
                 node=panel.node,
                 device=panel.devices[column],
                 metric=panel.metric,
                 time_us=time_us,
                 value=value,
+                snapshot=panel.snapshot[np.searchsorted(panel.time_us, time_us)],
             )
             start_us, end_us = windows[panel.node]
             if every_us:
                 yield _means(found, job, (start_us, end_us), every_us)
             else:
                 inside = slice(*np.searchsorted(time_us, (start_us, end_us)).tolist())
-                yield replace(found, time_us=time_us[inside], value=value[inside])
+                columns = ("time_us", "value", "snapshot")
+                yield replace(found, **{name: getattr(found, name)[inside] for name in columns})
 
 
 def _columns(part: Job, metrics: Collection[str], devices: Collection[str]) -> Iterator[tuple[Panel, int]]:
@@ -208,8 +211,8 @@ def sample_columns(found: Sequence[Series], nodes: Sequence[str]) -> dict[str, A
         "time_us": time_us[order],
         "value": np.concatenate([one.value for one in found])[order],
     }
-    if all(one.covered is not None for one in found):
-        columns["covered"] = np.concatenate([one.covered for one in found])[order]
+    name = "snapshot" if found[0].covered is None else "covered"
+    columns[name] = np.concatenate([getattr(one, name) for one in found])[order]
     metrics = [one for one in Metric if any(one is row.metric for row in found)]
     names = {
         "node": (list(nodes), [one.node for one in found]),

@@ -374,7 +374,9 @@ def test_columns_and_types_stay() -> None:
         ("metric", "category"),
         ("value", "float64"),
         ("unit", "category"),
+        ("snapshot", "int64"),
     ]
+    assert list(MEANS) == [*list(SAMPLES)[:-1], "covered"]
     assert list(STEPS.items()) == [
         ("node", "category"),
         ("worker", "category"),
@@ -427,15 +429,6 @@ def test_a_frame_says_what_was_asked() -> None:
     filters = {"metric": "^gpu", "node": "algo-1", "phase_of_step": "TRAIN", "wide": "False"}
     assert found.attrs["filters"] == filters
     assert found.attrs["job"] == "job"
-
-
-def test_a_device_that_was_never_measured_has_no_row() -> None:
-    values = np.full((4, 2), np.nan)
-    values[:, 1] = 5
-    job = opened(make_job(extra=[make_panel(Metric.GPU_UTILIZATION, values)]))
-
-    for found in (job.samples(), job.samples(every="1s"), job.percentiles()):
-        assert set(found["device"]) == {"gpu1"}
 
 
 def test_steps_are_chosen_without_keeping_all_tables(monkeypatch: pytest.MonkeyPatch) -> None:
