@@ -9,10 +9,8 @@ import numpy as np
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jobrules.model import BoolArray, CodeArray, FloatArray, IntArray
-    from jobrules.model.learning import Collection, Tensor, TensorRecords
+    from jobrules.model.learning import Collection, TensorRecords
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -23,12 +21,10 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     places: IntArray
 
     @classmethod
-    def of(
-        cls, records: TensorRecords, collection: Collection, which: Callable[[Tensor], bool] | None = None
-    ) -> Rows:
-        """The rows of the tensors of a collection that are not frozen; empty shards do not count."""
+    def of(cls, records: TensorRecords, collection: Collection, *, matrices: bool = False) -> Rows:
+        """The rows of the tensors of a collection that are not frozen, or of matrices alone; empty shards do not count."""
         chosen = [
-            one.collection is collection and one.trainable and (which is None or which(one))
+            one.collection is collection and one.trainable and (one.is_matrix or not matrices)
             for one in records.tensors
         ]
         is_chosen = np.array(chosen, dtype=np.bool_)[records.tensor]
@@ -56,6 +52,10 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def where(self, kept: BoolArray) -> Rows:
         """Some of these rows."""
         return Rows(records=self.records, places=self.places[kept])
+
+    def names(self, kept: BoolArray) -> tuple[str, ...]:
+        """Names of some of the tensors of the records, in forward order."""
+        return tuple(self.records.tensors[code].name for code in np.flatnonzero(kept))
 
     def __call__(self, column: str) -> FloatArray:
         """(n,) a column of the records."""

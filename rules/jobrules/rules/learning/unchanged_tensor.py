@@ -1,0 +1,109 @@
+"""UnchangedTensor: weights get gradients, but never move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jobrules.model import Note, Severity
+from jobrules.model.learning import LEARNING_RATE, Collection, Training
+from jobrules.rule import reason_few_samples
+from jobrules.rules.learning.learning_rule import MIN_RECORDS, TensorRule, frozen, named
+from jobrules.rules.learning.tensor_rows import Rows
+from jobrules.rules.learning.vanishing_gradient import VanishingGradient
+from jobrules.rules.learning.weight_update_ratio import NO_RATE, rate_is_zero
+from jobrules.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jobrules.model import Finding, RuleResult
+    from jobrules.model.learning import Learning, TensorRecords
+
+_FORGOTTEN_ADVICE = (
+    "Add them to a parameter group of the optimizer.",
+    "Set `requires_grad=False` if they are not meant to learn.",
+)
+_FORGOTTEN = "got gradients, but are in no parameter group of the optimizer"
+_ZERO = "were 0 at the end, or never got a gradient"
+_ZERO_ADVICE = ("Check that the branch is used in the forward pass, and that nothing masks it.",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnchangedTensor(TensorRule):
+    """Weights get gradients, but never move.
+
+    What it checks
+        Weights that no recorded step changed, though their gradient was not 0. Also weight matrices that are 0 at the
+        end, and gradients that are always 0.
+
+    Why it matters
+        Such weights keep their first values, and the rest of the model hides it.
+
+    What to do
+        * Check that the optimizer has these weights, and that their learning rate is not 0.
+        * Keep float32 copies of weights whose updates are lost in rounding.
+
+    Details
+        Needs 10 records in which the gradient is not 0. What is 0 is info. Frozen weights are listed, not judged.
+    """
+
+    title: ClassVar[str] = "Weights never move"
+    needs: ClassVar[tuple[Training, ...]] = (Training.GRADIENT, Training.UPDATE)
+
+    def judge_tensors(self, records: TensorRecords, learning: Learning) -> RuleResult:
+        """Counts are of weights."""
+        if rate_is_zero(learning.series(LEARNING_RATE)):
+            return self.not_evaluated(NO_RATE)
+        gradients, updates = Rows.of(records, Collection.GRADIENT), Rows.of(records, Collection.UPDATE)
+        size = gradients("rms")
+        flowing, known = gradients.count(size > 0), gradients.count(~np.isnan(size))
+        if not (known >= MIN_RECORDS).any():
+            most = int(known.max(initial=0))
+            return self.not_evaluated(reason_few_samples(most, MIN_RECORDS - 1, "records of gradients"))
+        still = (updates("ratio") == 0) | (updates("l2") == 0)
+        unmoved = {*updates.names((updates.count() > 0) & (updates.count(still) == updates.count()))}
+        unchanged = [name for name in gradients.names(flowing >= MIN_RECORDS) if name in unmoved]
+        outside = {one.name for one in records.tensors if not one.optimized}
+        forgotten = [name for name in unchanged if name in outside]
+        lost = [name for name in unchanged if name not in outside]
+        zero = list(
+            dict.fromkeys([*_zero(records), *gradients.names((known >= MIN_RECORDS) & (flowing == 0))])
+        )
+        vanishing = VanishingGradient()
+        of_matrices = vanishing.gradients(records)
+        vanished = {*of_matrices.rows.names(of_matrices.vanishing(vanishing.share))}
+
+        def told(names: Sequence[str], what: str, **facts: Any) -> list[Finding]:
+            """One finding on these weights, if there are any; part of VanishingGradient's if they are some of its own."""
+            if not names:
+                return []
+            reasons = (vanishing.key,) if vanished.issuperset(names) else ()
+            title = f"{count(len(names), 'weight')} {what}: {named(names)}"
+            return [self.finding(title, *map(Note, frozen(records)), because_of=reasons, **facts)]
+
+        findings = [
+            *told(forgotten, _FORGOTTEN, key="not-in-optimizer", advice=_FORGOTTEN_ADVICE),
+            *told(lost, "got gradients, but never moved"),
+            *told(zero, _ZERO, key="always-zero", severity=Severity.INFO, advice=_ZERO_ADVICE),
+        ]
+        whole = int((known >= MIN_RECORDS).sum())
+        facts: dict[str, Any] = {
+            "details": {"not_in_optimizer": forgotten, "unchanged": lost, "zero": zero},
+            "evaluated": whole,
+            "violating": len({*unchanged, *zero}),
+            "counted": "weights",
+        }
+        if findings:
+            return self.found(learning, *findings, **facts)
+        moved = f"All {count(whole, 'weight')} with gradients moved"
+        return self.passed(". ".join([moved, *frozen(records)]), **facts)
+
+
+def _zero(records: TensorRecords) -> tuple[str, ...]:
+    """Weight matrices that are 0 in their last record, if that is after step 0."""
+    rows = Rows.of(records, Collection.PARAMETER, matrices=True)
+    last = rows.where(rows.earlier == rows.count()[rows.tensor] - 1)
+    return last.names(last.count((last("zero") == last("count")) & (last.step > 0)) > 0)
