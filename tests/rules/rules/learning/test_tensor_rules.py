@@ -102,7 +102,7 @@ def of_bins(
     below: int, above: int, *, scale: float = 2.0**16, records: int = 10, amp: str = "float16"
 ) -> JobInMemory:
     """Gradients of which so many elements are in the first bin, which ends at 2**-40, and in one of larger ones."""
-    bins = [below, *[0] * 29, above, *[0] * 33]
+    bins: Any = [below, *[0] * 29, above, *[0] * 33]
     rows = {matrix("w"): [{"rms": 1.0, "bins": bins}] * records}
     series = (scalars([scale] * records, LOSS_SCALE),) if scale else ()
     return learning_job(*series, tensors=tensors(rows), amp=amp)
