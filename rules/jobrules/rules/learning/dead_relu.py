@@ -15,8 +15,8 @@ class DeadRelu(ActivationRule):
     """Units of ReLU modules never fire.
 
     What it checks
-        The share of units of each ReLU module without a positive output in 10 recorded batches. Triggers if it is above
-        ``units`` in half of the records of the second half of training.
+        The share of units of a ReLU module without a positive output in 10 recorded batches. Triggers if it is above
+        ``units`` in half of the later records.
 
     Why it matters
         A unit that never fires gets no gradient and stays dead.
@@ -27,7 +27,7 @@ class DeadRelu(ActivationRule):
         * Use LeakyReLU or GELU.
 
     Details
-        Critical if all modules are counted. Functions in place of modules, and compiled models, cannot be recorded.
+        Judges the second half of the records. Critical if all modules are counted. Functions in place of modules, and compiled models, cannot be recorded.
     """
 
     title: ClassVar[str] = "Units of ReLU modules never fire"

@@ -37,15 +37,15 @@ class ExplodingTensor(LearningRule):
     """The loss, a gradient, or a weight is not a number.
 
     What it checks
-        NaN and infinity in the loss, gradients, and weights. Skipped steps count if they are more than ``skipped`` of
-        all after the first 1,000, or more than 10 in a row.
+        NaN and infinity in the loss, gradients, and weights. Also more than ``skipped`` of skipped steps, or 10
+        in a row.
 
     Why it matters
-        A weight that is NaN stays so: the rest of the job learns nothing.
+        A weight that is NaN stays NaN: the job learns nothing more.
 
     What to do
         * Stop at the first NaN, and look at the batch of that step.
-        * Clip gradients, lower the learning rate, or use bfloat16 in place of float16.
+        * Clip gradients, lower the learning rate, or use bfloat16.
 
     Details
         Gradients of steps that a loss scaler skipped do not count: they change no weight. Outputs of modules do not
@@ -90,7 +90,7 @@ class ExplodingTensor(LearningRule):
 
     def _finite(self, learning: Learning, skipped: IntArray, known: dict[str, Any]) -> RuleResult:
         """The result without NaN and infinity: of skipped steps alone."""
-        late, last = int((skipped >= _SETTLING).sum()), max(learning.last_step, *skipped[-1:])
+        late, last = int((skipped >= _SETTLING).sum()), max(learning.last_step, int(skipped.max(initial=0)))
         part = late / max(1, last + 1 - _SETTLING)
         row = max(map(len, np.split(skipped, np.flatnonzero(np.diff(skipped) > 1) + 1)))
         if 100 * part <= self.skipped and row <= _IN_A_ROW:

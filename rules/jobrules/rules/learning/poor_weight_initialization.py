@@ -36,19 +36,19 @@ class PoorWeightInitialization(LearningRule):
     """The first step shows weights that are hard to train.
 
     What it checks
-        At the first step: weight matrices of one value, a loss above ``loss_factor`` times that of guessing among the
-        classes, inputs of activations that differ by more than ``spread`` between modules of a kind, and gradients of
-        matrices that differ 100,000-fold.
+        At the first step: matrices of one value, a loss above ``loss_factor`` times that of guessing a class, inputs of
+        activations that differ more than ``spread`` between modules, and gradients that differ 100,000-fold.
 
     Why it matters
         Such a start costs steps, or the model never learns.
 
     What to do
-        * Use the framework's fan-in initialization for the activation.
+        * Use the framework's initialization for the activation.
         * Scale residual branches, and check the scale of the inputs.
 
     Details
-        Matrices of one value, or two of the four, are critical. A matrix or gradient that is 0 counts if it stays so
+        Matrices of one value, or two of the four, are critical. Of activations, the standard deviations of the inputs of
+        modules of one kind are compared; of gradients, the root mean squares of matrices. A matrix or gradient that is 0 counts if it stays so
         in the first 10 records: adapters such as LoRA begin at 0 on purpose. A job that resumes is not evaluated.
     """
 

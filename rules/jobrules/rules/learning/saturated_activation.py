@@ -15,7 +15,7 @@ class SaturatedActivation(ActivationRule):
 
     What it checks
         The share of outputs of each tanh or sigmoid module whose derivative is below 5% of its maximum. Triggers if it is
-        above ``share`` in half of the records of the second half of training.
+        above ``share`` in half of the later records.
 
     Why it matters
         Almost no gradient passes a flat output.
@@ -25,7 +25,7 @@ class SaturatedActivation(ActivationRule):
         * Normalize before the activation.
 
     Details
-        Flat is a tanh above 0.9747 or below -0.9747, and a sigmoid above 0.9873 or below 0.0127. Functions in place of
+        Judges the second half of the records. Flat is a tanh above 0.9747 or below -0.9747, and a sigmoid above 0.9873 or below 0.0127. Functions in place of
         modules, and compiled models, cannot be recorded.
     """
 

@@ -36,15 +36,15 @@ class UnchangedTensor(TensorRule):
     """Weights get gradients, but never move.
 
     What it checks
-        Weights that no recorded step changed, though their gradient was not 0. Also weight matrices that are 0 at the
-        end, and gradients that are always 0.
+        Weights that no recorded step changed, though they got gradients. Also matrices that are 0 at the end, and
+        gradients that are always 0.
 
     Why it matters
-        Such weights keep their first values, and the rest of the model hides it.
+        The rest of the model hides that they never learn.
 
     What to do
-        * Check that the optimizer has these weights, and that their learning rate is not 0.
-        * Keep float32 copies of weights whose updates are lost in rounding.
+        * Check that the optimizer has these weights, and their learning rate.
+        * Keep float32 copies of weights if rounding loses the updates.
 
     Details
         Needs 10 records in which the gradient is not 0. What is 0 is info. Frozen weights are listed, not judged.

@@ -42,15 +42,15 @@ class WeightUpdateRatio(TensorRule):
     """Steps change weights by too little or too much.
 
     What it checks
-        The norm of a step's change of each weight matrix over the norm of the matrix: its median below ``low`` for more
-        than half of the matrices, or above ``high`` for any.
+        The norm of a step's change of a weight matrix over the norm of the matrix: the median below ``low`` for most
+        matrices, or above ``high`` for any.
 
     Why it matters
-        Weights that hardly move do not learn in the time of the job; those that jump forget.
+        Weights that hardly move do not learn; weights that jump forget.
 
     What to do
         * Raise the learning rate.
-        * Check that the optimizer has the parameters, and that the schedule of the learning rate steps as meant.
+        * Check that the optimizer has the parameters, and that the learning rate schedule is right.
 
     Details
         The first 5 records are left out, and those with less than a tenth of the highest learning rate. Without a recorded
