@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jobrecord.hooks.current import (
         batch,
+        classes,
         config,
         data,
         eval,
         flops,
+        learn,
         log,
         phase,
         predict,
@@ -28,10 +30,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "batch",
+    "classes",
     "config",
     "data",
     "eval",
     "flops",
+    "learn",
     "log",
     "phase",
     "predict",
@@ -43,7 +47,7 @@ __all__ = [
     "watch",
 ]
 
-_FRAMEWORKS = frozenset({"huggingface", "keras", "lightning"})
+_FRAMEWORKS = frozenset({"huggingface", "keras", "lightning", "xgboost"})
 
 
 def __getattr__(name: str) -> Any:

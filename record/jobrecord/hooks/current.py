@@ -162,10 +162,22 @@ def flops(per_step: float | str, *, precision: str = "") -> None:
         recording.flops(per_step, precision=precision)
 
 
-def log(*, step: int | None = None, mode: str = "TRAIN", **values: float) -> None:
+def log(*, step: int | None = None, mode: str | None = None, **values: Any) -> None:
     """Write numbers such as the loss, of the step that has begun or of `step`."""
     if recording := _told():
         recording.log(step=step, mode=mode, **values)
+
+
+def learn(model: Any, optimizer: Any, *, name: str = "", **options: Any) -> None:
+    """Record statistics of a model's tensors around the steps of its optimizer."""
+    if recording := _told():
+        recording.learn(model, optimizer, name=name, **options)
+
+
+def classes(labels: Any, predictions: Any, *, mode: str | None = None) -> None:
+    """Count classes of labels and predictions."""
+    if _recording is not None:
+        _recording.classes(labels, predictions, mode=mode)
 
 
 def step() -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from jobrecord.hooks.inferred import Loop
+    from jobrecord.learning.classes import Classes
+    from jobrecord.learning.learning import Learning
     from jobrecord.settings import Settings
 
 #: Phases that are no part of a step.
@@ -61,6 +63,11 @@ class Recording:
         self.trace.parts = parts.states
         self.process = self.trace.more_facts = ProcessFacts()
         self._log = TrainingLog(settings.out, settings.node)
+        self._learning: Learning | None = None
+        #: Counts of classes that are not written yet, with their step and mode.
+        self._classes: tuple[int, str, Classes] | None = None
+        #: Where the numbers of the steps began, if that was told.
+        self._resumed_from: int | None = None
         #: What libraries tell is used only where they tell all of it.
         self.inferred = Inferred(self._inferred_evaluation) if parts.states else None
         self.steps = Steps(self.trace, None, self._step_ended, self._step_ends)
@@ -179,9 +186,55 @@ class Recording:
                 raise TypeError(f"batch() needs whole numbers, not {type(count).__name__}: {name}")
             self.steps.args[name] = self.steps.args.get(name, 0) + int(count)
 
-    def log(self, *, step: int | None = None, mode: str = "TRAIN", **values: float) -> None:
-        """Write numbers such as the loss, of the step that has begun or of `step`. Raises TypeError for no numbers."""
-        self._log.scalars(self.steps.number if step is None else int(step), str(mode), values)
+    def log(self, *, step: int | None = None, mode: str | None = None, **values: Any) -> None:
+        """Write numbers such as the loss, of the step that has begun or of `step`.
+
+        Numbers on a device are written with the next record of `learn`. Raises TypeError for what is no number.
+        """
+        self._log.scalars(self.steps.number if step is None else int(step), self._mode(mode, "TRAIN"), values)
+        if self._learning is not None:
+            self._learning.look_at_scaler()
+
+    def learn(
+        self,
+        model: Any,
+        optimizer: Any,
+        *,
+        name: str = "",
+        known: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """Record statistics of the gradients, weights, updates, and activations of a model, around the optimizer's steps.
+
+        `optimizer` may be several ones. The options are those of the first call; a name tells the tensors of a further
+        model apart. Trainers give facts as `known`. Raises TypeError for what is no model, optimizer, or option.
+        """
+        from jobrecord.learning.learning import Learning, Options  # noqa: PLC0415 - needs PyTorch
+
+        if self._learning is None:
+            self._learning = Learning(self._log, self.steps, Options(**options), self._resumed_from)
+        self._learning.learn(model, optimizer, name, dict(known or {}))
+
+    def classes(self, labels: Any, predictions: Any, *, mode: str | None = None) -> None:
+        """Count classes of labels and predictions, which may be scores. Raises TypeError for anything else."""
+        from jobrecord.learning.classes import Classes  # noqa: PLC0415 - needs PyTorch
+
+        now_in = self.steps.number, self._mode(mode, "EVAL")
+        if self._classes is None or self._classes[:2] != now_in:
+            self._write_classes()
+            known = self._learning and self._learning.options.classes
+            self._classes = *now_in, Classes(known or 0)
+        self._classes[2].add(labels, predictions)
+
+    @harmless
+    def _write_classes(self) -> None:
+        if self._classes is not None:
+            (step, mode, counts), self._classes = self._classes, None
+            self._log.counts(step, mode, counts)
+
+    def _mode(self, given: str | None, otherwise: str) -> str:
+        """What is trained or evaluated now."""
+        return str(given or (self._blocks[-1].mode if self._blocks else otherwise))
 
     def flops(self, per_step: float | str, *, precision: str = "") -> None:
         """Note the operations of a step of this process, or ``"count"`` those of one. Raises TypeError for anything else."""
@@ -206,12 +259,19 @@ class Recording:
     def resume(self, step: int) -> None:
         """Number the next step `step`, as after a checkpoint was loaded."""
         self.steps.resume(step)
+        self._resumed_from = step
+        self._log.event(step, "resume")
+        if self._learning is not None:
+            self._learning.resumed(step)
 
     def stop(self) -> None:
         """Write what is left, and take the hooks off."""
         if not self.is_open:
             return
         self._close()
+        self._write_classes()
+        if self._learning is not None:
+            self._learning.close()
         self._log.close(self.steps.number)
         self.trace.close()
         endings.note_end_of(self.trace, self.steps.number)
@@ -245,6 +305,8 @@ class Recording:
     @harmless
     def add(self, lane: str, name: str, start_ns: int, end_ns: int) -> None:
         """Add an event of the current step."""
+        if lane == "Checkpoint":
+            self._log.event(self.steps.number, "checkpoint")
         self.trace.add(lane, name, start_ns, end_ns, self.steps.number)
 
     @harmless
@@ -457,6 +519,8 @@ class Recording:
             self._end_block_step(block, end)
             if self._counts.get(mode) == before:
                 self.end_mode_step(mode, start, end)
+            if not self._blocks:
+                self._write_classes()
             self.outside_ended(end)
 
     def _end_block_step(self, block: _Block, at_ns: int) -> None:

@@ -110,7 +110,7 @@ def test_logged_numbers_are_written_at_once_a_line_each(out: Path) -> None:
     jobrecord.log(loss=0.1 + 0.2, count=3)
     jobrecord.log(step=7, mode="EVAL", loss=math.nan, up=math.inf, down=-math.inf, **{"a" * 300: 1.0})
     with pytest.raises(TypeError, match="log\\(\\) needs numbers, not list: loss"):
-        jobrecord.log(loss=[])  # type: ignore[arg-type]
+        jobrecord.log(loss=[])
     # Before anything is closed: what a killed process leaves.
     head, one, other = lines(out)
     jobrecord.stop()

@@ -1,0 +1,247 @@
+"""Statistics around the steps of one optimizer: gradients and weights before it, updates after it."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jobrecord.learning import model as models
+from jobrecord.learning import statistics
+from jobrecord.learning.activations import Activations, Hook, inputs_of
+from jobrecord.learning.rows import Row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobrecord.learning.learning import Learning
+
+#: Tensors of a record: the largest parameters.
+MAX_TENSORS = 20_000
+#: Of the records of another rank that has the same weights, those with their norms.
+_NORMS_EVERY = 10
+
+
+def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let no fault reach the training: nothing more is learned then. What it takes is counted."""
+
+    def run(self: Learner, *args: Any, **kwargs: Any) -> Any:
+        began = perf_counter_ns()
+        try:
+            with torch.no_grad():
+                return method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the training must go on, whatever it is
+            self.learning.fail(error)
+            return None
+        finally:
+            self.cost_ns += perf_counter_ns() - began
+
+    # The compiler is not to trace it, as in a compiled step of an optimizer.
+    run._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return run
+
+
+class Learner:
+    """What is recorded of one model and the optimizer that trains it."""
+
+    def __init__(
+        self, learning: Learning, model: Any, optimizer: Any, prefix: str, *, holds: bool, norms: bool
+    ) -> None:
+        self.learning, self.model, self.optimizer = learning, model, optimizer
+        self._prefix = prefix
+        #: Whether parameters without an optimizer are its own, and whether only norms of weights are recorded.
+        self._holds, self._norms = holds, norms
+        self.cost_ns = 0
+        self._records = 0
+        self._last = -1
+        #: Parameters that are in a group of any optimizer.
+        self._optimized = members(optimizer)
+        #: The record that has begun: rows, samples of weights, and calls of a closure.
+        self._rows: list[Row] = []
+        self._before: list[tuple[tuple[str, Any, str], Any]] = []
+        self._is_begun = False
+        self._closure_calls: int | None = None
+        #: Gradients as they came, where they are gone before the optimizer steps.
+        self._accumulated: dict[str, Row | None] = {}
+        self._inputs: list[Row] = []
+        self._activations: Activations | None = None
+        self._handles = [
+            optimizer.register_step_pre_hook(self._begins),
+            optimizer.register_step_post_hook(self._stepped),
+        ]
+
+    def watch(self, *, activations: bool) -> None:
+        """Add the hooks of modules."""
+        options, remark = self.learning.options, self.learning.remark
+        if activations:
+            found = self._activations = Activations(
+                self.model, self._prefix, self._hook, histograms=options.histograms
+            )
+            if found.left_out:
+                remark(f"activations: {found.left_out} of {found.left_out + found.count} modules")
+            if not found.count:
+                remark("activations: the model has no module of an activation")
+        call = Hook(self._enters, lambda: True)
+        self._handles.append(self.model.register_forward_pre_hook(call, with_kwargs=True))
+        if options.gradients == "accumulate":
+            self._handles += [
+                one.register_post_accumulate_grad_hook(partial(self._accumulates, name, module))
+                for name, one, module in models.parameters(self.model)
+                if one.requires_grad
+            ]
+
+    def _hook(self, call: Callable[..., None], name: str) -> Hook:
+        return Hook(partial(self._run, call, name), self.is_due)
+
+    @guarded
+    def _run(self, call: Callable[..., None], *args: Any) -> None:
+        call(*args)
+
+    def remove(self) -> None:
+        """Take all hooks off."""
+        for handle in self._handles:
+            handle.remove()
+        if self._activations is not None:
+            self._activations.remove()
+        self._rows, self._before, self._accumulated = [], [], {}
+
+    def is_due(self) -> bool:
+        """Whether the step that has begun is recorded, and was not yet."""
+        step = self.learning.step
+        return step != self._last and self.learning.is_due(step)
+
+    @guarded
+    def _enters(self, model: Any, args: Any, kwargs: Any) -> None:
+        options = self.learning.options
+        self.learning.look_at_precision(model)
+        if options.inputs and not self._inputs and self.is_due():
+            pad_id = options.pad_id
+            if pad_id is None:
+                pad_id = getattr(getattr(model, "config", None), "pad_token_id", None)
+            self._inputs = list(inputs_of(args, kwargs, pad_id, histograms=options.histograms))
+
+    @guarded
+    def _accumulates(self, name: str, module: str, parameter: Any) -> None:
+        if self.is_due():
+            self._accumulated[name] = self._gradient(name, parameter, module, later=False)
+
+    @guarded
+    def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        has_overflow = self.learning.look_at_scaler(optimizer)
+        if not self.is_due():
+            return None
+        options = self.learning.options
+        self._is_begun, self._records = True, self._records + 1
+        self._rows, self._before, self._closure_calls = [], [], None
+        own = self._own()
+        if self._norms and self._records % _NORMS_EVERY != 1:
+            return None
+        self._rows = [
+            self._row(*one, "parameter", statistics.local(one[1])).summarize(later=True) for one in own
+        ]
+        if self._norms:
+            return None
+        for row in self._rows:
+            row.sample(histogram=options.histograms)
+        if options.updates:
+            self._before = [(one, statistics.sample(_elements(one[1])).clone()) for one in own]
+        closure = kwargs.get("closure") or next(iter(args[1:]), None)
+        if options.gradients and closure is None and not has_overflow():
+            self._rows += self._gradients(own)
+        Row.fetch(self._rows)
+        if closure is None:
+            return None
+        # What a closure computes is known after it: an optimizer that calls it once steps by those gradients.
+        self._closure_calls = 0
+        counted = partial(self._call, closure)
+        if "closure" in kwargs:
+            return args, kwargs | {"closure": counted}
+        return (args[0], counted, *args[2:]), kwargs
+
+    def _call(self, closure: Callable[[], Any]) -> Any:
+        self._closure_calls = (self._closure_calls or 0) + 1
+        return closure()
+
+    @guarded
+    def _stepped(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        if not self._is_begun:
+            return
+        self._is_begun, self._last = False, self.learning.step
+        options, before, rows = self.learning.options, self._before, self._inputs
+        self._before, self._inputs = [], []
+        if self._closure_calls == 1 and options.gradients:
+            rows += self._gradients(self._own())
+        elif self._closure_calls is not None:
+            self.learning.remark("gradients: closure")
+        for (name, one, module), taken in before:
+            moved = statistics.sample(_elements(one)) - taken
+            row = self._row(name, one, module, "update", statistics.local(one))
+            norms = (torch.linalg.vector_norm(values) for values in (moved, taken))
+            row.sample(moved, histogram=options.histograms).add("ratio", *norms)
+            rows.append(row)
+        if self._activations is not None:
+            rows += self._activations.taken(self._last)
+        Row.fetch(rows)
+        rows, self._rows = self._rows + rows, []
+        self.learning.write(self, rows, self._frozen())
+
+    def _own(self) -> list[tuple[str, Any, str]]:
+        """Parameters that train: those of the optimizer, and with `holds` those of none. Groups may change."""
+        mine = members(self.optimizer)
+        self._optimized = {one for learner in self.learning.learners for one in members(learner.optimizer)}
+        others = self._optimized - mine
+        found = [
+            one
+            for one in models.parameters(self.model)
+            if one[1].requires_grad and (id(one[1]) in mine or (self._holds and id(one[1]) not in others))
+        ]
+        if len(found) > MAX_TENSORS:
+            self.learning.remark(f"tensors: {len(found) - MAX_TENSORS} of {len(found)} parameters")
+            found = sorted(found, key=lambda one: one[1].numel(), reverse=True)[:MAX_TENSORS]
+        return found
+
+    def _frozen(self) -> list[Row]:
+        """Parameters that do not train, which are named and not measured."""
+        every = models.parameters(self.model) if self._holds else []
+        return [self._row(*one, "parameter", torch.empty(0)) for one in every if not one[1].requires_grad]
+
+    def _gradients(self, own: list[tuple[str, Any, str]]) -> list[Row]:
+        if self._accumulated:
+            found, self._accumulated = self._accumulated, {}
+            return [row for row in found.values() if row is not None]
+        return [row for one in own if (row := self._gradient(*one, later=True)) is not None]
+
+    def _gradient(self, name: str, parameter: Any, module: str, *, later: bool) -> Row | None:
+        gradient = parameter.grad
+        if gradient is None:
+            return None
+        if gradient.is_sparse:
+            self.learning.remark("gradients: some are sparse")
+            return None
+        row = self._row(name, parameter, module, "gradient", statistics.local(gradient))
+        # A fused optimizer unscales by itself.
+        scale = getattr(self.optimizer, "grad_scale", None)
+        row.summarize(scale if isinstance(scale, torch.Tensor) else None, later=later)
+        return row.sample(histogram=self.learning.options.histograms)
+
+    def _row(self, name: str, parameter: Any, module: str, collection: str, held: Any) -> Row:
+        return Row(
+            self._prefix + name,
+            collection,
+            held,
+            shape=list(parameter.shape),
+            trainable=parameter.requires_grad,
+            optimized=id(parameter) in self._optimized,
+            m=module,
+        )
+
+
+def members(optimizer: Any) -> set[int]:
+    """The parameters in the groups of an optimizer, which a script may change."""
+    return {id(one) for group in optimizer.param_groups for one in group["params"]}
+
+
+def _elements(parameter: Any) -> Any:
+    return statistics.flat(statistics.local(parameter))

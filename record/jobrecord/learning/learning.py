@@ -1,0 +1,244 @@
+"""What this process learns: when a step is recorded, what the head says, and what is written."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from jobrecord.hooks.training_log import MAX_LEARNING_BYTES, MAX_WAITING, now_us
+from jobrecord.learning import model as models
+from jobrecord.learning.learner import Learner
+from jobrecord.learning.rows import lines
+from jobrecord.learning.statistics import SAMPLE, fetched
+from jobrecord.traces import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jobrecord.hooks.steps import Steps
+    from jobrecord.hooks.training_log import TrainingLog
+    from jobrecord.learning.rows import Row
+
+#: The first steps are recorded all; and records over which the cost is measured.
+FIRST_STEPS, _MEASURED = 10, 5
+_CLAUSES = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `learn` is called with."""
+
+    every: int = 100
+    #: A ``GradScaler``, for its overflows.
+    scaler: Any = None
+    activations: bool | str = "auto"
+    inputs: bool = False
+    #: ``"accumulate"`` where gradients are gone before the optimizer steps.
+    gradients: bool | str = True
+    updates: bool = True
+    histograms: bool = True
+    #: ``"all"``: ranks with the same weights write all, too.
+    ranks: str = "auto"
+    #: Share of the time that records may take.
+    budget: float = 0.02
+    pad_id: int | None = None
+    #: How many the model tells apart.
+    classes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError("learn() needs every >= 1")
+
+
+class Learning:
+    """The learners of this process, which share options, and the numbers of tensors."""
+
+    def __init__(self, log: TrainingLog, steps: Steps, options: Options, resumed_from: int | None) -> None:
+        self._log, self._steps, self.options = log, steps, options
+        self.learners: list[Learner] = []
+        self._every = options.every
+        #: A step after an event, and what cannot be recorded.
+        self._extra = resumed_from
+        self._remarks: list[str] = []
+        self._ids: dict[tuple[Any, ...], int] = {}
+        self._scale: float | None = None
+        #: Steps of fused optimizers, when they were, and whether they were skipped, on the device.
+        self._overflows: list[tuple[int, int, Any]] = []
+        self._looks_at_precision = True
+        #: Records, what they took, and since when.
+        self._records, self._cost_ns, self._since_ns = 0, 0, 0
+        self._facts: dict[str, Any] = {"every": options.every, "sample": SAMPLE, "classes": options.classes}
+        self._facts |= {"resumed_from": resumed_from, "accumulation": None, "not_recorded": self._remarks}
+        self._facts |= {"parameters": 0, "trainable": 0, "groups": []}
+        if options.scaler is not None:
+            self._facts["amp"] = "float16"
+
+    @property
+    def step(self) -> int:
+        """The step that has begun."""
+        return self._steps.number
+
+    def is_due(self, step: int) -> bool:
+        """Whether a step is recorded."""
+        return step < FIRST_STEPS or step % self._every == 0 or step == self._extra
+
+    def learn(self, model: Any, optimizers: Any, name: str, known: dict[str, Any]) -> None:
+        """Learn from a model and what trains it. Of the head, `known` is what the caller knows better.
+
+        Raises TypeError for what is no model or optimizer.
+        """
+        if not isinstance(model, torch.nn.Module):
+            raise TypeError(f"learn() needs a torch.nn.Module, not {type(model).__name__}")
+        several = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
+        inner = [models.innermost(one) for one in several]
+        for one in inner:
+            if not hasattr(one, "register_step_post_hook"):
+                raise TypeError(f"learn() needs an optimizer of PyTorch, not {type(one).__name__}")
+        try:
+            for one in inner:
+                self._add(model, one, f"{name}/" if name else "", known)
+        except Exception as error:  # noqa: BLE001 - the training must go on, whatever it is
+            self.fail(error)
+
+    def _add(self, model: Any, optimizer: Any, prefix: str, known: dict[str, Any]) -> None:
+        facts, is_first = self._facts, not any(one.model is model for one in self.learners)
+        if is_first:
+            every = [one for _, one, _ in models.parameters(model)]
+            facts["parameters"] += sum(one.numel() for one in every)
+            facts["trainable"] += sum(one.numel() for one in every if one.requires_grad)
+        facts["groups"] = [*facts["groups"], *models.groups(optimizer)]
+        for fact, value in {
+            "optimizer": type(optimizer).__name__,
+            "sharding": models.sharding(model),
+        }.items():
+            facts.setdefault(fact, value)
+        facts |= known
+        is_compiled = models.is_compiled(model)
+        facts["compiled"] = facts.get("compiled", False) or is_compiled
+        if why := models.held_elsewhere(model, optimizer):
+            self.remark(f"tensors: {why}")
+        else:
+            norms = facts["sharding"] == "ddp" and self.options.ranks == "auto" and _rank() > 0
+            learner = Learner(self, model, optimizer, prefix, holds=is_first, norms=norms)
+            self.learners.append(learner)
+            if is_compiled:
+                self.remark("activations: the model is compiled")
+            asks = self.options.activations and is_first and not norms
+            learner.watch(activations=bool(asks) and not is_compiled)
+        self._log.know(**facts)
+
+    def remark(self, clause: str) -> None:
+        """Say what is not recorded, and why, once."""
+        if clause not in self._remarks and len(self._remarks) < _CLAUSES:
+            self._remarks = [*self._remarks, clause]
+            self._facts["not_recorded"] = self._remarks
+            self._log.know(**self._facts)
+
+    def resumed(self, step: int) -> None:
+        """Record the first step after a checkpoint was loaded."""
+        self._extra = step
+
+    def look_at_precision(self, model: Any) -> None:
+        """Note, once in training, what autocast computes in."""
+        if self._looks_at_precision:
+            self._looks_at_precision = False
+            device = next((one.device.type for one in model.parameters()), "cpu")
+            self._facts["amp"] = self._facts.get("amp") or models.amp(device)
+            self._log.know(**self._facts)
+            if self._facts["amp"] == "float16" and self.options.scaler is None:
+                self.remark("overflows: learn() was called without the scaler")
+
+    def look_at_scaler(self, optimizer: Any = None) -> Callable[[], bool]:
+        """Write what steps were skipped for an overflow. Returns a call that tells whether this one will be."""
+        found = getattr(optimizer, "found_inf", None)
+        if isinstance(found, torch.Tensor):
+            # A fused optimizer skips by itself. To read it now would wait for the device.
+            self._overflows.append((self.step, now_us(), found))
+            if len(self._overflows) >= MAX_WAITING:
+                self._write_overflows()
+            return lambda: bool(found)
+        if self.options.scaler is not None and not any(_is_fused(one.optimizer) for one in self.learners):
+            scale, before = self.options.scaler.get_scale(), self._scale
+            self._scale = scale
+            if before is not None and scale < before:
+                backoff = self.options.scaler.get_backoff_factor()
+                for _ in range(min(100, round(math.log(scale / before) / math.log(backoff)))):
+                    self._log.event(self.step, "overflow", f"scale {before:g} to {scale:g}")
+                self._extra = self.step
+        return bool
+
+    def write(self, learner: Learner, rows: list[Row], frozen: list[Row]) -> None:
+        """Write a record with what waits for one, in a thread."""
+        step, time_us, began_ns = self.step, now_us(), perf_counter_ns()
+        self._log.write_waiting()
+        self._write_overflows()
+        first = len(self._ids)
+        named = [row for row in [*frozen, *rows] if self._ids.setdefault(row.key, len(self._ids)) >= first]
+        named = list({row.key: row for row in named}.values())
+        names = {"kind": "names", "first": first}
+        names["tensors"] = [{"n": row.name, "c": row.collection} | row.facts for row in named]
+        ids = [self._ids[row.key] for row in rows]
+        where = {"where": "accumulate"} if self.options.gradients == "accumulate" else {}
+        cost_ns, learner.cost_ns = learner.cost_ns + perf_counter_ns() - began_ns, 0
+        record = {"step": step, "mode": "TRAIN", "time_us": time_us, "cost_us": cost_ns // 1000} | where
+        self._log.write_later(lambda: [names] * bool(named) + lines(rows, ids, **record))
+        if self._log.size > MAX_LEARNING_BYTES // 2:
+            self._double(f"the file has {self._log.size >> 30} GiB")
+        self._keep_budget(step, cost_ns)
+
+    def _keep_budget(self, step: int, cost_ns: int) -> None:
+        """Record half as often if records take too much of the time; the first steps are close to one another."""
+        if step < FIRST_STEPS - 1 or not self._since_ns:
+            self._since_ns = perf_counter_ns()
+            return
+        self._records, self._cost_ns = self._records + 1, self._cost_ns + cost_ns
+        if self._records < _MEASURED:
+            return
+        share = self._cost_ns / (perf_counter_ns() - self._since_ns)
+        if share > self.options.budget:
+            self._double(f"records took {share:.1%} of the time")
+            self._records, self._cost_ns, self._since_ns = 0, 0, perf_counter_ns()
+
+    def _double(self, why: str) -> None:
+        self._every *= 2
+        self._log.event(self.step, "every", f"each {self._every} steps from here on: {why}")
+
+    def _write_overflows(self) -> None:
+        waiting, self._overflows = self._overflows, []
+        found = fetched([one.reshape(1) for _, _, one in waiting])
+        for (step, time_us, _), (is_skipped,) in zip(waiting, found, strict=True):
+            if is_skipped:
+                event = {"kind": "event", "step": step, "time_us": time_us, "name": "overflow", "text": ""}
+                self._log.write(event)
+                self._extra = self.step + 1
+
+    def fail(self, error: Exception) -> None:
+        """Learn nothing more because of a fault of the recorder."""
+        warn(f"learn: nothing more is recorded: {type(error).__name__}: {error}")
+        self._log.event(self.step, "error", f"{type(error).__name__}: {error}")
+        self._remove()
+
+    def close(self) -> None:
+        """Write what waits, and take the hooks off."""
+        with suppress(Exception):
+            self.look_at_scaler()
+            self._write_overflows()
+        self._remove()
+
+    def _remove(self) -> None:
+        for learner in self.learners:
+            learner.remove()
+
+
+def _is_fused(optimizer: Any) -> bool:
+    return any(one.get("fused") for one in optimizer.param_groups)
+
+
+def _rank() -> int:
+    distributed = torch.distributed
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0

@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.record.hooks.conftest import out
+
+__all__ = ["out"]
