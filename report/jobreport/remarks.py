@@ -139,6 +139,8 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "facts.unknown": "not the facts of a recording, or those of a newer record-job",
         "facts.not_uploaded": "of the recording and not in storage, as far as its facts tell",
         "scalars.unknown": "not numbers that a script logged, or those of a newer record-job",
+        "events.unknown": "not an event file of TensorFlow",
+        "tensorboard.none": "an event file of TensorBoard without scalars",
         "stacks.unknown": "not samples of stacks, or those of a newer record-job",
         "config.no_settings": "no settings of the profiler",
         "debugger.no_result": "not the result of a known rule",
@@ -190,6 +192,8 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "traces.no_end": "cut short or still being written; the complete rows are in use",
         "traces.growing": "not closed: the process was killed, or is still writing; the complete rows are in use",
         "stacks.gap": "stacks were not sampled all the time: the recorder ran out of space, or reached its limit",
+        "events.cut": "ends within a record: the process was killed, or is still writing; the records before it are in use",
+        "events.damaged": "a record is damaged; the records before it are in use, as in TensorBoard",
         "nvidia_smi.header_of_part": "no header line; the columns are those in {name}",
         "nvidia_smi.same_second": "several samples of a GPU per second; assumed: one machine, equal intervals",
         "nvidia_smi.zone": "no time zone in the log; read as {zone} (change with --timezone)",
@@ -244,6 +248,14 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     ("skipped", "time bases"): {
         "traces.time_base": "not a date",
     },
+    ("skipped", "records"): {
+        "events.unreadable": "not an event, or one of more than 4,096 values",
+    },
+    ("skipped", "values"): {
+        "tensorboard.other": "of TensorBoard and no scalar: an image, a histogram, a text",
+        "tensorboard.step": "the step is negative or over 10^15",
+        "tensorboard.names": "of more than 10,000 names in a file, or of a name with more than 1,000 characters",
+    },
     ("dropped", "rows"): {
         "traces.undated": "time is not a date: the file has no time base",
         "traces.repeated": "repetition of an event in another file",
@@ -255,6 +267,13 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("corrected", "names"): {
         "traces.long_name": "longer than 1,000 characters, shortened",
+    },
+    ("corrected", "values"): {
+        "tensorboard.time": "logged with an impossible time; the time is taken as unknown",
+    },
+    ("corrected", "series"): {
+        "tensorboard.no_steps": "logged without steps; the order of the values numbers them",
+        "tensorboard.counted_on": "steps begin again within a file, as if counted in each epoch; they are counted on",
     },
     ("skipped", "logs"): {
         "machines.other_zone": "not in use, recorded at other times than samples and events; for local times try --timezone {offset}",
@@ -326,6 +345,8 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("dropped", "values"): {
         "debugger.value": "incomplete, of another type, NaN, or out of range",
+        "tensorboard.again": "of steps that a later file of TensorBoard has again, as after a restart",
+        "tensorboard.other_run": "of a folder of TensorBoard with an earlier run, which the newest does not continue",
     },
     ("used", "files"): {
         "debugger.in_addition": "where the job's own records lack something",
@@ -362,6 +383,13 @@ LOST = frozenset(
         *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.many_nodes"),
         *("nvidia_smi.damaged_document",),
         *("scalars.unknown", "scalars.line"),
+        *(
+            "events.damaged",
+            "events.unreadable",
+            "events.unknown",
+            "tensorboard.step",
+            "tensorboard.names",
+        ),
         *("stacks.unknown", "stacks.line", "stacks.unknown_stack", "stacks.lost"),
         *("kineto.cut", "kineto.unreadable", "kineto.dropped", "debugger.value"),
     }
@@ -371,7 +399,7 @@ LOST = frozenset(
 _OPEN_ENDS = frozenset(
     {
         *("file.not_json", "traces.not_json", "traces.growing", "traces.no_end", "kineto.cut"),
-        *("stacks.line", "scalars.line", "nvidia_smi.cut_line", "nvidia_smi.part_of_row"),
+        *("stacks.line", "scalars.line", "events.cut", "nvidia_smi.cut_line", "nvidia_smi.part_of_row"),
     }
 )
 

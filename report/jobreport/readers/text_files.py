@@ -129,7 +129,7 @@ def content(path: Path, most: int) -> bytes:
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    with open(path, "rb", buffering=0, opener=_opened) as file:
+    with open(path, "rb", buffering=0, opener=opened) as file:
         data = file.read(_CHUNK)
         if not data.startswith(GZIP_MAGIC):
             while data:
@@ -177,7 +177,7 @@ def _skip_hole(file: IO[bytes]) -> None:
                 file.seek(0, os.SEEK_END)
 
 
-def _opened(path: str, flags: int) -> int:
+def opened(path: str, flags: int) -> int:
     """Do not follow what became a link after the directory was listed, and do not wait for a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 

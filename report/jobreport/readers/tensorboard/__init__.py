@@ -1,0 +1,1 @@
+"""Scalars that TensorBoard shows."""
