@@ -64,7 +64,7 @@ class ExplodingTensor(LearningRule):
         main = learning.series(LOSS)
         losses = [one for one in learning.scalars if main and (one.name, one.mode) == (LOSS, main.mode)]
         rows = [Rows.of(learning.tensors, kind) for kind in _KINDS] if learning.tensors else []
-        rows = [one.where(~np.isin(one.step, skipped)) for one in rows]
+        rows = [one.where(~np.isin(one.step, skipped)) for one in rows[:1]] + rows[1:]
         of_loss = [(one.step, ~one.finite) for one in losses]
         of_rows = [(one.step, one("nan") + one("inf") > 0) for one in rows]
         every = distinct(np.concatenate([skipped[:0], *(step for step, _ in (*of_loss, *of_rows))]))

@@ -153,10 +153,8 @@ def _gradients(records: TensorRecords) -> str | None:
     if begins.sum() < 2:
         return None
     # Also of what is not 0 at the first step alone.
-    largest = np.zeros(len(begins))
     early = rows.earlier < _BEGINNING
-    np.maximum.at(largest, rows.tensor[early], found.relative[early])
-    weak = begins & (largest < _GRADIENT)
+    weak = begins & (rows.where(early).largest(found.relative[early]) < _GRADIENT)
     if not weak.any():
         return ""
     of = of_matrices(int(weak.sum()), int(begins.sum()))

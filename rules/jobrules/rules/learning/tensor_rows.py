@@ -88,6 +88,12 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         found[has] = (low + high) / 2
         return found
 
+    def largest(self, values: FloatArray) -> FloatArray:
+        """(tensors,) of the values of each tensor, which are none NaN; NaN without any."""
+        found = np.full(len(self.records.tensors), np.nan)
+        np.fmax.at(found, self.tensor, values)
+        return found
+
     def joined(self, column: str, other: Rows) -> FloatArray:
         """(n,) a column of the other rows, of the same step and the tensor of the same name; NaN without one."""
         codes: dict[str, int] = {}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jobrules.model.learning import Learning, Scalars, TensorRecords
 
 NO_RATE = Reason(kind=ReasonKind.OTHER, what="the learning rate was 0 all along")
+_LOW_RATE = Reason(kind=ReasonKind.OTHER, what="the learning rate was near 0 in all records but the first")
 #: Records left out at the beginning; records count from this part of the highest learning rate on.
 _SETTLING, _OF_RATE = 5, 0.1
 #: Change of weights by a step with which most models learn, as a part of them.
@@ -54,7 +55,8 @@ class WeightUpdateRatio(TensorRule):
 
     Details
         The first 5 records are left out, and those with less than a tenth of the highest learning rate. Without a recorded
-        learning rate only ``high`` is checked: a schedule that ends near 0 makes small changes on purpose.
+        learning rate the largest change is compared with ``low``: a schedule that ends near 0 makes small changes on
+        purpose.
     """
 
     title: ClassVar[str] = "Steps change weights by too little or too much"
@@ -77,10 +79,12 @@ class WeightUpdateRatio(TensorRule):
         rows = rows.where((rows.earlier >= _SETTLING) & (number_of >= MIN_RECORDS)[rows.tensor])
         rows = rows.where(_trains(rows, rate))
         change = rows.median(rows("ratio"))
+        # A schedule that is not known may end near 0, but not all records are of its end.
+        upper = change if rate else rows.largest(rows("ratio"))
         whole = int((~np.isnan(change)).sum())
         if not whole:
-            return self.not_evaluated(NO_RATE)
-        low, high = (change < self.low) & (rate is not None), change > self.high
+            return self.not_evaluated(_LOW_RATE)
+        low, high = upper < self.low, change > self.high
         findings = [
             *([self._low(rows, change, low, whole)] if 2 * low.sum() > whole else []),
             *([self._high(rows, change, high, whole)] if high.any() else []),
@@ -97,10 +101,7 @@ class WeightUpdateRatio(TensorRule):
             first, *others = (replace(one, evidence=(*one.evidence, *notes)) for one in findings)
             return self.found(learning, first, *others, **facts)
         changes = f"The median step changes the median weight matrix by {typical:.1g} of its size"
-        unknown = (
-            [] if rate else ["Whether it is too little was not judged: the learning rate was not recorded"]
-        )
-        return self.passed(". ".join([changes, *unknown, *frozen(records)]), **facts)
+        return self.passed(". ".join([changes, *frozen(records)]), **facts)
 
     def _low(self, rows: Rows, change: FloatArray, low: BoolArray, whole: int) -> Finding:
         typical = median(change[low])

@@ -170,7 +170,7 @@ VECTORS: dict[str, tuple[type[Rule], JobInMemory, Status, Severity | None]] = {
     "V4 1 of 2 low": (WeightUpdateRatio, of_updates(2e-7, 1e-3), PASSED, None),
     "V4 1 of 3 high": (WeightUpdateRatio, of_updates(0.11, 1e-3, 1e-3), TRIGGERED, WARNING),
     "V4 at both limits": (WeightUpdateRatio, of_updates(1e-6, 1e-6, 0.1), PASSED, None),
-    "V4 low, learning rate unknown": (WeightUpdateRatio, of_updates(2e-7, rate=None), PASSED, None),
+    "V4 low, learning rate unknown": (WeightUpdateRatio, of_updates(2e-7, rate=None), TRIGGERED, WARNING),
     "V4 high, learning rate unknown": (WeightUpdateRatio, of_updates(0.2, rate=None), TRIGGERED, WARNING),
     "V5 in no parameter group": (
         UnchangedTensor,
@@ -269,6 +269,9 @@ def test_gradients_of_skipped_steps_do_not_count() -> None:
     job = learning_job(tensors=tensors(rows), events=events("overflow", 1))
 
     assert ExplodingTensor().check(job).status is PASSED
+    weights = {matrix("w", Collection.PARAMETER): one for one in rows.values()}
+    job = learning_job(tensors=tensors(weights), events=events("overflow", 1))
+    assert ExplodingTensor().check(job).status is TRIGGERED
 
 
 @pytest.mark.parametrize(
@@ -348,8 +351,10 @@ def test_a_falling_learning_rate_is_no_reason_for_small_updates() -> None:
     rows = {matrix("w", Collection.UPDATE): [{"ratio": 1e-3 * one} for one in (*[1.0] * 8, *[1e-5] * 12)]}
 
     known = WeightUpdateRatio().check(learning_job(scalars(rate, LEARNING_RATE), tensors=tensors(rows)))
+    unknown = WeightUpdateRatio().check(learning_job(tensors=tensors(rows)))
 
     assert (known.status, known.details["change"]) == (PASSED, pytest.approx(1e-3))
+    assert (unknown.status, unknown.details["change"]) == (PASSED, pytest.approx(1e-8))
 
 
 def test_weights_that_never_move_are_named_by_their_reason() -> None:
