@@ -35,6 +35,7 @@ from jobrules.analyses.goodput import goodput
 from jobrules.analyses.gpu_memory import gpu_memory
 from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.analyses.host import host
+from jobrules.analyses.learning import learning_plots
 from jobrules.analyses.nodes import node_comparison
 from jobrules.analyses.power import power
 from jobrules.analyses.rank_waits import rank_waits
@@ -252,6 +253,7 @@ _ANALYSES: dict[str, Callable[[_Evaluated], Any]] = {
     "steps": lambda of: steps(of.job, of.rule(StepOutlier)),
     "rank_waits": lambda of: rank_waits(of.job) or UNSET,
     "startup_parts": lambda of: start_up(of.job) or UNSET,
+    "learning": lambda of: learning_plots(of.job.learning) or UNSET,
     "code_lines": lambda of: code_lines(of.job) or UNSET,
     "typical_step": lambda of: typical_step(of.job) or UNSET,
     "throughput": lambda of: throughput(of.job) or UNSET,

@@ -33,6 +33,7 @@ from jobrules.analyses.goodput import Goodput
 from jobrules.analyses.gpu_memory import MemoryUse
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.host import HostUse
+from jobrules.analyses.learning import LearningPlots
 from jobrules.analyses.nodes import NodeComparison
 from jobrules.analyses.power import GPUState
 from jobrules.analyses.rank_waits import WaitsOfRanks
@@ -186,6 +187,8 @@ class Report(Struct, frozen=True, kw_only=True):
     typical_step: TypicalStep | UnsetType = UNSET
     throughput: Throughput | UnsetType = UNSET
     share_of_peak: ShareOfPeak | UnsetType = UNSET
+    #: Left out if nothing of the training itself was recorded.
+    learning: LearningPlots | UnsetType = UNSET
     #: Left out if no stacks of Python code were sampled.
     code_lines: CodeLines | UnsetType = UNSET
     balance: Balance | None = None
@@ -238,6 +241,16 @@ class Report(Struct, frozen=True, kw_only=True):
     def only_traces(self) -> bool:
         """Whether nothing but traces was recorded: nothing is known of the whole job, not even how long it took."""
         return bool(self.captures) and not self.job.nodes
+
+    @property
+    def only_learning(self) -> bool:
+        """Whether nothing but the training itself was recorded."""
+        return bool(self.learning) and not self.job.nodes and not self.captures
+
+    @property
+    def has_times(self) -> bool:
+        """Whether anything says when the job ran; what a script logged need not."""
+        return bool(self.job.end_us) or not self.only_learning
 
     def sign(self, card: RuleCard) -> Severity | Status:
         """Severity of the worst finding of a triggered rule; otherwise its status."""

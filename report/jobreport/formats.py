@@ -45,6 +45,7 @@ __all__ = [
     "between",
     "clock",
     "column_time",
+    "compact",
     "count",
     "date_time",
     "dated",
@@ -89,6 +90,14 @@ def number(value: float, digits: int = 1) -> str:
 def known(value: float | None, digits: int = 1) -> str:
     """A number, or ``–`` for None."""
     return "–" if value is None else number(value, digits)
+
+
+def compact(value: float | None) -> str:
+    """Four digits of a number of any size: ``0.1235``, ``1.2e−7``, ``123,456``; ``–`` for None."""
+    if value is None:
+        return "–"
+    shown = f"{value:,.0f}" if 1e4 <= abs(value) < 1e6 else f"{value:,.4g}"
+    return shown.replace("e-0", "e-").replace("e+0", "e+").replace("-", MINUS)
 
 
 def signed(value: float | None, digits: int = 1) -> str:

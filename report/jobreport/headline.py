@@ -9,7 +9,7 @@ from msgspec import Struct
 from jobreport import formats
 from jobreport.cost import words
 from jobreport.ended import ENDED, lost_work, signal_name, step_name
-from jobreport.sentences import bad_end
+from jobreport.sentences import bad_end, loss_sentence
 from jobrules.model import Severity
 from jobrules.model.finding import OF_LOOP
 from jobrules.text import NBSP, capitalized, count, duration, escape_name, number, rounded_percent
@@ -92,6 +92,8 @@ def _nothing_found(report: Report) -> str:
     """``Nothing to fix seen: the GPUs were busy.``; why nothing is known, if it is."""
     verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled or None
     if not (use or profiled or report.of_debugger):
+        if any(card.was_evaluated for card in report.rules if card.section == "learning"):
+            return "Nothing to fix seen in the training itself."
         return f"Utilization is unknown: {verdict.without_samples}."
     if verdict.not_explained:
         return f"No cause found for {verdict.not_explained}."
@@ -137,7 +139,9 @@ def _second(report: Report) -> tuple[str, str]:
         whole = f"{number(profiled.gpu_s, profiled.digits)}{NBSP}GPU-s"
         of = f"of the profiled time of {count(profiled.gpus, 'GPU')} was computing: {whole} in all."
         return rounded_percent(profiled.of("used")), of
-    return "", f"Utilization is unknown: {verdict.without_samples}." if verdict.caveat else ""
+    learned = loss_sentence(report.learning) if report.learning else ""
+    unknown = f"Utilization is unknown: {verdict.without_samples}." if verdict.caveat else ""
+    return "", f"{learned} {unknown}".strip()
 
 
 def _of_results(report: Report) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jobreport import formats
 from jobreport.ended import first_bad
 from jobrules.model import SECOND_US, natural_sorted
+from jobrules.model.learning import LOSS, VAL_LOSS
 from jobrules.model.time_parts import named
 from jobrules.text import count, join_names
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.recordings import RecordedRun, Recording
     from jobrules.analyses.goodput import Goodput
+    from jobrules.analyses.learning import LearningPlots
+
+
+#: Events on the loss in words.
+LOSS_EVENTS = {"spike": "spike", "overflow": "overflow", "skipped": "skipped step"}
 
 
 def goodput_sentence(found: Goodput) -> str:
@@ -29,6 +35,25 @@ def goodput_sentence(found: Goodput) -> str:
         most = "at most " if found.at_most else ""
         sentence += f" Without evaluation: {most}{formats.percent(100 * kept / (whole - evaluation))}."
     return sentence
+
+
+def loss_sentence(found: LearningPlots) -> str:
+    """``The loss went from 2.3 to 0.05; the validation loss was lowest at step 399 (0.333).``; empty without a loss."""
+    row = next((one for one in found.scalars if one.name in (LOSS, VAL_LOSS)), None)
+    if row is None:
+        return ""
+    what = "loss" if row.name == LOSS else "validation loss"
+    clauses = [f"The {what} went from {formats.compact(row.first)} to {formats.compact(row.last)}"]
+    if row.not_finite_from is not None:
+        clauses = [
+            f"The {what} was NaN or infinite in {row.not_finite:,} of {count(row.values, 'record')}, "
+            f"first at step {row.not_finite_from:,}"
+        ]
+    if found.best and row.name == LOSS:
+        step, value = found.best
+        clauses.append(f"the validation loss was lowest at step {step:,} ({formats.compact(value)})")
+    clauses += [count(n, words) for name, words in LOSS_EVENTS.items() if (n := found.events.get(name))]
+    return f"{'; '.join(clauses)}."
 
 
 def _duration(seconds: float) -> str:

@@ -9,7 +9,7 @@ from jobreport.cost import words
 from jobreport.headline import headline
 from jobreport.markdown import CODE, MAX_CHARACTERS, document, escape, prose
 from jobreport.output.step_tree import step_tree
-from jobreport.sentences import goodput_sentence, is_running, mixed, unread, without_steps
+from jobreport.sentences import goodput_sentence, is_running, loss_sentence, mixed, unread, without_steps
 from jobrules.model import Severity, in_words
 from jobrules.text import NBSP, between, count, duration, escape_name, percent
 from jobrules.verdict.not_evaluated import by_reason
@@ -33,6 +33,7 @@ def markdown(report: Report) -> str:
         *_verdict(report),
         *_parts(report),
         *([goodput_sentence(report.goodput)] if report.goodput else []),
+        *_learned(report),
         *_cost(report),
         *_profiled(report.verdict),
         f"{_ran(report)} on {_machines(report)}. Sources: {', '.join(report.job.sources)}.",
@@ -115,6 +116,8 @@ def _ran(report: Report) -> str:
     start_us, end_us = report.job.start_us, report.job.end_us
     if report.of_debugger and not end_us:
         return "Ran at a time that the results do not contain,"
+    if not report.has_times:
+        return "Ran at a time that was not recorded,"
     return f"Ran {between(start_us, end_us)} ({duration(end_us - start_us)})"
 
 
@@ -130,6 +133,12 @@ def _parts(report: Report) -> list[str]:
         )
         lines.append(f"- {escape(part.label)}: {amount}")
     return [f"## Where the {use.noun} time went", "\n".join(lines)]
+
+
+def _learned(report: Report) -> list[str]:
+    """What the loss did, if the verdict does not say so."""
+    said = loss_sentence(report.learning) if report.learning else ""
+    return [said] if said and said not in headline(report).second else []
 
 
 def _cost(report: Report) -> list[str]:

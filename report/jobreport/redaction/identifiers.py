@@ -51,7 +51,7 @@ NAMES = {
 #: Kinds of names from the job's own programs.
 PROGRAM_NAMES = (
     *("event", "operator", "iterator", "function", "sensor", "mount", "process"),
-    *("kernel", "group", "type", "stream", "model"),
+    *("kernel", "group", "type", "stream", "model", "tensor", "scalar"),
 )
 #: Words in the names that frameworks and their profilers give: operators, kernels, event types, devices, settings.
 _WORDS = frozenset(Path(__file__).with_name("common_words.txt").read_text("ascii").split())

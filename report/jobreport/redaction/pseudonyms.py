@@ -26,6 +26,7 @@ from jobreport.readers.tally import Tally
 from jobreport.redaction.identifiers import OPTION, is_common
 from jobreport.redaction.names import names_in, renamed, texts_in
 from jobrules.model import Job, JobInMemory, natural_sorted
+from jobrules.model.learning import CANONICAL, block_of
 from jobrules.rules.step_outlier import StepOutlier
 
 if TYPE_CHECKING:
@@ -101,8 +102,9 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
     def of(cls, names: Iterable[tuple[str, str]], mode: str | None = None) -> Pseudonyms:
         """Make placeholders for names, given with their kinds, and for ``StepOutlier.mode``.
 
-        Kinds: node, device, mount, process, rank, event (an event type or a mode), tensor, iterator, operator, kernel,
-        group, type (of elements), stream, model (of a device), capture, file, function.
+        Kinds: node, device, mount, process, rank, event (an event type or a mode), tensor (of the model), scalar (that a
+        script logged), iterator, operator, kernel, group, type (of elements or modules), stream, model (of a device),
+        capture, file, function.
         """
         kinds: dict[str, set[str]] = {}
         for kind, name in names:
@@ -119,8 +121,12 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
                 own = every
             taken = set(every) - set(own)
             numbers = itertools.count(1)
+            layers = filter(None, dict.fromkeys(map(_layer, own))) if kind == "tensor" else ()
+            number_of = {"": 0, **{layer: i for i, layer in enumerate(layers, start=1)}}
             for name in own:
                 placeholders = (_placeholder(kind, name, number, made) for number in numbers)
+                if kind == "tensor" and (layer := number_of[_layer(name)]):
+                    placeholders = (f"layer-{layer}.{one}" for one in placeholders)
                 if kind == "event" and mode:
                     is_seen = given.looks_at(name)
                     placeholders = (f"{one} {seen.mode}" if is_seen else one for one in placeholders)
@@ -201,7 +207,7 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
     of_nodes = job.each(_names_of)
     functions = [one for profile in job.profiles for one in profile.functions if _library(one) is None]
     profiles = [replace(one, functions=()) for one in job.profiles]
-    names = names_in(functions, profiles, job.captures, job.across_ranks).union(*of_nodes)
+    names = names_in(functions, profiles, job.captures, job.across_ranks, job.learning).union(*of_nodes)
     for source in quality.sources:
         names |= {("node", one.node) for one in source.logs}
         names |= {("node", one.node) for one in source.recordings}
@@ -218,6 +224,7 @@ def redacted(reading: Reading, quality: Quality, chosen: Settings) -> tuple[Read
         profiles=tuple(map(pseudonyms.profile, job.profiles)),
         captures=renamed(job.captures, pseudonyms),
         across_ranks=renamed(job.across_ranks, pseudonyms),
+        learning=renamed(job.learning, pseudonyms),
     )
     beside = _results(results, pseudonyms) if results else None
     changed = replace(reading, job=changed_job, debugger_results=beside)
@@ -234,7 +241,8 @@ def _names_of(part: Job) -> set[tuple[str, str]]:
 
 
 def _stays(kind: str, name: str) -> bool:
-    if not name or kind in _ALWAYS_CHANGE:
+    # The parameters of a model are its structure.
+    if not name or kind in _ALWAYS_CHANGE or (kind == "tensor" and "." in name):
         return not name
     if kind == "rank":
         return _is_process(name)
@@ -243,8 +251,10 @@ def _stays(kind: str, name: str) -> bool:
         return hasattr(builtins, name) or bool(rest and package in _LIBRARIES | sys.stdlib_module_names)
     if kind == "version" and _VERSION.fullmatch(name):
         return True
-    return is_common(name) or (
-        kind in _OF_RECORDER and (name in _SYSTEM_MESSAGES or _RECORDER.fullmatch(name) is not None)
+    return (
+        is_common(name)
+        or (kind == "scalar" and name in CANONICAL)
+        or (kind in _OF_RECORDER and (name in _SYSTEM_MESSAGES or _RECORDER.fullmatch(name) is not None))
     )
 
 
@@ -261,6 +271,12 @@ def _placeholder(kind: str, name: str, number: int, others: dict[tuple[str, str]
     traits += [trait for trait in _INSIDE if trait in name]
     kept = [trait for i, trait in enumerate(traits) if trait not in space + "".join(traits[:i])]
     return space + " ".join([*kept, f"{kind}-{number}"])
+
+
+def _layer(tensor: str) -> str:
+    """The block of a tensor; without a number, the module that has it."""
+    block = block_of(tensor)
+    return block if block != tensor else tensor.rpartition(".")[0]
 
 
 def _library(one: Function) -> str | None:

@@ -285,7 +285,8 @@ class Job(Protocol):
         """Times of the first and the last record of the whole job; (0, 0) without records."""
         if self.frame:
             return self.frame.span_us
-        return span_of((self.samples_us, self.steps_us, self.events_us)) or self.captures_us or (0, 0)
+        known = span_of((self.samples_us, self.steps_us, self.events_us)) or self.captures_us
+        return known or (self.learning and self.learning.span_us) or (0, 0)
 
     @property
     def interval_us(self) -> float:

@@ -16,9 +16,11 @@ from msgspec import Struct, field
 from jobrules.model.names import Message, Name, NodeName, OwnText
 from jobrules.model.types import BoolArray, CodeArray, FloatArray, IntArray, span_of
 
-#: A parameter or a module, and a number that the script logged.
+#: A parameter or a place in the model, and a number that the script logged.
 TensorName = Annotated[str, Name("tensor")]
 ScalarName = Annotated[str, Name("scalar")]
+#: The class of a module, or of an optimizer.
+ModuleName = Annotated[str, Name("type")]
 
 #: Modes of records.
 TRAINING, EVALUATION, PREDICTION = "TRAIN", "EVAL", "PREDICT"
@@ -94,7 +96,7 @@ class Tensor(Struct, frozen=True, kw_only=True):
     trainable: bool = True
     optimized: bool = True
     #: Class of its module: ``ReLU``.
-    module: TensorName = ""
+    module: ModuleName = ""
     #: Place in the forward pass; -1 if it is not known.
     order: int = -1
     #: Of integer inputs: the number that stands for padding. ``zero`` counts it.
@@ -104,6 +106,13 @@ class Tensor(Struct, frozen=True, kw_only=True):
     def is_matrix(self) -> bool:
         """Whether it has two or more axes, which biases and scales of norms do not."""
         return len(self.shape) >= 2
+
+
+def block_of(name: str) -> str:
+    """The block of a tensor, up to the first part that ends with a number: ``b.7`` of ``b.7.attn.weight``; otherwise its name."""
+    parts = name.split(".")
+    numbered = (i for i, part in enumerate(parts[:-1], start=1) if part[-1:].isdigit())
+    return ".".join(parts[: next(numbered, len(parts))])
 
 
 #: Columns of ``TensorRecords`` that hold numbers of all elements, and those of a sample of them.
@@ -247,7 +256,7 @@ class Learning(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     parameters: int = 0
     trainable: int = 0
     class_count: int | None = None
-    optimizer: OwnText = ""
+    optimizer: ModuleName = ""
     #: ``float16``, ``bfloat16``; how parameters are split: ``none``, ``ddp``, ``fsdp1``, ``fsdp2``, ``other``.
     amp: OwnText = ""
     sharding: OwnText = ""

@@ -23,15 +23,18 @@ from jobreport.options import Options
 from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.registry import Reading
 from jobreport.redaction.identifiers import FORMS, identifiers, is_common
+from jobreport.redaction.names import texts_in
 from jobreport.redaction.pseudonyms import Pseudonyms, redacted
 from jobreport.remarks import NAMES, REMARKS, Quality, Remark, SourceQuality, Wording
 from jobreport.settings import Settings, load
 from jobreport.tables.engine import LocalEngine
 from jobreport.tables.parts import JobInParts
 from jobrules.model import Function, Profile
+from jobrules.model.learning import Collection, Learning, Tensor
 from jobrules.rules.step_outlier import StepOutlier
 from tests.copies import replace
 from tests.kineto import Recording
+from tests.learning_data import scalars, tensors
 from tests.paths import CORPUS, SAMPLES, needs_corpus
 from tests.report.readers.events import base, lane, text, x
 from tests.report.readers.samples import sample, write
@@ -429,6 +432,11 @@ def test_placeholders_are_numbers_in_natural_order_and_never_a_name_that_is_kept
         ("event", "acmeCPU", "cpu event-1"),
         ("event", "Step:Acme", "Step event-1"),
         ("tensor", "grads/acme_gpu", "tensor-1"),
+        ("tensor", "acme.7.weight", "layer-1.tensor-1"),
+        ("tensor", "model.layers.0.mlp.weight", "layer-1.tensor-1"),
+        ("scalar", "loss", "loss"),
+        ("scalar", "val_accuracy", "val_accuracy"),
+        ("scalar", "acme/reward", "scalar-1"),
         ("operator", "IteratorGetNext_acme", "IteratorGetNext operator-1"),
         ("operator", "Acme::Prefetch", "Prefetch operator-1"),
         ("operator", "aten::acme", "aten::operator-1"),
@@ -479,6 +487,34 @@ def test_libraries_stay_and_the_users_own_code_does_not(
 
     assert (changed.functions[0].file, changed.functions[0].name) == expected
     assert (changed.node, changed.rank) == ("node-1", "1")
+
+
+def test_the_layers_of_a_model_stay_apart_but_have_no_names() -> None:
+    names = ("acme.7.q.weight", "acme.7.k.weight", "acme.10.q.weight", "head.weight")
+    rows = {
+        Tensor(name=name, collection=Collection.GRADIENT, module="AcmeNet"): [{"rms": 1.0}] for name in names
+    }
+    learning = Learning(
+        scalars=(scalars([1.0], logged_as="acme/loss"),),
+        tensors=tensors(rows),
+        node="acme-1",
+        optimizer="AcmeAdam",
+        not_recorded=("acme: functional",),
+    )
+    job = JobInParts(name="acme", engine=LocalEngine(1), kept=(), learning=learning)
+
+    changed = redacted(Reading(job=job, quality=Quality()), Quality(), load())[0].job.learning
+
+    assert changed
+    assert changed.tensors
+    assert [one.name for one in changed.tensors.tensors] == [
+        "layer-1.tensor-2",
+        "layer-1.tensor-1",
+        "layer-2.tensor-3",
+        "layer-3.tensor-4",
+    ]
+    assert (changed.scalars[0].name, changed.node) == ("loss", "node-1")
+    assert not [text for _, text in texts_in(changed) if "acme" in text.lower()]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ from jobreport.page.sections.gpu_utilization import gpu_utilization
 from jobreport.page.sections.head import head
 from jobreport.page.sections.identifiers import identifiers
 from jobreport.page.sections.jupyter import live_figures, style
+from jobreport.page.sections.learning.learning import learning
+from jobreport.page.sections.learning.trees import trees
 from jobreport.page.sections.nodes import nodes
 from jobreport.page.sections.order import page
 from jobreport.page.sections.power import power
@@ -64,6 +66,7 @@ __all__ = [
     "idle_time",
     "io_bottlenecks",
     "kernels",
+    "learning",
     "live_figures",
     "nodes",
     "open_report",
@@ -77,6 +80,7 @@ __all__ = [
     "steps",
     "style",
     "summary",
+    "trees",
     "utilization",
     "verdict",
 ]

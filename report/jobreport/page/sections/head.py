@@ -27,7 +27,7 @@ def head(report: Report) -> Fragment:
     """The job: name, time, duration, hardware, sources."""
     job = report.job
     name = formats.escape_name(job.name, MAX_NAME)
-    about = f"Training job report. {formats.times(job.end_us)}"
+    about = "Training job report." + f" {formats.times(job.end_us)}" * report.has_times
     running = is_running(report)
     return page_head(
         name,
@@ -66,11 +66,11 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     job = report.job
     if report.of_debugger:
         return _debugger_facts(report)
+    ran = [("Ran", _ran(job.start_us, job.end_us)), ("Duration", formats.duration(job.end_us - job.start_us))]
     facts = [
-        ("Ran", _ran(job.start_us, job.end_us)),
-        ("Duration", formats.duration(job.end_us - job.start_us)),
+        *(ran if report.has_times else [("Ran", "not recorded")]),
         ("Hardware", hardware(report)),
-        *([("Sampling interval", _interval(report))] if job.nodes or not report.captures else []),
+        *([] if report.only_traces or report.only_learning else [("Sampling interval", _interval(report))]),
         ("Sources", ", ".join(job.sources) or "none"),
     ]
     if run := formats.reported_run(report.quality.runs):

@@ -25,6 +25,8 @@ from jobreport.page.sections.gpu_memory import gpu_memory
 from jobreport.page.sections.gpu_utilization import gpu_utilization
 from jobreport.page.sections.head import contents, head
 from jobreport.page.sections.identifiers import identifiers
+from jobreport.page.sections.learning.learning import learning
+from jobreport.page.sections.learning.trees import trees
 from jobreport.page.sections.nodes import nodes
 from jobreport.page.sections.outline import LAST, SECTIONS
 from jobreport.page.sections.power import power
@@ -50,6 +52,8 @@ BY_ANCHOR = {
         utilization,
         framework,
         steps,
+        learning,
+        trees,
         goodput,
         gpu_utilization,
         balance,

@@ -16,6 +16,8 @@ SECTIONS = (
     ("utilization", "Resource utilization"),
     ("framework", "Framework time"),
     ("steps", "Steps"),
+    ("learning", "Learning"),
+    ("trees", "Boosted trees"),
     ("goodput", "Goodput"),
     ("gpu-utilization", "GPU utilization"),
     ("balance", "Workload balance"),
@@ -42,7 +44,12 @@ SECTIONS = (
     ("identifiers", "Identifying information"),
 )
 #: The analysis of a section that does not have the name of the anchor (see ``pipeline``).
-ANALYSES = {"code-waits": "code_lines", "cpu-bottlenecks": "bottlenecks", "io-bottlenecks": "bottlenecks"}
+ANALYSES = {
+    "code-waits": "code_lines",
+    "trees": "learning",
+    "cpu-bottlenecks": "bottlenecks",
+    "io-bottlenecks": "bottlenecks",
+}
 #: Sections that end the page whatever was found.
 LAST = ("rules", "quality", "identifiers")
 #: Sections on traces of PyTorch's profiler; a page without such traces does not have them.

@@ -93,9 +93,12 @@ def test_sections_are_numbered_as_they_stand_and_every_anchor_is_there(report: R
     assert [int(number) for _, number in found] == list(range(1, len(found) + 1))
     links = re.findall(r'<a href="#([\w-]+)">(\d+) ', html_of(report)["contents"])
     assert links == found
-    absent = ({"code-waits"} if not report.code_lines else set()) | (
-        set() if report.captures else OF_CAPTURES
-    )
+    there = {
+        "code-waits": report.code_lines,
+        "learning": report.learning,
+        "trees": report.learning and report.learning.trees,
+    }
+    absent = {name for name, one in there.items() if not one} | (set() if report.captures else OF_CAPTURES)
     anchors = [anchor for anchor, _ in SECTIONS if anchor not in absent]
     assert sorted(set(page.ids) & {anchor for anchor, _ in SECTIONS}) == sorted(anchors)
     assert (

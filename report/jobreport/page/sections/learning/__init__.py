@@ -1,0 +1,1 @@
+"""Sections on the training itself."""
