@@ -43,6 +43,8 @@ from jobreport.readers.base import Found, Reader, SourceFile
 from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.kineto import text as kineto_text
 from jobreport.readers.kineto.reader import Kineto
+from jobreport.readers.learning import joining
+from jobreport.readers.learning.reader import TrainingLogs
 from jobreport.readers.nvidia_smi import lines as smi_lines
 from jobreport.readers.nvidia_smi.reader import NvidiaSmi
 from jobreport.readers.profiler_config.reader import ProfilerConfig
@@ -388,13 +390,26 @@ def _check_facts(data: bytes) -> None:
 
 
 def _check_scalars(data: bytes) -> None:
-    facts = _of_facts()[1]
+    """A file of a rank, next to a sound one of another."""
+    sound = _of_scalars()[1]
     found = _read(
-        RecorderFacts(), _written({"jobrecord/n.json": facts, "jobrecord/training-00000.jsonl": data})
+        TrainingLogs(),
+        _written({"jobrecord/training-00000.jsonl": data, "jobrecord/training-00001.jsonl": sound}),
     )
-    (recording,) = found.quality.recordings
-    assert len(recording.logged) <= 100
+    assert found.quality.files + _count(found.quality.remarks, "files") >= 2
     json.dumps(msgspec.to_builtins(found.quality)).encode()
+    learning = joining.joined(found.learning, {}, Tally())
+    assert learning
+    assert len({(one.name, one.mode, one.rank) for one in learning.scalars}) == len(learning.scalars)
+    for one in learning.scalars:
+        assert (np.diff(one.step) >= 0).all()
+        _assert_printable([one.name, one.logged_as])
+    if learning.tensors:
+        assert (np.diff(learning.tensors.step) >= 0).all()
+        assert (learning.tensors.tensor < len(learning.tensors.tensors)).all()
+        assert len(learning.tensors.bins) in (0, len(learning.tensors))
+    for counts in learning.classes:
+        assert len(counts.recall) == len(counts.labels)
 
 
 def _check_rule_results(data: bytes) -> None:

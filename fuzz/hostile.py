@@ -299,12 +299,33 @@ def facts(names: Sequence[str]) -> dict[str, bytes]:
             "world_size": 8,
         }
         files[f"jobrecord/{i}.json"] = json.dumps(one | texts).encode()
-        head = {"jobrecord": 1, "kind": "head", "node": name, "rank": i}
-        values = [
-            {"kind": "scalar", "step": n, "mode": name, "values": {name: 0.5, "x": "nan"}} for n in (1, 2)
-        ]
-        files[f"jobrecord/training-{i:05}.jsonl"] = "\n".join(map(json.dumps, (head, *values))).encode()
+        files[f"jobrecord/training-{i:05}.jsonl"] = "\n".join(map(json.dumps, _training(name, i))).encode()
     return {path: text for path, text in files.items() if len(text) < 1 << 20}
+
+
+def _training(name: str, rank: int) -> Iterator[dict[str, Any]]:
+    """Lines of what a rank recorded of its training."""
+    yield {
+        "jobrecord": 1,
+        "kind": "head",
+        "node": name,
+        "rank": rank,
+        "optimizer": name,
+        "not_recorded": [name],
+    }
+    tensors = [
+        {"n": name, "c": kind, "shape": [2, 2], "dtype": name, "m": name, "order": 0}
+        for kind in ("gradient", "parameter", "update", "output", name)
+    ]
+    yield {"kind": "names", "first": 0, "tensors": tensors}
+    for step in range(1, 30):
+        when = {"step": step, "mode": "TRAIN", "time_us": 1_700_000_000_000_000 + step * 1_000_000}
+        yield {"kind": "scalar", **when, "values": {name: 0.5, "loss": 2.0, "x": "nan"}}
+        columns = {"count": [4] * 5, "l2": [1, 2.0, None, 3, 4], "hist_first": [0] * 5, "hist": [[4]] * 5}
+        yield {"kind": "record", **when, "cost_us": 9, "id": [0, 1, 2, 3, 4], **columns}
+    yield {"kind": "event", **when, "name": "error", "text": name}
+    yield {"kind": "classes", **when, "labels": [1, 1], "predicted": [0, 2], "pairs": [[0, 1, 1], [1, 1, 1]]}
+    yield {"kind": "trees", **when, "importance": {name: 1.0}, "depths": [3], "max_depth": 6}
 
 
 def _exception(name: str, at_us: int) -> dict[str, Any]:

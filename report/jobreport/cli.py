@@ -82,6 +82,16 @@ def _storage_options(
         raise click.BadParameter(str(error), param=option) from None
 
 
+def _scalars(_context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    """Read what logged numbers are."""
+    found = {name: logged for name, _, logged in (one.partition("=") for one in value)}
+    if not all(found.values()):
+        raise click.BadParameter(
+            "needs a name and what is logged under it, such as loss=train/total.", param=option
+        )
+    return found
+
+
 def _size(_context: click.Context, option: click.Parameter, value: str) -> int:
     """Read a number of bytes."""
     found = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
@@ -308,6 +318,13 @@ def price_words(prices: Path | None, date: str | None, billing: str, *, redact: 
     callback=_run,
     metavar="N|all",
     help="Run to report, if a log holds several with long pauses between them.  [default: the newest]",
+)
+@click.option(
+    "--scalar",
+    multiple=True,
+    callback=_scalars,
+    metavar="NAME=LOGGED",
+    help="Which logged number is loss, val_loss, accuracy, val_accuracy, lr, grad_norm, or loss_scale, such as loss=train/total. Repeatable.",
 )
 @price_options
 @storage_options

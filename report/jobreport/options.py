@@ -34,6 +34,8 @@ class Options(Struct, frozen=True, kw_only=True):
     columns: str | None = None
     date_order: str | None = None
     run: Choice = None
+    #: What has a canonical name, such as ``loss``, by the name under which it was logged.
+    scalar: Mapping[str, str] = {}
     #: Of a watch: seconds after which the page loads its successor; 0 for the last report.
     refresh_s: float | None = None
     #: Rules and thresholds; by default all of jobreport's with theirs.
@@ -53,4 +55,5 @@ class Options(Struct, frozen=True, kw_only=True):
             "date-order": self.date_order,
             "run": self.run,
         }
-        return tuple(f"--{option} {value}" for option, value in given.items() if value is not None)
+        found = [f"--{option} {value}" for option, value in given.items() if value is not None]
+        return (*found, *(f"--scalar {name}={logged}" for name, logged in self.scalar.items()))

@@ -138,7 +138,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "profiles.unreadable": "not a readable profile of {profiler}",
         "facts.unknown": "not the facts of a recording, or those of a newer record-job",
         "facts.not_uploaded": "of the recording and not in storage, as far as its facts tell",
-        "scalars.unknown": "not numbers that a script logged, or those of a newer record-job",
+        "learning.unknown": "not what jobrecord writes of a training, or that of a newer record-job",
         "events.unknown": "not an event file of TensorFlow",
         "tensorboard.none": "an event file of TensorBoard without scalars",
         "stacks.unknown": "not samples of stacks, or those of a newer record-job",
@@ -178,7 +178,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "samples.time": "'Timestamp' is not a time in seconds between 1990 and 2100",
         "traces.not_json": "not complete JSON",
         "kineto.errors": "errors that the profiler itself logged in the trace",
-        "scalars.line": "not a line of numbers that a script logged",
+        "learning.line": "not a line that jobrecord writes of a training, or damaged",
         "stacks.line": "not a frame, a stack, or a sample",
     },
     ("corrected", "nodes"): {
@@ -331,7 +331,24 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "kineto.devices": "of more than 256 devices; those with the lowest numbers are used",
         "kineto.repeated": "repetition of an event in the same file",
     },
+    ("corrected", "lines"): {
+        "learning.bare": "NaN and Infinity, which JSON does not have; read as such",
+    },
+    ("dropped", "series"): {
+        "learning.candidate": "{name}: another series that may be {measure}; the one with more values is in use (change with --scalar {measure}=NAME)",
+    },
+    ("dropped", "tensor rows"): {
+        "learning.unnamed": "of a tensor whose name is missing or damaged, or over the limit of 120,000 tensors",
+        "learning.incomplete": "of tensors of which a shard is missing: a norm over the others would be too low",
+        "learning.thinned": "more than 250,000 rows: evenly distributed records are in use",
+        "learning.other_mode": "not of training",
+        "learning.other_source": "another source has more records of tensors",
+    },
+    ("dropped", "evaluations"): {
+        "learning.evaluations": "more counts of classes than are kept; the last evaluations are in use",
+    },
     ("dropped", "files"): {
+        "learning.copy": "the same process as another file",
         "kineto.copy": "the same rank and events as {name}",
         "profiles.repeated": "exact repetition of another profile",
     },
@@ -344,6 +361,8 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "profiles.time": "time is negative, NaN, infinite, or not a number",
     },
     ("dropped", "values"): {
+        "learning.value": "no number, or of more than 1,000 series",
+        "learning.thinned_values": "more values than are kept of a series; evenly distributed ones, and all that are not finite, are in use",
         "debugger.value": "incomplete, of another type, NaN, or out of range",
         "tensorboard.again": "of steps that a later file of TensorBoard has again, as after a restart",
         "tensorboard.other_run": "of a folder of TensorBoard with an earlier run, which the newest does not continue",
@@ -382,7 +401,7 @@ LOST = frozenset(
         *("nvidia_smi.other_fields", "nvidia_smi.part_of_row", "nvidia_smi.no_time", "nvidia_smi.no_writer"),
         *("nvidia_smi.mixed", "nvidia_smi.incomplete", "nvidia_smi.lost_gpu", "nvidia_smi.many_nodes"),
         *("nvidia_smi.damaged_document",),
-        *("scalars.unknown", "scalars.line"),
+        *("learning.unknown", "learning.line", "learning.value", "learning.unnamed"),
         *(
             "events.damaged",
             "events.unreadable",
@@ -399,7 +418,7 @@ LOST = frozenset(
 _OPEN_ENDS = frozenset(
     {
         *("file.not_json", "traces.not_json", "traces.growing", "traces.no_end", "kineto.cut"),
-        *("stacks.line", "scalars.line", "events.cut", "nvidia_smi.cut_line", "nvidia_smi.part_of_row"),
+        *("stacks.line", "learning.line", "events.cut", "nvidia_smi.cut_line", "nvidia_smi.part_of_row"),
     }
 )
 

@@ -20,6 +20,8 @@ from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.grouping import groups_of, note_failure, read_groups
 from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.kineto.reader import Kineto
+from jobreport.readers.learning import joining
+from jobreport.readers.learning.reader import TrainingLogs
 from jobreport.readers.listing import is_end_marker, is_recorder_note, job_name, listing
 from jobreport.readers.machines import assign_logs
 from jobreport.readers.profiler_config.reader import ProfilerConfig
@@ -47,7 +49,8 @@ if TYPE_CHECKING:
     from jobreport.readers.grouping import Piece
     from jobreport.remarks import SourceQuality
     from jobreport.tables.engine import Engine
-    from jobrules.model import LoopFacts
+    from jobrules.model import Job, LoopFacts
+    from jobrules.model.learning import Learning
 
 __all__ = ["READERS", "Reading", "job_name", "read_directory", "read_job"]
 
@@ -58,6 +61,7 @@ READERS: tuple[Reader, ...] = (
     PythonProfiles(),
     PythonStacks(),
     ProfilerConfig(),
+    TrainingLogs(),
     RecorderFacts(),
     Kineto(),
     Traces(),
@@ -83,7 +87,7 @@ class Reading(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def has_results_alone(self) -> bool:
         """True if there are rule results and no records of the job itself."""
-        return self.debugger_results is not None and not self.job.kept and not self.job.captures
+        return self.debugger_results is not None and not has_records(self.job)
 
 
 def read_job(directory: Path, *, strict: bool = False) -> tuple[JobInMemory, Quality]:
@@ -135,11 +139,14 @@ def read_directory(
     else:
         pieces, runs = chosen_run(pieces, engine, options.run)
         pieces = pieces if runs else drop_implausible_times(pieces, engine)
-    sources = sources_of(pieces, tally)
+    learning = joining.joined(
+        [one for piece in pieces for one in piece.found.learning], options.scalar, tally
+    )
+    sources = _with_logged(sources_of(pieces, tally), learning)
     results = _debugger_results(matched.debugger_results, tally, strict=options.strict)
 
-    job = _job_of(pieces, name, engine, tally)
-    if job.kept or job.captures:
+    job = replace_fields(_job_of(pieces, name, engine, tally), learning=learning)
+    if has_records(job):
         sources += [_used_in_addition(results)] if results else []
         job = replace_fields(job, loop_facts=_loop_facts(results) if results else None)
     elif results and results.documents:
@@ -154,6 +161,11 @@ def read_directory(
         job = replace_fields(job, finished=True)
     quality = Quality(sources=tuple(sources), remarks=tally.remarks(), runs=runs)
     return Reading(job=job, quality=quality, debugger_results=results)
+
+
+def has_records(job: Job) -> bool:
+    """Whether anything was recorded of the job itself."""
+    return bool(job.facts or job.captures or job.learning)
 
 
 def is_known_by_name(file: SourceFile) -> bool:
@@ -217,6 +229,23 @@ def _job_of(pieces: Sequence[Piece], name: str, engine: Engine, tally: Tally) ->
         recorded=tuple(line for piece in pieces for line in piece.found.recorded),
         finished=any(finished) if finished else None,
     )
+
+
+def _with_logged(sources: Sequence[SourceQuality], learning: Learning | None) -> list[SourceQuality]:
+    """The sources, those with facts of a recording also with what its script logged."""
+    if learning is None or not learning.ranks:
+        return [*sources]
+    logged = joining.logged(learning)
+    return [
+        replace(
+            one,
+            recordings=tuple(
+                replace(known, logged=logged) if known.node == learning.node else known
+                for known in one.recordings
+            ),
+        )
+        for one in sources
+    ]
 
 
 def _zone(name: str) -> tzinfo:

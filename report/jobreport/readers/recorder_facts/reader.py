@@ -18,14 +18,12 @@ from jobreport.readers import text_files
 from jobreport.readers.base import Found
 from jobreport.readers.bounds import Microseconds  # noqa: TC001 - msgspec reads the annotation
 from jobreport.readers.names import as_name
-from jobreport.readers.recorder_facts import scalars
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.recordings import (
     GPUModel,
     Label,
     LeftOut,
     LessWritten,
-    Logged,
     Raised,
     RecordedPart,
     RecordedRun,
@@ -73,7 +71,7 @@ class RecorderFacts:
 
     def matches_name(self, file: SourceFile) -> bool:
         """By its folder."""
-        return (_NAME.fullmatch(file.name) or scalars.NAME.fullmatch(file.name)) is not None
+        return _NAME.fullmatch(file.name) is not None
 
     def matches_content(self, file: SourceFile) -> bool:
         """Never: a file elsewhere is of no recording."""
@@ -89,25 +87,15 @@ class RecorderFacts:
         tally = Tally()
         found: dict[str, Recording] = {}
         commands: dict[str, list[str]] = {}
-        logged: dict[str, tuple[tuple[int, int], tuple[Logged, ...]]] = {}
         for file in sorted(files):
             with text_files.noting(file, tally):
-                if is_log := scalars.NAME.fullmatch(file.name):
-                    node, values = scalars.read_scalars(file, tally)
-                    # The first rank; of a restarted job, its last file.
-                    place = int(is_log[1]), -int(is_log[2] or 1)
-                    if node not in logged or place < logged[node][0]:
-                        logged[node] = place, values
-                elif file.name.endswith(_COMMAND):
+                if file.name.endswith(_COMMAND):
                     commands[file.name.removesuffix(_COMMAND)] = _read(file, list[str])
                 else:
                     found[file.name.removesuffix(_FACTS)] = _recording(file, tally)
         for name in found.keys() & commands.keys():
             command = shlex.join(commands[name][:_MAX_ENTRIES])[:_MAX_COMMAND]
             found[name] = replace(found[name], command=command)
-        for name, one in found.items():
-            if one.node in logged:
-                found[name] = replace(one, logged=logged[one.node][1])
         recordings = sorted(found.values(), key=lambda one: natural_key(one.node))
         quality = SourceQuality(
             source=self.source,

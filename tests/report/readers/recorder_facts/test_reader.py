@@ -14,7 +14,7 @@ from jobrecord import facts as recorder
 from jobrecord.hooks.training_log import TrainingLog
 from jobrecord.settings import Settings
 from jobreport.readers.registry import read_job
-from jobreport.recordings import Logged, Recording
+from jobreport.recordings import Recording
 from jobreport.remarks import Quality
 from tests.report.readers.samples import FILE, sample, write
 
@@ -155,67 +155,6 @@ def test_files_that_the_recorder_needs_for_itself_are_no_remark(tmp_path: Path) 
 
     assert quality.remarks == ()
     assert len(quality.sources) == 1
-
-
-HEAD = {"jobrecord": 1, "kind": "head", "node": "n", "rank": 0}
-
-
-def scalar(step: int, mode: Any = "TRAIN", **values: Any) -> dict[str, Any]:
-    return {"kind": "scalar", "step": step, "mode": mode, "time_us": 0, "values": values}
-
-
-def with_log(folder: Path, **files: list[Any]) -> tuple[dict[str, Logged], list[tuple[str, int]]]:
-    """What is read of lines that a script logged, by mode and name."""
-    texts = {
-        f"jobrecord/training-{name[1:].replace('_', '-')}.jsonl": "\n".join(
-            one if isinstance(one, str) else json.dumps(one) for one in lines
-        )
-        for name, lines in files.items()
-    }
-    write(folder, texts)
-    (found,), remarks, _ = read(folder, FACTS)
-    return {f"{one.mode} {one.name}": one for one in found.logged}, remarks
-
-
-def test_logged_numbers_are_counted_and_the_last_one_is_kept(tmp_path: Path) -> None:
-    damaged = ['{"kind":"scalar","step":9,"val', "[]", scalar(-1, loss=1), scalar(3, loss=[1])]
-    lines = [
-        HEAD,
-        scalar(1, loss=2, lr=0.1),
-        scalar(2, loss=1.5),
-        scalar(3, loss="nan"),
-        scalar(3, "EVAL", loss=4.0),
-    ]
-
-    found, remarks = with_log(tmp_path, _00000=[*lines, {"kind": "names"}, *damaged])
-
-    assert {key: (one.values, one.not_finite, one.step, one.value) for key, one in found.items()} == {
-        "TRAIN loss": (3, 1, 2, 1.5),
-        "TRAIN lr": (1, 0, 1, 0.1),
-        "EVAL loss": (1, 0, 3, 4.0),
-    }
-    assert remarks == [("scalars.line", 4)]
-
-
-def test_the_first_rank_counts_and_of_its_files_the_last(tmp_path: Path) -> None:
-    files = {
-        name: [HEAD, scalar(1, loss=i)]
-        for i, name in enumerate(("_00000", "_00000_2", "_00000_10", "_00001"))
-    }
-    found, _ = with_log(tmp_path, **files)
-    assert found["TRAIN loss"].value == 2
-
-
-@pytest.mark.parametrize("first", [{"kind": "scalar"}, {"jobrecord": 2, "kind": "head"}, "x", ""])
-def test_a_log_of_another_kind_is_skipped(tmp_path: Path, first: Any) -> None:
-    found, remarks = with_log(tmp_path, _00000=[first, scalar(1, loss=1)])
-    assert (found, remarks) == ({}, [("scalars.unknown", 1)])
-
-
-def test_names_of_logged_numbers_are_bounded(tmp_path: Path) -> None:
-    lines = [scalar(i, **{f"{i}" + "x" * 1000: 1.0 for i in range(i, i + 50)}) for i in range(100)]
-    found, _ = with_log(tmp_path, _00000=[HEAD, *lines])
-    assert (len(found), max(map(len, found)) < 200) == (100, True)
 
 
 def test_what_the_recorder_logs_is_read(tmp_path: Path) -> None:
