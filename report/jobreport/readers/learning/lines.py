@@ -46,7 +46,7 @@ class Head(Line):
     accumulation: _Large | None = None
     classes: _Large | None = None
     compiled: bool | None = None
-    not_recorded: list[str] = field(default_factory=list)
+    not_recorded: list[str] | None = None
 
 
 #: What a later head may tell.

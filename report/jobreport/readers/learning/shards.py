@@ -207,12 +207,12 @@ class _Codes:
         self.tensors: list[Tensor] = []
 
     def of(self, records: TensorRecords) -> IntArray:
-        """(n,) of the rows."""
+        """(n,) of the rows. What is known of a tensor may change while it trains: the last counts."""
+        codes = []
         for one in records.tensors:
-            if (one.name, one.collection) not in self.known:
-                self.known[one.name, one.collection] = len(self.tensors)
-                self.tensors.append(one)
-        codes = [self.known[one.name, one.collection] for one in records.tensors]
+            code = self.known.setdefault((one.name, one.collection), len(self.tensors))
+            self.tensors[code : code + 1] = [one]
+            codes.append(code)
         return np.array(codes, np.int64)[records.tensor]
 
 

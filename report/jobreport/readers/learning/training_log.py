@@ -145,9 +145,9 @@ class _Reading:
                 )
             case Head():
                 self._heads.append(one)
-                self._add_reasons(one.not_recorded)
+                self._add_reasons(one.not_recorded or ())
             case NotRecorded():
-                self._add_reasons(one.not_recorded)
+                self._add_reasons(one.not_recorded or ())
 
     def _add_reasons(self, reasons: Iterable[str]) -> None:
         self._not_recorded |= {one[:_MAX_TEXT]: None for one in [*reasons][:100]}
