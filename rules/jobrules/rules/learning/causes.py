@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from jobrules.model import AlsoSeenAs, Severity
+from jobrules.model import AlsoSeenAs, Note, Severity
+from jobrules.model.learning import Training
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jobrules.model import Finding
+    from jobrules.model.learning import Learning
 
 #: Keys of findings that share a cause, what explains the others first.
 CAUSES = (
@@ -26,20 +28,26 @@ CAUSES = (
     "loss-not-decreasing",
     "loss-at-chance",
 )
+#: Those that show that nothing is learned, and not why.
+_UNEXPLAINED = CAUSES[-2:]
 
 
-def told_once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def told_once(findings: Sequence[Finding], learning: Learning) -> tuple[Finding, ...]:
     """The findings, those that share a cause as evidence of the first of ``CAUSES``, with the worst severity of them."""
     chain = sorted((one for one in findings if one.key in CAUSES), key=lambda one: CAUSES.index(one.key))
     keys = {one.key for one in chain}
     chain += [one for one in findings if one.key not in keys and keys.intersection(one.because_of)]
-    if len(chain) < 2:
+    if not chain:
         return tuple(findings)
     first, *others = chain
+    seen = (
+        "No cause seen in gradients" if Training.GRADIENT in learning.has else "Gradients were not recorded"
+    )
+    notes = [Note(seen)] if first.key in _UNEXPLAINED else []
     known = replace(
         first,
         severity=min((one.severity for one in chain), key=list(Severity).index),
-        evidence=(*first.evidence, *(AlsoSeenAs(one.seen_as or one.title) for one in others)),
+        evidence=(*first.evidence, *notes, *(AlsoSeenAs(one.seen_as or one.title) for one in others)),
         rules=tuple(dict.fromkeys(name for one in chain for name in one.rules)),
     )
     explained = {one.key for one in others}
