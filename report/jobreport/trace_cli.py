@@ -62,7 +62,10 @@ def _steps(_context: click.Context, option: click.Parameter, value: str | None) 
     metavar="NAME",
     help="Metric of the samples. Repeatable.",
 )
-@click.option("--absolute", is_flag=True, help="Count times from 1970 instead of from the start of the job.")
+@click.option(
+    "--captures/--no-captures", default=True, show_default=True, help="Events of PyTorch's profiler."
+)
+@click.option("--absolute", is_flag=True, help="Count times from 1970 instead of from the first record.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=LIMIT, show_default=True, help="Rows to write at most."
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ from jobreport.library.recorded import RecordedJob
 from jobreport.options import Options
 from jobreport.output import places, publish
 from jobreport.pipeline import written
+from jobreport.readers.listing import listing
+from jobreport.readers.tally import Tally
 from jobreport.settings import find_rule, load
 from jobreport.timeline import LIMIT, METRICS
 from jobreport.timeline.trace import write_trace
@@ -30,7 +33,7 @@ from jobrules.rule import parameter_fields
 from jobrules.rule import written as written_value
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import pandas as pd
 
@@ -38,10 +41,13 @@ if TYPE_CHECKING:
     from jobreport.library.asked import Moment, StepNumbers
     from jobreport.library.asked import Names as Asked
     from jobreport.page.kit.fragment import Fragment
+    from jobreport.readers.archive import Unpacked
     from jobreport.settings import Settings
     from jobreport.storage.urls import Url
     from jobreport.timeline.trace import TraceSummary
+    from jobrules.captures.trace import Trace
     from jobrules.model import RuleResult
+    from jobrules.model.captures import Capture
     from jobrules.rule import Rule
     from jobrules.verdict.findings import Verdict
 
@@ -245,32 +251,39 @@ class JobFrames(RecordedJob):
         step: StepNumbers = None,
         metrics: Asked = METRICS,
         findings: bool = True,
+        captures: bool = True,
         absolute: bool = False,
         limit: int = LIMIT,
     ) -> TraceSummary:
         """Write a trace for viewers such as Perfetto: steps, events, samples, and findings on one clock.
 
         ``path`` is compressed if it ends in ``.gz``; the same job gives the same bytes. ``step`` chooses training steps, of
-        each worker its own. Times are microseconds since the start of the job, or with ``absolute`` since the epoch. Events
+        each worker its own. Times are microseconds since the first record, or with ``absolute`` since the epoch. Events
         that overlap others of their lane without lying in them have a lane beside it, as viewers need.
 
-        Kernels and operators of PyTorch's profiler are not in it: their traces open in the same viewers.
+        With ``captures``, the operators and kernels of PyTorch's profiler are in it; their files are read again, one at a time.
+        Those without a time base that counts from the epoch are left out: ``left_out`` of the summary says so.
 
         Raises ``UsageError`` if there are more than ``limit`` rows.
         """
         first_us, stop_us = (moment(one, self.span_us[0]) for one in (start, end))
         numbers = self._steps.where(self._steps.mode == TRAIN).number if step is not None else None
-        return write_trace(
-            self._whole.job,
-            Path(path),
-            self._report.verdict.findings if findings else (),
-            start_us=first_us,
-            end_us=stop_us,
-            steps=None if numbers is None else numbered(step, numbers, TRAIN),
-            metrics=chosen(metrics, map(str, Metric)),
-            absolute=absolute,
-            limit=limit,
-        )
+        with ExitStack() as stack:
+            read = None
+            if captures and self._source and self._whole.job.captures:
+                read = _reader(stack.enter_context(self._source()))
+            return write_trace(
+                self._whole.job,
+                Path(path),
+                self._report.verdict.findings if findings else (),
+                start_us=first_us,
+                end_us=stop_us,
+                steps=None if numbers is None else numbered(step, numbers, TRAIN),
+                metrics=chosen(metrics, map(str, Metric)),
+                read=read,
+                absolute=absolute,
+                limit=limit,
+            )
 
     @property
     def _rules(self) -> list[str]:
@@ -285,6 +298,19 @@ class JobFrames(RecordedJob):
             chosen(parameter, [*(one for one, _, _ in parameter_fields(rule)), *rule.aliases])
             assignments.append(f"{known}.{parameter}={written_value(value)}")
         return load(assignments=assignments, select=[*names])
+
+
+def _reader(source: Unpacked) -> Callable[[Capture], Trace | None]:
+    """Reads the file of a capture again."""
+    from jobreport.readers.kineto.table import read_trace  # noqa: PLC0415 - most jobs have no such file
+
+    files = {one.name: one for one in source.files or listing(source.directory, Tally())}
+
+    def read(capture: Capture) -> Trace | None:
+        file = files.get(capture.file)
+        return read_trace(file, Tally())[0] if file else None
+
+    return read
 
 
 class JobWindow:

@@ -100,6 +100,7 @@ def _opened(where: Path | Url, options: Options, memory: int) -> JobFrames:
         settings=settings,
         shown=shown,
         close=close,
+        source=lambda: source_of(where, options, Progress()),
     )
 
 

@@ -36,6 +36,7 @@ from jobrules.text import count, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import timedelta as Timedelta  # noqa: N812 - next to a function of this name
     from typing import Self
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from jobreport.library.frames import Columns
     from jobreport.library.job import JobFrames
     from jobreport.library.tables import Window
+    from jobreport.readers.archive import Unpacked
     from jobreport.readers.registry import Reading
     from jobreport.settings import Settings
     from jobreport.tables.parts import JobInParts
@@ -70,10 +72,11 @@ class RecordedJob:
         shown: str = "",
         report: Report | None = None,
         close: Callable[[], object] = lambda: None,
+        source: Callable[[], AbstractContextManager[Unpacked]] | None = None,
     ) -> None:
-        """Of what was read, or of a ``report`` alone."""
+        """Of what was read, or of a ``report`` alone; ``source`` gives the files once more."""
         self._reload, self._reading, self._shown, self._only_report = reload, reading, shown, report
-        self._settings = settings or load()
+        self._settings, self._source = settings or load(), source
         self._close = weakref.finalize(self, close)
 
     def __enter__(self) -> Self:

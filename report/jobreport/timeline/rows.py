@@ -33,8 +33,8 @@ _START_UP, _FORWARD, _BACKWARD, _MODULES, _LOADING = 5, 10, 11, 12, 20
 _PASSES = {"Forward": _FORWARD, "Backward": _BACKWARD, "Backward(post-forward)": _BACKWARD}
 #: First of the lanes of loader processes, other phases, threads, streams, and tensors; and how many there are, of which
 #: the last one holds all the rest.
-_LOADERS, _OTHERS, _CPU, _GPU, _TENSORS = 21, 60, 100, 200, 300
-_MOST = {_LOADERS: 39, _OTHERS: 40, _CPU: 100, _GPU: 100, _TENSORS: 201}
+_LOADERS, _OTHERS, CPU, GPU, _TENSORS = 21, 60, 100, 200, 300
+_MOST = {_LOADERS: 39, _OTHERS: 40, CPU: 100, GPU: 100, _TENSORS: 201}
 #: What the lanes from a number on hold, as a category of their rows.
 _CATEGORIES = {
     1: "step",
@@ -42,8 +42,8 @@ _CATEGORIES = {
     _FORWARD: "phase",
     _LOADING: "data",
     _OTHERS: "phase",
-    _CPU: "cpu",
-    _GPU: "gpu",
+    CPU: "cpu",
+    GPU: "gpu",
     _TENSORS: "comm",
 }
 #: Devices of a counter that are drawn one by one, and characters of a text.
@@ -89,6 +89,8 @@ class Chosen(Struct, kw_only=True):
     #: Rows that may be written, and how many there are.
     limit: int
     count: int = 0
+    #: Of processes by node and rank, whether or not they have rows.
+    pids: dict[tuple[str, str], int] = {}
 
     def allows(self, rows: int) -> bool:
         """Whether so many more may be written; they count in any case."""
@@ -125,7 +127,7 @@ def of_node(part: Job, number: int, chosen: Chosen, clocks: Clocks) -> tuple[lis
     names: list[Name] = []
     rows: list[Rows] = []
     for place, rank in enumerate(ranks_of(part)):
-        pid = PROCESSES * (number + 1) + place
+        pid = chosen.pids[node, rank] = PROCESSES * (number + 1) + place
         window = (chosen.start_us + late_us, chosen.end_us + late_us)
         if chosen.steps:
             if (found := step_window(part, rank, chosen.steps)) is None:
@@ -138,10 +140,7 @@ def of_node(part: Job, number: int, chosen: Chosen, clocks: Clocks) -> tuple[lis
             name = f"{node} rank {rank}" if rank else f"{node} events"
             names.append(Name(pid=pid, name=name, sort=pid, labels=labels))
         for lane in lanes:
-            for beside, one in enumerate(_nested(lane, pid, late_us)):
-                title = f"{lane.title} ({beside + 1})" if beside else lane.title
-                names.append(Name(pid=pid, tid=one.tid, name=title, sort=10 * lane.tid + min(beside, 9)))
-                rows.append(one)
+            rows += named_rows(lane, pid, late_us, names)
     samples = list(_samples(part, number, chosen, clocks))
     gpus = len({gpu for facts in part.facts for gpu in facts.gpus})
     labels = f"samples, {gpus} GPU{'s' * (gpus != 1)}" if samples else ""
@@ -149,7 +148,7 @@ def of_node(part: Job, number: int, chosen: Chosen, clocks: Clocks) -> tuple[lis
     return names, rows + samples
 
 
-class _Lane(Struct, frozen=True, kw_only=True, eq=False):
+class LaneRows(Struct, frozen=True, kw_only=True, eq=False):
     """A lane whose rows may overlap, on the clock of its node; columns as of ``Rows``."""
 
     tid: int
@@ -164,8 +163,15 @@ class _Lane(Struct, frozen=True, kw_only=True, eq=False):
     tail: IntArray
 
 
-def _nested(lane: _Lane, pid: int, late_us: int) -> Iterator[Rows]:
-    """The lane, and those beside it that its rows need to nest."""
+def named_rows(lane: LaneRows, pid: int, late_us: int, names: list[Name]) -> Iterator[Rows]:
+    """The lane, and those beside it that its rows need to nest; ``names`` gains what they are called."""
+    for beside, one in enumerate(_nested(lane, pid, late_us)):
+        title = f"{lane.title} ({beside + 1})" if beside else lane.title
+        names.append(Name(pid=pid, tid=one.tid, name=title, sort=10 * lane.tid + min(beside, 9)))
+        yield one
+
+
+def _nested(lane: LaneRows, pid: int, late_us: int) -> Iterator[Rows]:
     number = nested(lane.start_us, lane.end_us)
     for beside in range(int(number.max()) + 1):
         rows = number == beside
@@ -182,40 +188,40 @@ def _nested(lane: _Lane, pid: int, late_us: int) -> Iterator[Rows]:
         )
 
 
-def _step_lanes(part: Job, rank: str, window: tuple[int, int], chosen: Chosen) -> Iterator[_Lane]:
+def _step_lanes(part: Job, rank: str, window: tuple[int, int], chosen: Chosen) -> Iterator[LaneRows]:
     steps = part.steps
     for (_, own, mode), of_series in series_of(steps).items():
         if own != rank:
             continue
-        rows = of_series[_touches(steps.start_us[of_series], steps.end_us[of_series], window)]
+        rows = of_series[touches(steps.start_us[of_series], steps.end_us[of_series], window)]
         if chosen.steps and mode == TRAIN:
             rows = rows[(steps.number[rows] >= chosen.steps[0]) & (steps.number[rows] < chosen.steps[1])]
         if not len(rows) or not chosen.allows(len(rows)):
             continue
         numbers = steps.number[rows].tolist()
         names = [f"{mode} {number}" if number >= 0 else mode for number in numbers]
-        yield _Lane(
+        yield LaneRows(
             tid=_STEPS.get(mode, _STEPS["GLOBAL"]),
             title="steps" if mode == TRAIN else f"steps {mode}",
             start_us=steps.start_us[rows],
             end_us=steps.end_us[rows],
             process=np.full(len(rows), -1),
-            heads=[_head(name, "step") for name in names],
+            heads=[head_of(name, "step") for name in names],
             head=np.arange(len(rows)),
             tails=[f'{{"step":{number},"phase":{text(mode)}}}' for number in numbers],
             tail=np.arange(len(rows)),
         )
 
 
-def _event_lanes(part: Job, rank: str, window: tuple[int, int], chosen: Chosen) -> Iterator[_Lane]:
+def _event_lanes(part: Job, rank: str, window: tuple[int, int], chosen: Chosen) -> Iterator[LaneRows]:
     events = part.events
     known = rows_by_lane(events, lambda lane: _place(lane) if lane.rank == rank else None)
     by_tid: defaultdict[int, list[tuple[str, IntArray]]] = defaultdict(list)
     places: defaultdict[int, int] = defaultdict(int)
     for (first, title), every in known.items():
-        rows = every[_touches(events.start_us[every], events.end_us[every], window)]
+        rows = every[touches(events.start_us[every], events.end_us[every], window)]
         # Threads, streams, and loader processes have a lane each.
-        several = {_CPU: events.thread, _GPU: events.thread, _LOADERS: events.pid}.get(first)
+        several = {CPU: events.thread, GPU: events.thread, _LOADERS: events.pid}.get(first)
         codes = np.zeros(len(rows), np.int64) if several is None else several[rows]
         for code in np.unique(codes).tolist():
             shown = f"{title} {code}" if several is not None and code >= 0 else title
@@ -230,13 +236,13 @@ def _event_lanes(part: Job, rank: str, window: tuple[int, int], chosen: Chosen) 
         steps, tail = np.unique(events.step[rows], return_inverse=True)
         without = int(steps[0] < 0) if len(steps) else 0
         category = _CATEGORIES[max(first for first in _CATEGORIES if first <= tid)]
-        yield _Lane(
+        yield LaneRows(
             tid=tid,
             title=parts[0][0] if len(parts) == 1 else "others",
             start_us=events.start_us[rows],
             end_us=events.end_us[rows],
             process=events.pid[rows],
-            heads=[_head(events.names[code], category) for code in used.tolist()],
+            heads=[head_of(events.names[code], category) for code in used.tolist()],
             head=head,
             tails=[f'{{"step":{number}}}' for number in steps[without:].tolist()],
             tail=tail - without,
@@ -255,8 +261,8 @@ def _place(lane: Lane) -> tuple[int, str] | None:
     if name in (FETCH, SET_UP, PIPELINE):
         return _LOADING, "data loading"
     first = {
-        Kind.CPU: _CPU,
-        Kind.GPU: _GPU,
+        Kind.CPU: CPU,
+        Kind.GPU: GPU,
         Kind.FORWARD: _MODULES,
         Kind.BACKWARD: _MODULES,
         Kind.LIFETIME: _LOADERS,
@@ -265,12 +271,13 @@ def _place(lane: Lane) -> tuple[int, str] | None:
     return first, "modules" if first == _MODULES else name
 
 
-def _touches(start_us: IntArray, end_us: IntArray, window: tuple[int, int]) -> BoolArray:
+def touches(start_us: IntArray, end_us: IntArray, window: tuple[int, int]) -> BoolArray:
     """(n,) which are in some part within the window, whose end is no part of it."""
     return (start_us < window[1]) & ((end_us > window[0]) | (start_us >= window[0]))
 
 
-def _head(name: str, category: str, kind: str = "X") -> str:
+def head_of(name: str, category: str, kind: str = "X") -> str:
+    """How a row begins."""
     return f'{{"name":{text(name)},"cat":"{category}","ph":"{kind}"'
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -14,16 +15,18 @@ from msgspec import Struct
 from jobreport import __version__
 from jobreport.errors import UsageError
 from jobreport.timeline import LIMIT, METRICS
+from jobreport.timeline.captures import of_captures, placed
 from jobreport.timeline.rows import NODES, Chosen, Name, Rows, of_node, ranks_of, step_window, text
 from jobrules.measures.clock_offsets import Clocks, offsets
-from jobrules.model import Metric
+from jobrules.model import Metric, span_of
 from jobrules.text import count, dated
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from jobrules.model import Finding, Job
+    from jobreport.timeline.captures import Read
+    from jobrules.model import Finding, IntArray, Job
 
 #: Nodes that a file can tell apart, and rows that are put into words at a time.
 _MAX_NODES, _AT_ONCE = 1000, 1 << 16
@@ -52,21 +55,26 @@ def write_trace(
     end_us: int | None = None,
     steps: tuple[int, int] | None = None,
     metrics: Collection[str] = METRICS,
+    read: Read | None = None,
     absolute: bool = False,
     limit: int = LIMIT,
 ) -> TraceSummary:
     """Write steps, events, samples, and findings of a job into a file, compressed if its name ends in ``.gz``.
 
-    Times are microseconds: since the start of the job, or with ``absolute`` since the epoch. ``start_us`` and ``end_us``
+    ``read`` gives the events of a capture; without it, there are none of captures. Times are microseconds: since the first
+    record, or with ``absolute`` since the epoch. ``start_us`` and ``end_us``
     (since the epoch, the end is no part) choose a time, ``steps`` the training steps from a number to before another: of
     each process its own, and some process must have one.
 
     Raises ``UsageError`` if there are more rows than ``limit``.
     """
     clocks = Clocks.of(job)
+    captures, without = placed(job, clocks) if read else ([], Counter())
+    spans = [*([(clocks.start_us, clocks.end_us)] if job.facts else []), *(one.span_us for one in captures)]
+    first_us, last_us = span_of(spans) or (0, 0)
     chosen = Chosen(
-        start_us=clocks.start_us if start_us is None else start_us,
-        end_us=clocks.end_us + 1 if end_us is None else end_us,
+        start_us=first_us if start_us is None else start_us,
+        end_us=last_us + 1 if end_us is None else end_us,
         steps=steps,
         metrics=[one for one in Metric if one in metrics],
         limit=limit,
@@ -79,27 +87,31 @@ def write_trace(
         found = of_node(part, number, chosen, clocks)
         names += found[0]
         rows += found[1]
+    if read:
+        rows += of_captures(captures, read, chosen, names, without)
     if chosen.count > limit:
         raise UsageError(
             f"The trace would have {count(chosen.count, 'row')}, more than {limit:,}. Choose a time, some steps, or fewer "
-            "metrics, or raise the limit."
+            "metrics, leave out captures, or raise the limit."
         )
     rows += _of_findings(findings, chosen)
-    left_out = tuple(_left_out(job))
+    left_out = tuple(_left_out(job, without))
     facts = {
         "tool": f"jobreport {__version__}",
         "job": job.name,
-        "t0_us": str(0 if absolute else clocks.start_us),
-        "clock": "utc" if dated(clocks.start_us) else "elapsed",
+        "t0_us": str(0 if absolute else first_us),
+        "clock": "utc" if dated(first_us) else "elapsed",
         "nodes": len(job.nodes),
         "offset_us": {
             one.node: {"applied": -clocks.late_us(one.node), "spread": one.spread_us}
             for one in offsets(job)
             if clocks.late_us(one.node)
         },
+        # Each is set right as its node is.
+        "captures": {one.capture.file: one.node for one in captures},
         "left_out": left_out,
     }
-    size = _write(path, names, rows, facts, 0 if absolute else clocks.start_us)
+    size = _write(path, names, rows, facts, 0 if absolute else first_us)
     lasting = [one for one in rows if len(one.length_us) and one.length_us[0] >= 0]
     return TraceSummary(
         events=sum(len(one.start_us) for one in lasting),
@@ -145,11 +157,11 @@ def _of_findings(findings: Sequence[Finding], chosen: Chosen) -> Iterator[Rows]:
         )
 
 
-def _left_out(job: Job) -> Iterator[str]:
+def _left_out(job: Job, captures: Mapping[str, int]) -> Iterator[str]:
     if len(job.nodes) > _MAX_NODES:
         yield f"{count(len(job.nodes) - _MAX_NODES, 'node')} after the first {_MAX_NODES:,}"
-    if job.captures:
-        yield f"kernels and operators of {count(len(job.captures), 'PyTorch trace')}, whose clocks are their own"
+    for why, number in captures.items():
+        yield f"{count(number, 'PyTorch trace')} {why}"
 
 
 def _write(
@@ -190,25 +202,33 @@ def _lines(rows: Sequence[Rows], zero_us: int) -> Iterator[str]:
     if not rows:
         return
     lengths = [len(one.start_us) for one in rows]
-    start_us = np.concatenate([one.start_us for one in rows])
-    length_us = np.concatenate([one.length_us for one in rows])
     of_rows = np.repeat(np.arange(len(rows), dtype=np.int32), lengths)
-    at = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
-    pid, tid = (np.array([getattr(one, name) for one in rows])[of_rows] for name in ("pid", "tid"))
-    order = np.lexsort((tid, pid, -length_us, start_us))
-    columns = [(one.heads, one.head.tolist(), one.tails, one.tail.tolist(), one.pid, one.tid) for one in rows]
+    heads, head = _listed([(one.heads, one.head) for one in rows])
+    tails, tail = _listed([(one.tails, one.tail) for one in rows])
+    start_us, length_us = (
+        np.concatenate([getattr(one, name) for one in rows]) for name in ("start_us", "length_us")
+    )
+    pid, tid = (np.array([getattr(one, name) for one in rows]) for name in ("pid", "tid"))
+    order = np.lexsort((tid[of_rows], pid[of_rows], -length_us, start_us))
+    columns = (start_us, length_us, pid[of_rows], tid[of_rows], head, tail)
     for begin in range(0, len(order), _AT_ONCE):
         some = order[begin : begin + _AT_ONCE]
         lines = []
-        for us, length, which, row in zip(
-            (start_us[some] - zero_us).tolist(),
-            length_us[some].tolist(),
-            of_rows[some].tolist(),
-            at[some].tolist(),
-            strict=True,
+        for us, length, own_pid, own_tid, which, more in zip(
+            *(column[some].tolist() for column in columns), strict=True
         ):
-            heads, head, tails, tail, own_pid, own_tid = columns[which]
             dur = f',"dur":{length}' if length >= 0 else ""
-            args = f',"args":{tails[tail[row]]}' if tail[row] >= 0 else ""
-            lines.append(f',\n{heads[head[row]]},"pid":{own_pid},"tid":{own_tid},"ts":{us}{dur}{args}}}')
+            args = f',"args":{tails[more]}' if more >= 0 else ""
+            lines.append(
+                f',\n{heads[which]},"pid":{own_pid},"tid":{own_tid},"ts":{us - zero_us}{dur}{args}}}'
+            )
         yield "".join(lines)
+
+
+def _listed(several: Sequence[tuple[Sequence[str], IntArray]]) -> tuple[list[str], IntArray]:
+    """All texts, and the positions of the rows among them; -1 stays."""
+    texts, places = list[str](), []
+    for some, place in several:
+        places.append(np.where(place < 0, -1, place + len(texts)).astype(np.int32))
+        texts += some
+    return texts, np.concatenate(places)
