@@ -44,7 +44,8 @@ class ActivationRule(LearningRule):
         del job
         rows = Rows.of(learning.tensors, Collection.OUTPUT) if learning.tensors else None
         if rows:
-            rows = rows.where(~np.isnan(rows(self.column)))
+            # Outputs that are NaN are neither dead nor flat.
+            rows = rows.where(~np.isnan(rows(self.column)) & ~(rows("nan") + rows("inf") > 0))
         if not rows:
             nothing = Reason(kind=ReasonKind.NOT_RECORDED, what=f"outputs of {self.module}s", verb="were")
             return self.not_evaluated(_COMPILED if learning.compiled else nothing)

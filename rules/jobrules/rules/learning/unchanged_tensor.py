@@ -54,7 +54,7 @@ class UnchangedTensor(TensorRule):
     needs: ClassVar[tuple[Training, ...]] = (Training.GRADIENT, Training.UPDATE)
 
     def judge_tensors(self, records: TensorRecords, learning: Learning) -> RuleResult:
-        """Counts are of weights."""
+        """Counts are of parameters."""
         if rate_is_zero(learning.series(LEARNING_RATE)):
             return self.not_evaluated(NO_RATE)
         gradients, updates = Rows.of(records, Collection.GRADIENT), Rows.of(records, Collection.UPDATE)
@@ -69,19 +69,18 @@ class UnchangedTensor(TensorRule):
         outside = {one.name for one in records.tensors if not one.optimized}
         forgotten = [name for name in unchanged if name in outside]
         lost = [name for name in unchanged if name not in outside]
-        zero = list(
-            dict.fromkeys([*_zero(records), *gradients.names((known >= MIN_RECORDS) & (flowing == 0))])
-        )
+        without = gradients.names((known >= MIN_RECORDS) & (flowing == 0))
+        zero = list(dict.fromkeys([*_zero(records), *without]))
         vanishing = VanishingGradient()
         of_matrices = vanishing.gradients(records)
-        vanished = {*of_matrices.rows.names(of_matrices.vanishing(vanishing.share))}
+        vanished = {*map(_layer, of_matrices.rows.names(of_matrices.vanishing(vanishing.share)))}
 
         def told(names: Sequence[str], what: str, **facts: Any) -> list[Finding]:
-            """One finding on these weights, if there are any; part of VanishingGradient's if they are some of its own."""
+            """One finding on these weights, if there are any; part of VanishingGradient's if they are of its layers."""
             if not names:
                 return []
-            reasons = (vanishing.key,) if vanished.issuperset(names) else ()
-            title = f"{count(len(names), 'weight')} {what}: {named(names)}"
+            reasons = (vanishing.key,) if vanished.issuperset(map(_layer, names)) else ()
+            title = f"{count(len(names), 'parameter')} {what}: {named(names)}"
             return [self.finding(title, *map(Note, frozen(records)), because_of=reasons, **facts)]
 
         findings = [
@@ -89,17 +88,22 @@ class UnchangedTensor(TensorRule):
             *told(lost, "got gradients, but never moved"),
             *told(zero, _ZERO, key="always-zero", severity=Severity.INFO, advice=_ZERO_ADVICE),
         ]
-        whole = int((known >= MIN_RECORDS).sum())
+        whole = len({*gradients.names(known >= MIN_RECORDS), *zero})
         facts: dict[str, Any] = {
             "details": {"not_in_optimizer": forgotten, "unchanged": lost, "zero": zero},
             "evaluated": whole,
             "violating": len({*unchanged, *zero}),
-            "counted": "weights",
+            "counted": "parameters",
         }
         if findings:
             return self.found(learning, *findings, **facts)
-        moved = f"All {count(whole, 'weight')} with gradients moved"
+        moved = f"All {count(whole, 'parameter')} with gradients moved"
         return self.passed(". ".join([moved, *frozen(records)]), **facts)
+
+
+def _layer(name: str) -> str:
+    """What a weight is part of, as its bias is."""
+    return name.rpartition(".")[0] or name
 
 
 def _zero(records: TensorRecords) -> tuple[str, ...]:

@@ -386,11 +386,25 @@ def test_weights_that_never_move_are_named_by_their_reason() -> None:
 
 
 def test_weights_of_a_vanishing_gradient_that_do_not_move_are_part_of_it() -> None:
-    job = of_gradients({"a": [1] * 10, "b": [1e-9] * 10}, {"a": [1e-3] * 10, "b": [0] * 10})
+    rows: dict[Tensor, list[Record]] = {
+        matrix("0.weight"): [{"rms": 1e-9}] * 10,
+        matrix("0.bias", shape=(10,)): [{"rms": 1e-9}] * 10,
+        matrix("1.weight"): [{"rms": 1.0}] * 10,
+        matrix("0.weight", Collection.UPDATE): [{"ratio": 0.0}] * 10,
+        matrix("0.bias", Collection.UPDATE, shape=(10,)): [{"ratio": 0.0}] * 10,
+    }
 
-    (finding,) = UnchangedTensor().check(job).findings
+    (finding,) = UnchangedTensor().check(learning_job(tensors=tensors(rows))).findings
 
+    assert finding.title == "2\u00a0parameters got gradients, but never moved: `0.weight` and `0.bias`"
     assert finding.because_of == (VanishingGradient().key,)
+
+
+def test_outputs_that_are_nan_are_not_dead() -> None:
+    relu = Tensor(name="act", collection=Collection.OUTPUT, module="ReLU")
+    job = learning_job(tensors=tensors({relu: [{"dead": 0.0}] * 10 + [{"dead": 1.0, "nan": 1.0}] * 20}))
+
+    assert DeadRelu().check(job).status is PASSED
 
 
 def of_start(
