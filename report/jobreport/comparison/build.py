@@ -12,7 +12,7 @@ from jobreport.comparison.advice import left_to_win, next_step, notes
 from jobreport.comparison.comparing import compared, half_of_time, headline
 from jobreport.comparison.document import SCHEMA_VERSION, Comparison, Variant
 from jobreport.comparison.measures import columns
-from jobreport.comparison.runs import common_facts, differences, together
+from jobreport.comparison.runs import common_facts, differences, equal_steps, together
 from jobreport.comparison.verdict import verdict
 from jobreport.cost.billing import cost, cost_of, has_own_price, of_reports
 
@@ -28,10 +28,12 @@ def compare(runs: Sequence[RunOf], settings: Settings, command: str) -> Comparis
     settings = replace(settings, prices=settings.prices or of_reports(runs))
     prices, billing = settings.prices, settings.billing
     variants: dict[str, list[RunOf]] = {run.label: [] for run in runs}
+    steps = equal_steps(runs)
     for run in runs:
         # Of a part of the job, the price is known, not the cost.
         is_known = run.finished is not None or run.number("cost")
-        variants[run.label].append(replace(run, cost=cost_of(run, prices, billing) if is_known else None))
+        paid_for = cost_of(run, prices, billing) if is_known else None
+        variants[run.label].append(replace(run, cost=paid_for, loss_steps=steps))
     costs = {label: [run.cost for run in own] for label, own in variants.items()}
     paid = cost(costs, prices, billing, [run.label for run in runs if has_own_price(run)])
     base, *others = variants

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobreport.comparison import words
 from jobreport.comparison.budgets import BROKEN, INCONCLUSIVE
 from jobreport.comparison.document import JUDGED, NO_COST
+from jobreport.comparison.measures import LOSS
 from jobreport.cost.words import origin
 from jobreport.markdown import MAX_CHARACTERS, document, escape, table
 from jobrules.text import between, capitalized, count, escape_name, join_names
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 def markdown(comparison: Comparison) -> str:
     """The verdict, budgets, and every measure that was judged; untested ones are in the page."""
+    learned = "" if comparison.find(LOSS) else " How well the model learned is not compared."
     labels = " against ".join((", ".join(comparison.others), comparison.base))
     blocks = [
         f"# {escape(labels)}: comparison of runs",
@@ -32,7 +34,7 @@ def markdown(comparison: Comparison) -> str:
         _measures(comparison),
         _cost(comparison),
         "\n".join(f"- {escape(note.text)}" for note in comparison.notes if note.kind != NO_COST),
-        "Full comparison: comparison.html. How well the model learned is not compared.",
+        f"Full comparison: comparison.html.{learned}",
     ]
     kept: list[str] = []
     for block in filter(None, blocks):

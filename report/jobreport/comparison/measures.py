@@ -33,6 +33,7 @@ FEW_STEPS = "fewer than 100 steps"
 NO_STEPS = "no steps were recorded"
 NO_BATCH = "the batch size is not known"
 JOB, ENDS, STEP = "job", "ends", "step"
+LOSS = "loss_after_equal_steps"
 
 
 class Measured(Struct, frozen=True, kw_only=True):
@@ -171,6 +172,16 @@ def _data_wait(_: RunOf, blocks: StepBlocks) -> Measured:
 
 def _outside(_: RunOf, blocks: StepBlocks) -> float | None:
     return 100 * blocks.outside_s / blocks.loop_s if blocks.loop_s else None
+
+
+def _loss(run: RunOf) -> Measured:
+    after = dict(run.report.learning.loss_after) if run.report.learning else {}
+    value = after.get(run.loss_steps)
+    if value is None:
+        return Measured(reason="the loss of all runs after equal steps was not recorded")
+    return (
+        Measured(value=value, reason=ONE_NUMBER) if value > 0 else Measured(reason="the loss is not positive")
+    )
 
 
 # --- of the whole job
@@ -324,6 +335,7 @@ KINDS = (
     Kind("step_p50_s", "Step time, median", "s", "lower", _step_quantile(50), STEP),
     Kind("step_p95_s", "Step time, p95", "s", "lower", _step_quantile(95), STEP),
     Kind("mfu_percent", "MFU, share of the peak of the GPUs", "%", "higher", _of_steps(_mfu)),
+    Kind(LOSS, "Loss after equal steps", "", "lower", _loss, STEP),
     Kind("goodput_percent", "Goodput", "%", "higher", _goodput, ENDS),
     Kind("data_wait_percent", "Waiting for data in steps", "%", "lower", _of_steps(_data_wait)),
     Kind("outside_percent", "Outside of steps", "%", "lower", _of_steps(_outside)),
@@ -381,8 +393,13 @@ BY_KEY = {kind.key: kind for kind in KINDS}
 
 def columns(variants: Mapping[str, Sequence[RunOf]]) -> list[Column]:
     """All measures with a value in some run, in the order of ``KINDS``."""
+    steps = next((run.loss_steps for runs in variants.values() for run in runs), 0)
+    named = {LOSS: replace(BY_KEY[LOSS], label=f"Loss after {steps:,} steps")}
     found = [
-        Column(kind=kind, rows={label: [kind.of(run) for run in runs] for label, runs in variants.items()})
+        Column(
+            kind=named.get(kind.key, kind),
+            rows={label: [kind.of(run) for run in runs] for label, runs in variants.items()},
+        )
         for kind in KINDS
     ]
     return [one for one in found if any(cell.value is not None for row in one.rows.values() for cell in row)]

@@ -166,6 +166,8 @@ class RunOf(KnownJob, frozen=True, kw_only=True):
     profile: Profile | None = None
     #: None if it is not known, as of a part of a job.
     cost: RunCost | None = None
+    #: After how many steps the losses of all runs are compared; 0 if there is no such number.
+    loss_steps: int = 0
 
     @property
     def is_older(self) -> bool:
@@ -190,6 +192,12 @@ def run_of(label: str, name: str, report: Report, given: Mapping[str, str | floa
         page=page,
         profile=profile,
     )
+
+
+def equal_steps(runs: Sequence[RunOf]) -> int:
+    """The largest round number of steps after which the loss of every run that recorded one is known; 0 without any."""
+    known = [{steps for steps, _ in run.report.learning.loss_after} for run in runs if run.report.learning]
+    return max(set.intersection(*known), default=0) if known else 0
 
 
 class Together(Struct, frozen=True, kw_only=True):

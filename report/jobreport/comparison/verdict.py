@@ -11,7 +11,7 @@ from jobreport import formats
 from jobreport.comparison import profiled_verdict, words
 from jobreport.comparison.comparing import RATES, headline
 from jobreport.comparison.document import CHANGED, Comparison, Word
-from jobreport.comparison.measures import BY_KEY
+from jobreport.comparison.measures import BY_KEY, LOSS
 from jobreport.comparison.real_difference import not_by_chance
 from jobreport.comparison.runs import NOT_RECORDED
 from jobreport.comparison.words import aside, with_asides, with_details, without_asides
@@ -123,7 +123,26 @@ def _of_runs(one: Against) -> str:
     pace = _pace(one, than="" if steps else than)
     pace = f"{steps}{aside(f'; {with_asides(pace)}')}" if steps else pace
     joint = "" if not amount else " " if pace.startswith("in ") else " and "
-    return f"{amount}{joint}{pace}{aside(_reason(one))}"
+    return f"{amount}{joint}{pace}{aside(_reason(one))}{_loss(one)}"
+
+
+def _loss(one: Against) -> str:
+    """``; but the loss after 1,000 steps is higher``: what that speed costs; empty if it is not known, or may be chance."""
+    measure = one.measure(LOSS)
+    change = measure.against[one.label] if measure else None
+    if measure is None or change is None or change.word in (Word.SAME, Word.SMALL, Word.NOT_RESOLVED):
+        return ""
+    values = words.of_variants(measure)
+    if abs(change.change or 0.0) < measure.min_effect:
+        return ""
+    higher = (change.change or 0.0) > 0
+    contrary = one.rate_word is (Word.BETTER if higher else Word.WORSE)
+    tested = f", {change.word}" if change.word is Word.NOT_TESTED else ""
+    amounts = aside(f" ({values[one.label]} against {values[one.base]}{tested})")
+    return (
+        f"; {'but ' if contrary else ''}the {measure.label[0].lower()}{measure.label[1:]} is "
+        f"{'higher' if higher else 'lower'}{amounts}"
+    )
 
 
 def _of_traces(one: Against) -> str:

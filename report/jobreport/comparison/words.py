@@ -81,6 +81,8 @@ def values(amounts: Sequence[float | None], unit: str, cost: Cost | None = None)
         shown = [money(amount, cost.currency if cost else "") for amount in known]
     elif unit == "%":
         shown = [formats.percent(amount) for amount in known]
+    elif not unit:
+        shown = list(map(formats.compact, known))
     else:
         shown = [f"{formats.number(amount, _digits(amount))}{NBSP}{unit}" for amount in known]
     texts = iter(shown)

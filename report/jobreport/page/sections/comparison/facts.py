@@ -9,6 +9,7 @@ from markupsafe import Markup
 from jobreport import formats
 from jobreport.comparison import words
 from jobreport.comparison.document import LOST_DATA, NO_COST
+from jobreport.comparison.measures import LOSS
 from jobreport.formats import NBSP
 from jobreport.page.kit import Empty, Note, Sentences, Side, Table, Terms, code
 from jobreport.page.kit.marks import status, unbroken
@@ -179,13 +180,17 @@ def method(comparison: Comparison) -> Content:
     """The notes of the comparison, the formulas in words, and the command."""
     runs = [f"{label}=RUN{i}" for label in comparison.labels[:2] for i in (1, 2, 3)]
     command = Markup("<code>{}</code>").format(unbroken(comparison.command))
+    but = ", but for the loss after equal steps" if comparison.find(LOSS) else ""
     return [
         Sentences([code(note.text) for note in comparison.notes if note.kind not in (NO_COST, LOST_DATA)]),
         Terms(
             [
                 *((term, [text]) for term, text in TERMS.items()),
                 ("Repeats", [REPEATS.format(unbroken(" ".join(["compare-reports", *runs])))]),
-                ("Not compared", ["How well the model learned. A run that learns worse can cost less."]),
+                (
+                    "Not compared",
+                    [f"How well the model learned{but}. A run that learns worse can cost less."],
+                ),
                 ("Command", [command] if comparison.command else []),
             ]
         ),
