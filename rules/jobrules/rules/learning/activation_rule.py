@@ -49,6 +49,8 @@ class ActivationRule(LearningRule):
         if not rows:
             nothing = Reason(kind=ReasonKind.NOT_RECORDED, what=f"outputs of {self.module}s", verb="were")
             return self.not_evaluated(_COMPILED if learning.compiled else nothing)
+        # No unit fires where the outputs are NaN.
+        rows = rows.where(rows("nan") == 0)
         records = rows.count()
         judged = records >= MIN_RECORDS
         if not judged.any():

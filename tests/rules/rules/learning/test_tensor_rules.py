@@ -104,6 +104,14 @@ def of_outputs(column: str, *modules: Sequence[float], **known: Any) -> JobInMem
     return learning_job(tensors=tensors(rows), **known)
 
 
+def of_nan_outputs(*, finite: int) -> JobInMemory:
+    """All units are dead in 10 records, of which the first are finite."""
+    tensor = Tensor(name="act", collection=Collection.OUTPUT, module="ReLU")
+    return learning_job(
+        tensors=tensors({tensor: [{"dead": 1.0, "nan": float(i >= finite)} for i in range(10)]})
+    )
+
+
 def first_loss(value: float, **known: Any) -> JobInMemory:
     return learning_job(scalars([value, 1.0]), **({"class_count": 10} | known))
 
@@ -517,6 +525,11 @@ LACKING: dict[str, tuple[type[Rule], JobInMemory, str]] = {
         DeadRelu,
         of_outputs("dead", [1.0] * 9),
         "10 records of a ReLU module needed, 9 recorded",
+    ),
+    "V6 outputs are NaN": (
+        DeadRelu,
+        of_nan_outputs(finite=3),
+        "10 records of a ReLU module needed, 3 recorded",
     ),
     "V7 compiled": (SaturatedActivation, learning_job(compiled=True), "the model is compiled"),
     "V8": (PoorWeightInitialization, learning_job(), "the first step not recorded"),
