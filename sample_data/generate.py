@@ -120,7 +120,10 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write the job; required, except with --samples"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="where to write the job; required, except with --samples and --learning",
     )
     parser.add_argument(
         "--scenario",
@@ -190,6 +193,11 @@ def build_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write the committed samples anew, into DIR or beside this program; takes no option but --out",
     )
+    parser.add_argument(
+        "--learning",
+        action="store_true",
+        help="train small networks and write the committed recordings of them anew, as --samples does; needs PyTorch",
+    )
     return parser
 
 
@@ -257,6 +265,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     options = parser.parse_args(argv)
     jobs: dict[Path, argparse.Namespace] = {}
+    if options.learning:
+        from generator.learning.recording import record_all  # noqa: PLC0415 - needs PyTorch
+
+        record_all(options.out or Path(__file__).parent / "learning")
+        return 0
     if options.samples:
         allowed = parser.parse_args(["--samples"])
         allowed.out = options.out
