@@ -19,6 +19,7 @@ from jobrules.text import capitalized, join_names, percent
 from jobrules.verdict.account import account_of, causes_of_rules
 from jobrules.verdict.code_lines import with_lines
 from jobrules.verdict.late_ranks import SLOW_RANK, late_start, slow_rank
+from jobrules.verdict.learning import LearningLoss, learning_loss, training_findings
 from jobrules.verdict.loop_parts import loop_findings, recompilations
 from jobrules.verdict.memory_growth import memory_growth
 from jobrules.verdict.not_evaluated import NOT_RECORDED, NotEvaluated, by_reason, how_many, how_to_record
@@ -96,6 +97,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     little: OwnText = ""
     #: How the time in traces of PyTorch's profiler was spent; left out if too little was profiled.
     profiled: ProfiledTime | UnsetType = UNSET
+    #: Used time that did not improve the model; left out if there is none, or if nothing of the training was recorded.
+    learning: LearningLoss | UnsetType = UNSET
 
     @property
     def main_finding(self) -> Finding | None:
@@ -189,11 +192,24 @@ def judge(
     ``others`` is the account of GPUs without samples, ``known`` are findings on them, both from another source.
     What a cause of a rule raises is an error of its rule, unless ``strict``.
     """
+    every = [(rule, result) for rule, result in zip(rules, results, strict=True) if rule.can_trigger]
     checks: Checks = [
-        (rule, with_place(job, rules, rule, result))
-        for rule, result in zip(rules, results, strict=True)
-        if rule.can_trigger
+        (rule, with_place(job, rules, rule, result)) for rule, result in every if not rule.of_learning
     ]
+    verdict = _of_machine(job, checks, phases, others, known, strict=strict)
+    return _with_training(verdict, job, [check for check in every if check[0].of_learning])
+
+
+def _of_machine(
+    job: Job,
+    checks: Checks,
+    phases: JobPhases,
+    others: Account | None,
+    known: Sequence[Finding],
+    *,
+    strict: bool,
+) -> Verdict:
+    """The verdict on all but the training itself."""
     if not (job.gpu_count and job.covers_time and Clocks.of(job).length_us):
         return _of_others(job, checks, phases, others, known, strict=strict)
     account = account_of(job, checks, strict=strict)
@@ -206,6 +222,33 @@ def judge(
         *_about_samples(job, phases, story.use, unmeasured_us),
     ]
     return _ranked(job, story.account.checks, found, story.use, story)
+
+
+def _with_training(verdict: Verdict, job: Job, checks: Checks) -> Verdict:
+    """With what the rules on the training found; they are no rules of a job without any record of it."""
+    if job.learning is None:
+        return verdict
+    unanswered = _unanswered(checks)
+    return replace(
+        verdict,
+        findings=training_findings(job, job.learning, checks, verdict.findings, verdict.use),
+        not_evaluated=(*verdict.not_evaluated, *unanswered),
+        rules=verdict.rules + _applying(checks, unanswered),
+        learning=learning_loss(job, checks) or UNSET,
+    )
+
+
+def _unanswered(checks: Checks) -> tuple[NotEvaluated, ...]:
+    return tuple(
+        NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
+        for rule, result in checks
+        if result.status in (Status.NOT_EVALUATED, Status.ERROR) and result.reason
+    )
+
+
+def _applying(checks: Checks, unanswered: Sequence[NotEvaluated]) -> int:
+    """How many rules apply."""
+    return len(checks) - sum(not one.applies for one in unanswered)
 
 
 def _with_waits_of_ranks(job: Job, findings: Sequence[Finding]) -> Sequence[Finding]:
@@ -281,16 +324,12 @@ def _ranked(
     known = sum(one.share or 0 for one in findings if one.gpu_s is not None and one.key != UNEXPLAINED_LOSS)
     waits = any(finding.key in (DATA_LOADING, SLOW_RANK) for finding in findings)
     findings.sort(key=lambda finding: _rank(finding, known, of_traces, waits=waits))
-    not_evaluated = tuple(
-        NotEvaluated(rule=rule.name, status=result.status, reason=result.reason)
-        for rule, result in checks
-        if result.status in (Status.NOT_EVALUATED, Status.ERROR) and result.reason
-    )
+    not_evaluated = _unanswered(checks)
     return Verdict(
         use=use,
         findings=tuple(findings),
         not_evaluated=not_evaluated,
-        rules=len(checks) - sum(not one.applies for one in not_evaluated),
+        rules=_applying(checks, not_evaluated),
         explains=story.explains if story else {},
         too_little=too_little,
         little=work.little if (work := Work.of(job)) and not too_little else "",

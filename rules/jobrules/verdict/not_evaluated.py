@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from jobrules.model import Reason, ReasonKind, Status
+from jobrules.model.learning import Training
 from jobrules.model.names import OwnText
 from jobrules.rules.traces.shares import NO_GPU_ACTIVITY
 from jobrules.text import NBSP, count, number
@@ -73,6 +74,8 @@ SETTLES = (NO_GPU_ACTIVITY.what, "GPU utilization", "CPU utilization", "loader e
 
 NOT_RECORDED = "Not recorded"
 
+_OF_TRAINING = frozenset(Training)
+
 #: What only the training script can record.
 _FROM_SCRIPT = frozenset({"steps", "loader events", "data loading"})
 
@@ -111,9 +114,9 @@ def by_reason(not_evaluated: Sequence[NotEvaluated]) -> tuple[ReasonGroup, ...]:
 
 
 def _settles(same: Sequence[NotEvaluated]) -> tuple[int, int]:
-    """What would explain most lost time first, then what more rules lack."""
+    """What would explain most lost time first, then what more rules lack; what is about the training last."""
     what = same[0].reason.what
-    return SETTLES.index(what) if what in SETTLES else len(SETTLES), -len(same)
+    return SETTLES.index(what) if what in SETTLES else len(SETTLES) + (what in _OF_TRAINING), -len(same)
 
 
 def _lack(same: Sequence[NotEvaluated]) -> Lack:

@@ -98,7 +98,8 @@ class StalledTraining(LearningRule):
             start_us=begin,
             end_us=end,
         )
-        details = {"since_us": begin, "stalled_s": (end - begin) / SECOND_US}
+        # On the clock of the training, as all of its times.
+        details = {"since_us": begin + clocks.late_us(learning.node), "stalled_s": (end - begin) / SECOND_US}
         return self.found(learning, finding, violations=len(stalls), details=details, **facts)
 
 
