@@ -111,6 +111,7 @@ def training_findings(
     """
     training = told_once([finding for _, result in checks for finding in result.findings], learning)
     causes = [one for one in machine if one.gpu_s is not None or one.share_of == OF_LOOP]
+    has_cause = bool(machine) and machine[0] in causes
     largest = max((one.share or 0.0 for one in causes), default=0.0)
     used = use.of("used")[1] / 100 if use and use.device == "GPU" else 1.0
     dead = {
@@ -126,7 +127,7 @@ def training_findings(
             return 0
         rank = SEVERITIES.index(one.severity)
         worse = [i for i, other in enumerate(machine, 1) if SEVERITIES.index(other.severity) <= rank]
-        return max([*worse, int(machine[:1] == causes[:1] and bool(causes))], default=0)
+        return max([*worse, int(has_cause)])
 
     placed = [(i, -1, one) for i, one in enumerate(machine, 1)]
     placed += [(place(one), SEVERITIES.index(one.severity), one) for one in training]
