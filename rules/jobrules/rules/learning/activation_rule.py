@@ -44,13 +44,12 @@ class ActivationRule(LearningRule):
         del job
         rows = Rows.of(learning.tensors, Collection.OUTPUT) if learning.tensors else None
         if rows:
-            # Outputs that are NaN are neither dead nor flat.
-            rows = rows.where(~np.isnan(rows(self.column)) & ~(rows("nan") + rows("inf") > 0))
+            rows = rows.where(np.isfinite(rows(self.column)))
         if not rows:
             nothing = Reason(kind=ReasonKind.NOT_RECORDED, what=f"outputs of {self.module}s", verb="were")
             return self.not_evaluated(_COMPILED if learning.compiled else nothing)
-        # No unit fires where the outputs are NaN.
-        rows = rows.where(rows("nan") == 0)
+        # Outputs that are NaN are neither dead nor flat.
+        rows = rows.where(~(rows("nan") + rows("inf") > 0))
         records = rows.count()
         judged = records >= MIN_RECORDS
         if not judged.any():

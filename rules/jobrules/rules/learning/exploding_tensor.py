@@ -92,7 +92,8 @@ class ExplodingTensor(LearningRule):
         """The result without NaN and infinity: of skipped steps alone."""
         late, last = int((skipped >= _SETTLING).sum()), max(learning.last_step, int(skipped.max(initial=0)))
         part = late / max(1, last + 1 - _SETTLING)
-        row = max(map(len, np.split(skipped, np.flatnonzero(np.diff(skipped) > 1) + 1)))
+        ends = np.flatnonzero(np.diff(skipped) > 1) + 1
+        row = int(np.diff(ends, prepend=0, append=len(skipped)).max())
         if 100 * part <= self.skipped and row <= _IN_A_ROW:
             what = "losses, gradients, and weights" if learning.tensors else "losses"
             also = f"; {count(len(skipped), 'step')} skipped for overflow" if len(skipped) else ""

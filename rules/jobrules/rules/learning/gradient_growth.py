@@ -86,11 +86,9 @@ class GradientGrowth(LearningRule):
             "counted": "gradient norms",
         }
         at = [number(one) for one in jumps[:_MAX_NAMED]] + ["…"] * (len(jumps) > _MAX_NAMED)
-        jumping = (
-            f"jumped above {self.jump:g} times its usual size {times(len(jumps))} (step {', '.join(at)})"
-        )
+        steps = f"{'step' if len(jumps) == 1 else 'steps'} {', '.join(at)}"
+        jumping = f"jumped above {self.jump:g} times its usual size {times(len(jumps))} ({steps})"
         ends = f"{first:.3g} in the first quarter, {last:.3g} in the last"
-        severity = Severity.INFO
         if growth > self.growth:
             span = f"between steps {number(step[_SETTLING])} and {number(step[-1])}"
             title, severity = f"The gradient norm grew {fold(growth)} {span}", Severity.WARNING
@@ -99,7 +97,7 @@ class GradientGrowth(LearningRule):
             severity = Severity.WARNING if len(jumps) >= _MANY else Severity.INFO
         else:
             return self.passed(f"The median gradient norm is {ends}, without a jump", **facts)
-        notes = [f"Median norm: {ends}", *([f"It {jumping}"] if growth > self.growth and len(jumps) else [])]
+        notes = [f"Median norm: {ends}", *([f"It {jumping}"] if len(jumps) and jumping not in title else [])]
         return self.found(learning, self.finding(title, *map(Note, notes), severity=severity), **facts)
 
 

@@ -1,4 +1,4 @@
-"""PoorWeightInitialization: the first step already shows that training will be hard."""
+"""PoorWeightInitialization: weights begin with values that are hard to train."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROUNDED = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class PoorWeightInitialization(LearningRule):
-    """The first step shows weights that are hard to train.
+    """Weights begin with values that are hard to train.
 
     What it checks
         At the first step: matrices of one value, a loss above ``loss_factor`` times that of guessing a class, inputs of
@@ -48,8 +48,9 @@ class PoorWeightInitialization(LearningRule):
 
     Details
         Matrices of one value, or two of the four, are critical. Of activations, the standard deviations of the inputs of
-        modules of one kind are compared; of gradients, the root mean squares of matrices. A matrix or gradient that is 0 counts if it stays so
-        in the first 10 records: adapters such as LoRA begin at 0 on purpose. A job that resumes is not evaluated.
+        at least 3 modules of one kind are compared; of gradients, the root mean squares of matrices. A matrix of 0, or a
+        gradient, counts if it stays so in the first 10 records: adapters such as LoRA begin at 0 on purpose. A job that
+        resumes is not evaluated.
     """
 
     title: ClassVar[str] = "Weights begin with values that are hard to train"
@@ -81,7 +82,7 @@ class PoorWeightInitialization(LearningRule):
             "counted": "checks of the first step",
         }
         if not problems:
-            return self.passed(f"At the first step {join_names([*judged])} show nothing unusual", **facts)
+            return self.passed(f"Nothing unusual at the first step in {join_names([*judged])}", **facts)
         is_grave = len(problems) > 1 or bool(checks["weights"])
         missing = [name for name, found in checks.items() if found is None]
         finding = self.finding(
@@ -117,12 +118,10 @@ class PoorWeightInitialization(LearningRule):
             ends.items(), key=lambda one: one[1][1] / one[1][0] if one[1][0] else math.inf
         )
         if low == 0:
-            return f"inputs of {named([kind])} modules did not vary in some of them"
-        return (
-            f"inputs of {named([kind])} modules varied {fold(high / low)} between modules"
-            if high > self.spread * low
-            else ""
-        )
+            return f"the inputs of some {named([kind])} modules did not vary"
+        if high <= self.spread * low:
+            return ""
+        return f"the spread of inputs differed {fold(high / low)} between {named([kind])} modules"
 
 
 def _symmetric(records: TensorRecords) -> str | None:

@@ -50,7 +50,7 @@ class UnchangedTensor(TensorRule):
         Needs 10 records in which the gradient is not 0. What is 0 is info. Frozen weights are listed, not judged.
     """
 
-    title: ClassVar[str] = "Weights never move"
+    title: ClassVar[str] = "Weights get gradients, but never move"
     needs: ClassVar[tuple[Training, ...]] = (Training.GRADIENT, Training.UPDATE)
 
     def judge_tensors(self, records: TensorRecords, learning: Learning) -> RuleResult:

@@ -50,7 +50,7 @@ class VanishingGradient(TensorRule):
         the loss changes nothing.
     """
 
-    title: ClassVar[str] = "Weight matrices get almost no gradient"
+    title: ClassVar[str] = "Weight matrices get almost no gradient and do not move"
     needs: ClassVar[tuple[Training, ...]] = (Training.GRADIENT,)
 
     relative: float = a_number(1e-4, "gradient, as a part of the largest of all matrices", high=1)
@@ -106,7 +106,7 @@ class VanishingGradient(TensorRule):
     def gradients(self, records: TensorRecords) -> Gradients:
         """Which gradients of matrices vanish."""
         rows = Rows.of(records, Collection.GRADIENT, matrices=True)
-        rows = rows.where(~np.isnan(rows("rms")))
+        rows = rows.where(np.isfinite(rows("rms")))
         rms = rows("rms")
         largest = np.zeros(len(rows))
         if len(rows):

@@ -68,7 +68,7 @@ class WeightUpdateRatio(TensorRule):
     def judge_tensors(self, records: TensorRecords, learning: Learning) -> RuleResult:
         """Counts are of matrices."""
         rows = Rows.of(records, Collection.UPDATE, matrices=True)
-        rows = rows.where(~np.isnan(rows("ratio")))
+        rows = rows.where(np.isfinite(rows("ratio")))
         number_of = rows.count()
         if not (number_of >= MIN_RECORDS).any():
             most = int(number_of.max(initial=0))
