@@ -61,6 +61,5 @@ def test_what_has_no_cause_says_whether_gradients_were_seen(key: str) -> None:
 
 def test_the_causes_are_findings_of_rules() -> None:
     of_rules = {kind().key for kind in LEARNING_RULES} | {"not-in-optimizer", "large-weight-updates"}
-    of_rules |= {"loss-not-decreasing", "loss-at-chance"}
 
     assert of_rules.issuperset(CAUSES)
