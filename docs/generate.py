@@ -269,7 +269,7 @@ def library_page() -> str:
     """``open_job`` and the class of a job, with examples that are run here."""
     import pandas as pd  # noqa: PLC0415 - of this page alone
 
-    from jobreport.library import captures, job, machine_time, opening, recorded, results, tables  # noqa: PLC0415 - as above
+    from jobreport.library import captures, job, learning, machine_time, opening, recorded, results, tables  # noqa: PLC0415 - as above
 
     blocks = [
         "# The numbers in a notebook",
@@ -291,7 +291,7 @@ def library_page() -> str:
         "[the numbers of each figure](figures_from_the_library.py) of sample pages from frames."
     )
     blocks += ["## open_job", _called(opening.open_job), "## The job", _paragraphs(job.JobFrames)]
-    members = {**vars(recorded.RecordedJob), **vars(job.JobFrames)}
+    members = {**vars(recorded.RecordedJob), **vars(learning.LearnedJob), **vars(job.JobFrames)}
     for name, member in members.items():
         if name.startswith("_"):
             continue
@@ -299,7 +299,9 @@ def library_page() -> str:
             blocks.append(f"* `job.{name}`: {_paragraphs(member)}")
         else:
             blocks.append(f"### job.{name}\n\n{_called(member)}")
-        homes = (module for module in (tables, results, machine_time) if hasattr(module, name.upper()))
+        homes = (
+            module for module in (tables, results, machine_time, learning) if hasattr(module, name.upper())
+        )
         columns = getattr(next(homes, None), name.upper(), None)
         several = (
             captures.TABLES if name == "captures" else {"": columns} if isinstance(columns, dict) else {}

@@ -92,7 +92,7 @@ def command(
         except (KeyError, ValueError) as error:
             raise UsageError(f"{error.args[0]}.") from None
     cli.print_error(
-        f"{made.events:,} steps and events in {made.lanes:,} lanes, {made.counters:,} samples. "
+        f"{made.events:,} steps and events in {made.lanes:,} lanes, {made.counters:,} samples and scalars. "
         "Open it in https://ui.perfetto.dev or chrome://tracing; nothing is uploaded."
     )
     if not made.events + made.counters:

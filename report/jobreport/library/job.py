@@ -18,7 +18,7 @@ from jobreport.errors import UsageError
 from jobreport.files import DEFAULT, FILES
 from jobreport.library import captures, results
 from jobreport.library.asked import chosen, moment, numbered
-from jobreport.library.recorded import RecordedJob
+from jobreport.library.learning import LEARNING, LearnedJob, differences
 from jobreport.options import Options
 from jobreport.output import places, publish
 from jobreport.pipeline import written
@@ -87,9 +87,12 @@ class Compared(Struct, frozen=True, kw_only=True):
     measures: pd.DataFrame
     #: What differs between the jobs, or is not known of both: machines, versions, settings.
     differences: pd.DataFrame
+    #: What both recorded of the training itself: the first step where it differs, and the largest difference, each as a part of
+    #: this job's value; scalars of rank 0, and ``rms`` and ``ratio`` of tensors.
+    learning: pd.DataFrame
 
 
-class JobFrames(RecordedJob):
+class JobFrames(LearnedJob):
     """A job that was opened: its tables and judgements as frames of pandas.
 
     Every frame has the same columns whatever was recorded, and an index from 0. Times are microseconds since the epoch
@@ -210,10 +213,11 @@ class JobFrames(RecordedJob):
         """The job from one moment to another."""
         return JobWindow(self, start, end)
 
-    def compare(self, other: JobFrames) -> Compared:
+    def compare(self, other: JobFrames, tolerance: float = 1e-6) -> Compared:
         """Another job against this one, which comes before: both are one run, so differences between runs are assumed.
 
-        ``compare-reports`` also takes repeats, prices, and facts of the runs.
+        ``compare-reports`` also takes repeats, prices, and facts of the runs. Of the training itself, differences up to
+        ``tolerance`` of a value do not count.
         """
         runs = [run_of(label, job.name, job._report, {}) for label, job in (("this", self), ("other", other))]
         found = compare(runs, ComparisonSettings(), "")
@@ -221,6 +225,7 @@ class JobFrames(RecordedJob):
             answer=found.answer,
             measures=self._table(results.MEASURES, found.measures),
             differences=self._table(results.DIFFERENCES, found.differences),
+            learning=self._table(LEARNING, differences(self, other, tolerance)),
         )
 
     def export(
@@ -235,7 +240,8 @@ class JobFrames(RecordedJob):
         """
         (ending,) = chosen(format, ("parquet", "csv", "jsonl"))
         known = ("samples", "steps", "events", "sources", "quality", "metrics", "findings", "time_use", "phases", "rules",
-                 "percentiles", "framework_time", "loaders", "fetches", "profiles", "functions", "code_lines", "rank_waits", "captures")  # fmt: skip
+                 "percentiles", "framework_time", "loaders", "fetches", "profiles", "functions", "code_lines", "rank_waits", "captures",
+                 "scalars", "tensors", "classes")  # fmt: skip
         if ending == "parquet" and not find_spec("pyarrow"):
             raise UsageError("Parquet needs pyarrow: pip install pyarrow, or use format='csv'.")
         names = [name for name in known if name in chosen(tables, known)]
@@ -252,6 +258,7 @@ class JobFrames(RecordedJob):
         metrics: Asked = METRICS,
         findings: bool = True,
         captures: bool = True,
+        learning: bool = True,
         absolute: bool = False,
         limit: int = LIMIT,
     ) -> TraceSummary:
@@ -262,7 +269,8 @@ class JobFrames(RecordedJob):
         that overlap others of their lane without lying in them have a lane beside it, as viewers need.
 
         With ``captures``, the operators and kernels of PyTorch's profiler are in it; their files are read again, one at a time.
-        Those without a time base that counts from the epoch are left out: ``left_out`` of the summary says so.
+        Those without a time base that counts from the epoch are left out: ``left_out`` of the summary says so. With ``learning``,
+        the loss and other scalars of rank 0 are counters, and marks where one is NaN or infinite.
 
         Raises ``UsageError`` if there are more than ``limit`` rows.
         """
@@ -281,6 +289,7 @@ class JobFrames(RecordedJob):
                 steps=None if numbers is None else numbered(step, numbers, TRAIN),
                 metrics=chosen(metrics, map(str, Metric)),
                 read=read,
+                learning=learning,
                 absolute=absolute,
                 limit=limit,
             )
@@ -331,6 +340,10 @@ class JobWindow:
     def events(self, clip: bool = True, **filters: Any) -> pd.DataFrame:
         """As ``job.events``, cut to the window."""
         return self._job.events(clip=clip, start=self._start, end=self._end, **filters)
+
+    def scalars(self, name: Asked = None, **filters: Any) -> pd.DataFrame:
+        """As ``job.scalars``."""
+        return self._job.scalars(name, start=self._start, end=self._end, **filters)
 
     def summary(self) -> pd.DataFrame:
         """Each metric of each node, over time; then each event type, with the sum of its events in the window."""

@@ -16,6 +16,7 @@ from jobreport import __version__
 from jobreport.errors import UsageError
 from jobreport.timeline import LIMIT, METRICS
 from jobreport.timeline.captures import of_captures, placed
+from jobreport.timeline.learning import of_scalars
 from jobreport.timeline.rows import NODES, Chosen, Name, Rows, of_node, ranks_of, step_window, text
 from jobrules.measures.clock_offsets import Clocks, offsets
 from jobrules.model import Metric, span_of
@@ -35,7 +36,7 @@ _MAX_NODES, _AT_ONCE = 1000, 1 << 16
 class TraceSummary(Struct, frozen=True, kw_only=True):
     """What a trace holds."""
 
-    #: Steps and events, values of samples, and lanes.
+    #: Steps and events, counters of samples and scalars, and lanes.
     events: int
     counters: int
     lanes: int
@@ -56,12 +57,13 @@ def write_trace(
     steps: tuple[int, int] | None = None,
     metrics: Collection[str] = METRICS,
     read: Read | None = None,
+    learning: bool = False,
     absolute: bool = False,
     limit: int = LIMIT,
 ) -> TraceSummary:
     """Write steps, events, samples, and findings of a job into a file, compressed if its name ends in ``.gz``.
 
-    ``read`` gives the events of a capture; without it, there are none of captures. Times are microseconds: since the first
+    ``read`` gives the events of a capture; without it, there are none of captures; ``learning`` adds scalars. Times are microseconds: since the first
     record, or with ``absolute`` since the epoch. ``start_us`` and ``end_us``
     (since the epoch, the end is no part) choose a time, ``steps`` the training steps from a number to before another: of
     each process its own, and some process must have one.
@@ -71,7 +73,8 @@ def write_trace(
     clocks = Clocks.of(job)
     captures, without = placed(job, clocks) if read else ([], Counter())
     spans = [*([(clocks.start_us, clocks.end_us)] if job.facts else []), *(one.span_us for one in captures)]
-    first_us, last_us = span_of(spans) or (0, 0)
+    recorded = job.learning if learning else None
+    first_us, last_us = span_of(spans) or (recorded and recorded.span_us) or (0, 0)
     chosen = Chosen(
         start_us=first_us if start_us is None else start_us,
         end_us=last_us + 1 if end_us is None else end_us,
@@ -89,11 +92,14 @@ def write_trace(
         rows += found[1]
     if read:
         rows += of_captures(captures, read, chosen, names, without)
+    if recorded:
+        rows += of_scalars(recorded, job.nodes, chosen, clocks, names)
     if chosen.count > limit:
         raise UsageError(
             f"The trace would have {count(chosen.count, 'row')}, more than {limit:,}. Choose a time, some steps, or fewer "
             "metrics, leave out captures, or raise the limit."
         )
+    counters = sum(int((one.tail >= 0).sum()) for one in rows if one.tid == 0)
     rows += _of_findings(findings, chosen)
     left_out = tuple(_left_out(job, without))
     facts = {
@@ -115,7 +121,7 @@ def write_trace(
     lasting = [one for one in rows if len(one.length_us) and one.length_us[0] >= 0]
     return TraceSummary(
         events=sum(len(one.start_us) for one in lasting),
-        counters=sum(int((one.tail >= 0).sum()) for one in rows if one.tid == 0),
+        counters=counters,
         lanes=len(lasting),
         split=sum(one.moved for one in rows),
         left_out=left_out,
