@@ -271,7 +271,10 @@ def test_the_first_step_that_differs_is_found() -> None:
     loss = 1 / (1 + steps)
     other = np.where(steps < 40, loss * (1 + 1e-7), loss * 1.01)
     known: Any = {"tensors": two_layers()}
-    jobs = [trained(scalars(loss.tolist()), scalars([1.0], "lr"), **known), trained(scalars(other.tolist()), **known)]
+    jobs = [
+        trained(scalars(loss.tolist()), scalars([1.0], "lr"), **known),
+        trained(scalars(other.tolist()), **known),
+    ]
 
     found = jobs[0].compare(jobs[1]).learning
 
