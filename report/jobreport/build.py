@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from jobreport import __version__, document
@@ -50,6 +50,7 @@ from jobrules.rules.cpu_bottleneck import CPUBottleneck
 from jobrules.rules.dataloader import Dataloader
 from jobrules.rules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.rules.io_bottleneck import IOBottleneck
+from jobrules.rules.learning.loss_spike import LossSpike
 from jobrules.rules.load_balancing import LoadBalancing
 from jobrules.rules.overall_framework_metrics import OverallFrameworkMetrics
 from jobrules.rules.step_outlier import StepOutlier
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from jobreport.settings import Settings
     from jobrules.analyses.bottlenecks import Bottlenecks
     from jobrules.analyses.framework import FrameworkTime
+    from jobrules.analyses.learning import LearningPlots
     from jobrules.analyses.time_lines import Columns
     from jobrules.model import Job, PartFacts, Profile, RuleResult
     from jobrules.rule import Rule
@@ -240,6 +242,12 @@ class _Evaluated(Struct, frozen=True, kw_only=True):
             return None
         return framework(result.details, self.job)
 
+    def learning(self) -> LearningPlots | UnsetType:
+        """The training itself, with the spikes of the loss that the rule found."""
+        result = self.result(LossSpike)
+        spikes = (result.details.get("steps", ()), result.violations) if result else ((), 0)
+        return learning_plots(self.job.learning, *spikes) or UNSET
+
     def bottlenecks(self) -> tuple[Bottlenecks, ...]:
         """CPU and I/O bottlenecks, as far as they were recorded; not where a mean stands for the cores that results list."""
         rules = (self.rule(CPUBottleneck), self.rule(IOBottleneck))
@@ -253,7 +261,7 @@ _ANALYSES: dict[str, Callable[[_Evaluated], Any]] = {
     "steps": lambda of: steps(of.job, of.rule(StepOutlier)),
     "rank_waits": lambda of: rank_waits(of.job) or UNSET,
     "startup_parts": lambda of: start_up(of.job) or UNSET,
-    "learning": lambda of: learning_plots(of.job.learning) or UNSET,
+    "learning": _Evaluated.learning,
     "code_lines": lambda of: code_lines(of.job) or UNSET,
     "typical_step": lambda of: typical_step(of.job) or UNSET,
     "throughput": lambda of: throughput(of.job) or UNSET,

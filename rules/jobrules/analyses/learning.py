@@ -219,8 +219,10 @@ class LearningPlots(Struct, frozen=True, kw_only=True):
         return any(one.name in (LOSS, VAL_LOSS) for one in self.courses)
 
 
-def learning_plots(learning: Learning | None, spikes: Iterable[int] = ()) -> LearningPlots | None:
-    """None if nothing of the training itself was recorded; ``spikes`` are steps at which the loss spiked."""
+def learning_plots(
+    learning: Learning | None, spikes: Sequence[int] = (), spike_count: int = 0
+) -> LearningPlots | None:
+    """None if nothing of the training itself was recorded; ``spikes`` are steps of the first of the loss's spikes."""
     if learning is None:
         return None
     series = [one for one in _of_first_rank(learning) if len(one)]
@@ -238,7 +240,7 @@ def learning_plots(learning: Learning | None, spikes: Iterable[int] = ()) -> Lea
         times=_times(drawn),
         best=_best(validation) if validation else None,
         marks={name: _inside(columns, at) for name, at in steps.items()} if columns else {},
-        events={name: len(at) for name, at in steps.items()},
+        events={name: len(at) for name, at in steps.items()} | ({"spike": spike_count} if spikes else {}),
         loss_after=_loss_after(loss) if loss else (),
         scalars=tuple(map(_scalar_row, series[:MAX_SCALARS])),
         scalars_left=max(0, len(series) - MAX_SCALARS),

@@ -129,10 +129,10 @@ def test_events_and_spikes_are_counted_and_kept_by_their_columns() -> None:
     events = tuple(LearningEvent(step=step, time_us=0, name="overflow") for step in (3, 3, 4, 5000))
     learning = Learning(scalars=(scalars([1.0] * 400),), events=events)
 
-    found = learning_plots(learning, spikes=[100])
+    found = learning_plots(learning, [100], 7)
 
     assert found is not None
-    assert (found.marks, found.events) == ({"overflow": (1, 2), "spike": (50,)}, {"overflow": 4, "spike": 1})
+    assert (found.marks, found.events) == ({"overflow": (1, 2), "spike": (50,)}, {"overflow": 4, "spike": 7})
 
 
 def test_gradients_have_a_hundredth_of_six_decades_as_their_level() -> None:
