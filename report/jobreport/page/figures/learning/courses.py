@@ -70,9 +70,10 @@ def courses(
         }
         hovered.append(canvas.line(style, middle[shown], median[shown], kept))
         if one.not_finite:
-            at = list(one.not_finite)
+            stretches = over_columns.runs(np.isin(np.arange(columns.count), one.not_finite))
+            first, stop = np.array(stretches).T
             edge = y.axis.start + 0.05 * (y.axis.end - y.axis.start)
-            canvas.bars("l", (left[at], right[at], y.axis.start, edge))
+            canvas.bars("l", (left[first], right[stop - 1], y.axis.start, edge))
     if points:
         heights = y.place(over_columns.numbers(points.median))
         there = np.flatnonzero(~np.isnan(heights)).tolist()
@@ -104,7 +105,7 @@ class Values:
             axis = decades(math.floor(math.log10(low)), math.ceil(math.log10(high)))
             return cls(axis, logarithmic=True)
         if low == high:
-            low, high = low - abs(low) / 2, high + (abs(high) / 2 or 1.0)
+            low, high = min(low, 0.0), max(high, 0.0 if low else 1.0)
         step = ceiling((high - low) / 4)
         return cls(
             chart.along(step * math.floor(low / step), step * math.ceil(high / step), 4), logarithmic=False
