@@ -13,6 +13,7 @@ from jobreport.sentences import bad_end, loss_sentence
 from jobrules.model import Severity
 from jobrules.model.finding import OF_LOOP
 from jobrules.text import NBSP, capitalized, count, duration, escape_name, number, rounded_percent
+from jobrules.verdict.learning import LossReason
 from jobrules.verdict.story import UNEXPLAINED_LOSS, WARNING_SHARE
 from jobrules.verdict.time_use import TimeUse, lost_sentence
 
@@ -92,7 +93,7 @@ def _nothing_found(report: Report) -> str:
     """``Nothing to fix seen: the GPUs were busy.``; why nothing is known, if it is."""
     verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled or None
     if not (use or profiled or report.of_debugger):
-        if any(card.was_evaluated for card in report.rules if card.section == "learning"):
+        if any(card.was_evaluated for card in report.rules if card.section in ("learning", "trees")):
             return "Nothing to fix seen in the training itself."
         return f"Utilization is unknown: {verdict.without_samples}."
     if verdict.not_explained:
@@ -139,7 +140,9 @@ def _second(report: Report) -> tuple[str, str]:
         whole = f"{number(profiled.gpu_s, profiled.digits)}{NBSP}GPU-s"
         of = f"of the profiled time of {count(profiled.gpus, 'GPU')} was computing: {whole} in all."
         return rounded_percent(profiled.of("used")), of
-    learned = loss_sentence(report.learning) if report.learning else ""
+    # A loss that is not finite is what the finding and the line on lost time are about.
+    is_said = verdict.learning and verdict.learning.reason is LossReason.NON_FINITE
+    learned = loss_sentence(report.learning) if report.learning and not is_said else ""
     unknown = f"Utilization is unknown: {verdict.without_samples}." if verdict.caveat else ""
     return "", f"{learned} {unknown}".strip()
 

@@ -136,9 +136,11 @@ def _parts(report: Report) -> list[str]:
 
 
 def _learned(report: Report) -> list[str]:
-    """What the loss did, if the verdict does not say so."""
+    """How much time did not improve the model, and what the loss did, if the verdict does not say so."""
+    lost = report.verdict.learning
     said = loss_sentence(report.learning) if report.learning else ""
-    return [said] if said and said not in headline(report).second else []
+    shown = [f"{lost.sentence}."] if lost else []
+    return shown + [said] * bool(said and said not in headline(report).second)
 
 
 def _cost(report: Report) -> list[str]:

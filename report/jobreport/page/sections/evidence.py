@@ -31,6 +31,15 @@ _FIGURES = {
     "gpu-utilization": [("nodes", "nodes")],
     **{key: [("nodes", "nodes")] for key in _ON_CORES},
     "between-steps": [("goodput", "goodput")],
+    **{
+        key: [("learning", "learning-gradients")]
+        for key in (
+            *("vanishing-gradient", "gradient-growth", "low-precision-underflow", "unchanged-tensor"),
+            *("not-in-optimizer", "always-zero", "poor-weight-initialization"),
+        )
+    },
+    **{key: [("learning", "learning-updates")] for key in ("weight-update-ratio", "large-weight-updates")},
+    **{key: [("learning", "learning-activations")] for key in ("dead-relu", "saturated-activation")},
     "data-loading": [("data-loading", "data-loading-fetches"), ("framework", "framework-ranks")],
 }
 

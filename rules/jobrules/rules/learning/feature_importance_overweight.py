@@ -38,6 +38,7 @@ class FeatureImportanceOverweight(LearningRule):
         Of models with at least 6 features.
     """
 
+    section: ClassVar[str] = "trees"
     title: ClassVar[str] = "A few features decide"
 
     threshold: float = number(0.8, "share of the gain", high=1)

@@ -35,6 +35,7 @@ class TreeDepth(LearningRule):
         * Otherwise try a larger depth.
     """
 
+    section: ClassVar[str] = "trees"
     title: ClassVar[str] = "Nearly all trees are as deep as they may be"
 
     threshold: float = percent(90.0, "trees at the limit")

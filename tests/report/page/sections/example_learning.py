@@ -8,7 +8,6 @@ import numpy as np
 
 from jobreport.build import build_report
 from jobreport.remarks import Quality
-from jobrules import RULES
 from jobrules.model import JobInMemory
 from jobrules.model.learning import (
     ACCURACY,
@@ -28,6 +27,7 @@ from tests.learning_data import counted, scalars, tensors
 
 if TYPE_CHECKING:
     from jobreport.document import Report
+    from jobrules.rule import Rule
 
 #: Steps of the example, and of its records of tensors.
 STEPS = 600
@@ -101,9 +101,8 @@ def everything(**changes: Any) -> Learning:
     return Learning(**facts | changes)
 
 
-def report_of(learning: Learning | None) -> Report:
-    """The report of a job of which nothing else was recorded."""
+def report_of(learning: Learning | None, *rules: Rule) -> Report:
+    """The report of a job of which nothing else was recorded, with these rules."""
     job = JobInMemory(name="training", learning=learning)
-    rules = tuple(rule() for rule in RULES)
     results = run_rules(rules, job, strict=True)
     return build_report(job, Quality(sources=(), remarks=()), rules, results, "make-report", strict=True)

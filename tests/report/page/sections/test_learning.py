@@ -18,6 +18,17 @@ from jobreport.page.sections.learning.trees import trees
 from jobreport.page.sections.order import page
 from jobrules.analyses.learning import NOT_RECORDED, LayerMap
 from jobrules.model.learning import LOSS, VAL_LOSS, Collection, Learning, Tensor, TensorRecords
+from jobrules.rule import Rule
+from jobrules.rules.learning.confusion import Confusion
+from jobrules.rules.learning.dead_relu import DeadRelu
+from jobrules.rules.learning.exploding_tensor import ExplodingTensor
+from jobrules.rules.learning.loss_not_decreasing import LossNotDecreasing
+from jobrules.rules.learning.loss_spike import LossSpike
+from jobrules.rules.learning.overfit import Overfit
+from jobrules.rules.learning.tree_depth import TreeDepth
+from jobrules.rules.learning.vanishing_gradient import VanishingGradient
+from jobrules.rules.learning.weight_update_ratio import WeightUpdateRatio
+from jobrules.rules.step_outlier import StepOutlier
 from tests.learning_data import START_US, scalars
 from tests.report.page.sections.example_learning import everything, report_of, series
 from tests.report.page.sections.examples import HOSTILE
@@ -51,9 +62,16 @@ JOBS: dict[str, Callable[[], Learning]] = {
 }
 
 
+#: All rules that have a section on the training, and some others.
+EVERY = (
+    *(ExplodingTensor(), LossNotDecreasing(), LossSpike(), Overfit(), VanishingGradient(), DeadRelu()),
+    *(WeightUpdateRatio(), Confusion(), TreeDepth(), StepOutlier()),
+)
+
+
 @pytest.mark.parametrize("name", JOBS)
 def test_every_training_gives_a_section_and_a_report_that_can_be_read_again(name: str) -> None:
-    report = report_of(JOBS[name]())
+    report = report_of(JOBS[name](), *EVERY)
 
     said = page(report)
     assert document.from_json(document.to_json(report)) == report
@@ -115,6 +133,40 @@ def test_a_log_without_times_says_nothing_of_times_and_machines() -> None:
 
 def test_a_log_with_times_says_when_it_ran() -> None:
     assert report_of(Learning(scalars=tuple(series()))).job.start_us == START_US
+
+
+@pytest.mark.parametrize(
+    ("rule", "figure"),
+    [
+        (VanishingGradient(), "learning-gradients"),
+        (WeightUpdateRatio(low=1e-5), "learning-updates"),
+        (DeadRelu(), "learning-activations"),
+    ],
+)
+def test_the_figure_of_the_cause_is_the_first(rule: Rule, figure: str) -> None:
+    pieces = page(report_of(everything(), rule))
+
+    assert f'<figure id="fig-{figure}">' in pieces["evidence"].html
+    assert f'<figure id="fig-{figure}">' not in pieces["learning"].html
+
+
+def test_the_time_that_improved_nothing_is_a_line_of_the_verdict() -> None:
+    report = report_of(Learning(scalars=(scalars([2.0, 1.0, NAN, NAN]),)), ExplodingTensor())
+
+    said = "Of the steps 50.0% came after numbers became NaN or infinite (step 2)."
+    assert f"<p><strong>{said}</strong></p>" in page(report)["verdict"].html
+    assert said in summary.markdown(report)
+    assert headline(report).rest == ""
+
+
+def test_spikes_that_the_rule_finds_are_marked() -> None:
+    values = [1.0 + 0.001 * (i % 3) for i in range(300)]
+    values[200] = 5.0
+    report = report_of(Learning(scalars=(scalars(values),)), LossSpike())
+
+    assert report.learning
+    assert report.learning.marks == {"spike": (100,)}
+    assert "; 1\u00a0spike." in text_of(report)
 
 
 def _large(records: int = 1000) -> TensorRecords:
