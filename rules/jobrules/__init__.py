@@ -11,6 +11,7 @@ from jobrules.rules.gpu_memory_increase import GPUMemoryIncrease
 from jobrules.rules.gpu_memory_leak import GPUMemoryLeak
 from jobrules.rules.idle_gaps import IdleGaps
 from jobrules.rules.io_bottleneck import IOBottleneck
+from jobrules.rules.learning import LEARNING_RULES
 from jobrules.rules.load_balancing import LoadBalancing
 from jobrules.rules.low_gpu_utilization import LowGPUUtilization
 from jobrules.rules.low_mean_utilization import LowMeanUtilization
@@ -102,4 +103,5 @@ RULES: tuple[type[Rule], ...] = (
     AllocationStall,
     NoTensorCores,
     ProfilerOverhead,
+    *LEARNING_RULES,
 )

@@ -34,6 +34,7 @@ from jobrules.model import (
 )
 from jobrules.rule import NO_GPU, ONLY_TRACES, needs_gpus
 from jobrules.rules.bottleneck_rule import BottleneckRule
+from jobrules.rules.learning.learning_rule import NO_LEARNING
 from jobrules.rules.traces.shares import NO_CAPTURES, CaptureRule
 from jobrules.verdict.phases import JobPhases, phases_of
 
@@ -203,6 +204,8 @@ def without_samples(rule: Rule, results: RuleResults) -> RuleResult:
     """The result of a rule on a job of which there is nothing but results."""
     if isinstance(rule, CaptureRule):
         return rule.not_evaluated(NO_CAPTURES)
+    if rule.of_learning:
+        return rule.not_evaluated(NO_LEARNING)
     return rule.not_evaluated(NO_GPU if needs_gpus(rule) and has_only_cpus(results) else _NO_SAMPLES)
 
 
