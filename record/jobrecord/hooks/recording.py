@@ -215,6 +215,11 @@ class Recording:
             self._learning = Learning(self._log, self.steps, Options(**options), self._resumed_from)
         self._learning.learn(model, optimizer, name, dict(known or {}))
 
+    def end_learning(self) -> None:
+        """End what `learn` began."""
+        if self._learning is not None:
+            self._learning.end()
+
     def classes(self, labels: Any, predictions: Any, *, mode: str | None = None) -> None:
         """Count classes of labels and predictions, which may be scores. Raises TypeError for anything else."""
         from jobrecord.learning.classes import Classes  # noqa: PLC0415 - needs PyTorch
@@ -225,6 +230,10 @@ class Recording:
             known = self._learning and self._learning.options.classes
             self._classes = *now_in, Classes(known or 0)
         self._classes[2].add(labels, predictions)
+
+    def log_trees(self, trees: Mapping[str, Any]) -> None:
+        """Write what boosted trees came to."""
+        self._log.write({"kind": "trees", "step": self.steps.number, **trees})
 
     @harmless
     def _write_classes(self) -> None:
@@ -259,9 +268,11 @@ class Recording:
     def resume(self, step: int) -> None:
         """Number the next step `step`, as after a checkpoint was loaded."""
         self.steps.resume(step)
+        if not step:
+            return
         self._resumed_from = step
-        self._log.event(step, "resume")
         if self._learning is not None:
+            self._log.event(step, "resume")
             self._learning.resumed(step)
 
     def stop(self) -> None:
@@ -270,8 +281,7 @@ class Recording:
             return
         self._close()
         self._write_classes()
-        if self._learning is not None:
-            self._learning.close()
+        self.end_learning()
         self._log.close(self.steps.number)
         self.trace.close()
         endings.note_end_of(self.trace, self.steps.number)
@@ -299,6 +309,8 @@ class Recording:
         self.is_open = False
         self.trace.abandon()
         self._log.abandon()
+        if self._learning is not None:
+            self._learning.is_over = True
         if self.stacks is not None:
             self.stacks.abandon()
 
@@ -323,7 +335,7 @@ class Recording:
         self._begin_first()
         self.steps.take_over()
         if step is not None:
-            self.steps.resume(step)
+            self.resume(step)
         self.steps.begin(at_ns)
         self.steps.begin_after(at_ns)
 

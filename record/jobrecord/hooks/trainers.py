@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jobrecord.hooks import current, loading
+from jobrecord.hooks.training_log import is_number
 from jobrecord.traces import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jobrecord.hooks.recording import Recording
 
@@ -34,6 +35,27 @@ class TrainerMarks:
             recording.trainer_begins(step, self._latest_ns)
             if model is not None:
                 recording.process.look_at(model, precision)
+
+    def learn(self, model: Any, optimizer: Any, options: Mapping[str, Any], **known: Any) -> None:
+        """Learn from a model until `learning_ended`. Of the head, `known` is what the trainer knows."""
+        if recording := self._recording():
+            recording.learn(model, optimizer, known=known, **options)
+
+    def learning_ended(self) -> None:
+        """End what `learn` began."""
+        if recording := self._recording():
+            recording.end_learning()
+
+    def logged(self, step: int, mode: str, values: Mapping[str, Any]) -> None:
+        """Write the numbers among what a trainer logs."""
+        numbers = {name: one for name, one in values.items() if is_number(one)}
+        if numbers and (recording := self._recording()):
+            recording.log(step=step, mode=mode, **numbers)
+
+    def boosted(self, gains: Mapping[str, float], depths: list[int], max_depth: int | None) -> None:
+        """Write what boosted trees came to."""
+        if recording := self._recording():
+            recording.log_trees({"importance": dict(gains), "depths": depths, "max_depth": max_depth})
 
     def evaluation_begins(self) -> None:
         """Begin an evaluation, whose first step begins with a fetch."""
@@ -100,3 +122,8 @@ class TrainerMarks:
         self.mark()
         if recording := self._recording():
             recording.cut_step(self._latest_ns)
+
+
+def learning_options(learning: bool | Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a callback's `learning`, which may be true."""
+    return {} if isinstance(learning, bool) else dict(learning)

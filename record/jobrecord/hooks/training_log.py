@@ -124,11 +124,9 @@ class TrainingLog:
 
     def write_later(self, lines: Callable[[], list[dict[str, Any]]]) -> None:
         """Make and write lines in a thread, after those before."""
-        before = self._thread
+        self.wait()
 
         def run() -> None:
-            if before.ident:
-                before.join()
             with suppress(Exception):
                 for line in lines():
                     self.write(line)
@@ -136,10 +134,14 @@ class TrainingLog:
         self._thread = Thread(target=run, name="jobrecord", daemon=True)
         self._thread.start()
 
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait for the lines that are written later."""
+        if self._thread.ident:
+            self._thread.join(seconds)
+
     def close(self, step: int) -> None:
         """Write what waits, and how the process ended."""
-        if self._thread.ident:
-            self._thread.join(_PATIENCE_S)
+        self.wait(_PATIENCE_S)
         # The device may be what ended it.
         with suppress(Exception):
             self.write_waiting()
@@ -194,13 +196,19 @@ def _is_tensor(value: Any) -> bool:
 
 def _value(name: str, value: Any) -> Any:
     """A number; a tensor of one stays on its device, apart from what the script does to it later."""
+    if not is_number(value):
+        raise TypeError(f"log() needs numbers, not {type(value).__name__}: {name}")
     if isinstance(value, Real):
         return _number(value)
-    if not _is_tensor(value) or value.numel() != 1 or value.is_complex():
-        raise TypeError(f"log() needs numbers, not {type(value).__name__}: {name}")
     held = value.detach()
     held = held.to_local() if hasattr(held, "to_local") else held
     return _number(held.item()) if _is_at_hand(held) else held.clone().reshape(1)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it can be logged: a number, or a tensor of one."""
+    is_tensor = _is_tensor(value) and value.numel() == 1 and not value.is_complex()
+    return is_tensor or isinstance(value, Real)
 
 
 def _is_at_hand(held: Any) -> bool:

@@ -40,6 +40,11 @@ class Activations:
         self._entering = [one.register_forward_pre_hook(hook(self._enters, name)) for name, one in kept]
         self._leaving = [one.register_forward_hook(hook(self._leaves, name)) for name, one in kept]
 
+    @property
+    def has_seen(self) -> bool:
+        """Whether any module was called while a step was recorded."""
+        return bool(self._order)
+
     def remove(self) -> None:
         """Take the hooks off."""
         for handle in self._entering + self._leaving:

@@ -28,7 +28,7 @@ def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     """Let no fault reach the training: nothing more is learned then. What it takes is counted."""
 
     def run(self: Learner, *args: Any, **kwargs: Any) -> Any:
-        began = perf_counter_ns()
+        self.since_ns = perf_counter_ns()
         try:
             with torch.no_grad():
                 return method(self, *args, **kwargs)
@@ -36,7 +36,7 @@ def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
             self.learning.fail(error)
             return None
         finally:
-            self.cost_ns += perf_counter_ns() - began
+            self.cost_ns += perf_counter_ns() - self.since_ns
 
     # The compiler is not to trace it, as in a compiled step of an optimizer.
     run._torchdynamo_disable = True  # type: ignore[attr-defined]
@@ -53,7 +53,8 @@ class Learner:
         self._prefix = prefix
         #: Whether parameters without an optimizer are its own, and whether only norms of weights are recorded.
         self._holds, self._norms = holds, norms
-        self.cost_ns = 0
+        #: What was taken since the last record, before the call that began at `since_ns`.
+        self.cost_ns = self.since_ns = 0
         self._records = 0
         self._last = -1
         #: Parameters that are in a group of any optimizer.
@@ -89,7 +90,7 @@ class Learner:
             self._handles += [
                 one.register_post_accumulate_grad_hook(partial(self._accumulates, name, module))
                 for name, one, module in models.parameters(self.model)
-                if one.requires_grad
+                if id(one) in self._optimized
             ]
 
     def _hook(self, call: Callable[..., None], name: str) -> Hook:
@@ -99,24 +100,30 @@ class Learner:
     def _run(self, call: Callable[..., None], *args: Any) -> None:
         call(*args)
 
-    def remove(self) -> None:
-        """Take all hooks off."""
-        for handle in self._handles:
+    def remove(self, *, is_stepping: bool = False) -> None:
+        """Take the hooks off; those of an optimizer that runs them stay, as it does not expect that."""
+        for handle in self._handles[2:] if is_stepping else self._handles:
             handle.remove()
         if self._activations is not None:
             self._activations.remove()
-        self._rows, self._before, self._accumulated = [], [], {}
+        self._rows, self._before, self._accumulated, self._inputs = [], [], {}, []
+
+    def spent_ns(self) -> int:
+        """What was taken since the last call."""
+        spent, now_ns = self.cost_ns - self.since_ns, perf_counter_ns()
+        self.cost_ns, self.since_ns = 0, now_ns
+        return spent + now_ns
 
     def is_due(self) -> bool:
         """Whether the step that has begun is recorded, and was not yet."""
         step = self.learning.step
-        return step != self._last and self.learning.is_due(step)
+        return step != self._last and self.learning.is_due(step) and not _is_captured()
 
     @guarded
     def _enters(self, model: Any, args: Any, kwargs: Any) -> None:
         options = self.learning.options
         self.learning.look_at_precision(model)
-        if options.inputs and not self._inputs and self.is_due():
+        if options.inputs and not (self._norms or self._inputs) and self.is_due():
             pad_id = options.pad_id
             if pad_id is None:
                 pad_id = getattr(getattr(model, "config", None), "pad_token_id", None)
@@ -129,27 +136,26 @@ class Learner:
 
     @guarded
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        if self.learning.is_over:
+            return None
         has_overflow = self.learning.look_at_scaler(optimizer)
         if not self.is_due():
             return None
         options = self.learning.options
         self._is_begun, self._records = True, self._records + 1
         self._rows, self._before, self._closure_calls = [], [], None
-        own = self._own()
-        if self._norms and self._records % _NORMS_EVERY != 1:
-            return None
-        self._rows = [
-            self._row(*one, "parameter", statistics.local(one[1])).summarize(later=True) for one in own
-        ]
-        if self._norms:
-            return None
-        for row in self._rows:
-            row.sample(histogram=options.histograms)
-        if options.updates:
-            self._before = [(one, statistics.sample(_elements(one[1])).clone()) for one in own]
-        closure = kwargs.get("closure") or next(iter(args[1:]), None)
-        if options.gradients and closure is None and not has_overflow():
-            self._rows += self._gradients(own)
+        own, closure = self._own(), None
+        if not self._norms or self._records % _NORMS_EVERY == 1:
+            weights = ((one, statistics.local(one[1])) for one in own)
+            self._rows = [self._row(*one, "parameter", held).summarize(later=True) for one, held in weights]
+        if not self._norms:
+            for row in self._rows:
+                row.sample(histogram=options.histograms)
+            if options.updates:
+                self._before = [(one, statistics.sample(_elements(one[1])).clone()) for one in own]
+            closure = kwargs.get("closure") or next(iter(args[1:]), None)
+            if options.gradients and closure is None and not has_overflow():
+                self._rows += self._gradients(own)
         Row.fetch(self._rows)
         if closure is None:
             return None
@@ -166,7 +172,7 @@ class Learner:
 
     @guarded
     def _stepped(self, _optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if not self._is_begun:
+        if not self._is_begun or self.learning.is_over:
             return
         self._is_begun, self._last = False, self.learning.step
         options, before, rows = self.learning.options, self._before, self._inputs
@@ -183,6 +189,8 @@ class Learner:
             rows.append(row)
         if self._activations is not None:
             rows += self._activations.taken(self._last)
+            if self._activations.count and not self._activations.has_seen and self._last:
+                self.learning.remark("activations: no module was called, as in a model that is compiled")
         Row.fetch(rows)
         rows, self._rows = self._rows + rows, []
         self.learning.write(self, rows, self._frozen())
@@ -241,6 +249,11 @@ class Learner:
 def members(optimizer: Any) -> set[int]:
     """The parameters in the groups of an optimizer, which a script may change."""
     return {id(one) for group in optimizer.param_groups for one in group["params"]}
+
+
+def _is_captured() -> bool:
+    """Whether what runs becomes a CUDA graph, which nothing may wait for."""
+    return torch.cuda.is_available() and bool(torch.cuda.is_current_stream_capturing())
 
 
 def _elements(parameter: Any) -> Any:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 #: The first steps are recorded all; and records over which the cost is measured.
 FIRST_STEPS, _MEASURED = 10, 5
-_CLAUSES = 100
+#: Remarks, and overflows since the last look.
+_MOST = 100
+COMPILED = "activations: the model is compiled"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,7 @@ class Learning:
     def __init__(self, log: TrainingLog, steps: Steps, options: Options, resumed_from: int | None) -> None:
         self._log, self._steps, self.options = log, steps, options
         self.learners: list[Learner] = []
+        self.is_over = False
         self._every = options.every
         #: A step after an event, and what cannot be recorded.
         self._extra = resumed_from
@@ -75,7 +78,9 @@ class Learning:
         self._facts: dict[str, Any] = {"every": options.every, "sample": SAMPLE, "classes": options.classes}
         self._facts |= {"resumed_from": resumed_from, "accumulation": None, "not_recorded": self._remarks}
         self._facts |= {"parameters": 0, "trainable": 0, "groups": []}
-        if options.scaler is not None:
+        is_scaled = options.scaler is not None and options.scaler.is_enabled()
+        self._scaler = options.scaler if is_scaled else None
+        if is_scaled:
             self._facts["amp"] = "float16"
 
     @property
@@ -95,17 +100,17 @@ class Learning:
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"learn() needs a torch.nn.Module, not {type(model).__name__}")
         several = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
-        inner = [models.innermost(one) for one in several]
-        for one in inner:
-            if not hasattr(one, "register_step_post_hook"):
+        for one in several:
+            if not hasattr(models.layers(one)[-1], "param_groups"):
                 raise TypeError(f"learn() needs an optimizer of PyTorch, not {type(one).__name__}")
         try:
-            for one in inner:
-                self._add(model, one, f"{name}/" if name else "", known)
+            for one in several:
+                self._add(model, models.layers(one), f"{name}/" if name else "", known)
         except Exception as error:  # noqa: BLE001 - the training must go on, whatever it is
             self.fail(error)
 
-    def _add(self, model: Any, optimizer: Any, prefix: str, known: dict[str, Any]) -> None:
+    def _add(self, model: Any, layers: list[Any], prefix: str, known: dict[str, Any]) -> None:
+        optimizer = layers[-1]
         facts, is_first = self._facts, not any(one.model is model for one in self.learners)
         if is_first:
             every = [one for _, one, _ in models.parameters(model)]
@@ -117,24 +122,25 @@ class Learning:
             "sharding": models.sharding(model),
         }.items():
             facts.setdefault(fact, value)
-        facts |= known
-        is_compiled = models.is_compiled(model)
-        facts["compiled"] = facts.get("compiled", False) or is_compiled
-        if why := models.held_elsewhere(model, optimizer):
+        facts |= {fact: value for fact, value in known.items() if value}
+        facts["compiled"] = facts.get("compiled", False) or models.is_compiled(model)
+        if why := models.held_elsewhere(model, layers):
             self.remark(f"tensors: {why}")
         else:
             norms = facts["sharding"] == "ddp" and self.options.ranks == "auto" and _rank() > 0
             learner = Learner(self, model, optimizer, prefix, holds=is_first, norms=norms)
             self.learners.append(learner)
-            if is_compiled:
-                self.remark("activations: the model is compiled")
+            if facts["compiled"]:
+                self.remark(COMPILED)
             asks = self.options.activations and is_first and not norms
-            learner.watch(activations=bool(asks) and not is_compiled)
+            learner.watch(activations=bool(asks) and not facts["compiled"])
         self._log.know(**facts)
+        if facts["resumed_from"] is not None and not self._ids:
+            self._log.event(facts["resumed_from"], "resume")
 
     def remark(self, clause: str) -> None:
         """Say what is not recorded, and why, once."""
-        if clause not in self._remarks and len(self._remarks) < _CLAUSES:
+        if clause not in self._remarks and len(self._remarks) < _MOST:
             self._remarks = [*self._remarks, clause]
             self._facts["not_recorded"] = self._remarks
             self._log.know(**self._facts)
@@ -150,7 +156,7 @@ class Learning:
             device = next((one.device.type for one in model.parameters()), "cpu")
             self._facts["amp"] = self._facts.get("amp") or models.amp(device)
             self._log.know(**self._facts)
-            if self._facts["amp"] == "float16" and self.options.scaler is None:
+            if self._facts["amp"] == "float16" and self._scaler is None:
                 self.remark("overflows: learn() was called without the scaler")
 
     def look_at_scaler(self, optimizer: Any = None) -> Callable[[], bool]:
@@ -162,19 +168,20 @@ class Learning:
             if len(self._overflows) >= MAX_WAITING:
                 self._write_overflows()
             return lambda: bool(found)
-        if self.options.scaler is not None and not any(_is_fused(one.optimizer) for one in self.learners):
-            scale, before = self.options.scaler.get_scale(), self._scale
+        if self._scaler is not None and not any(_is_fused(one.optimizer) for one in self.learners):
+            scale, before = self._scaler.get_scale(), self._scale
             self._scale = scale
             if before is not None and scale < before:
-                backoff = self.options.scaler.get_backoff_factor()
-                for _ in range(min(100, round(math.log(scale / before) / math.log(backoff)))):
+                times = math.log(scale / before) / math.log(self._scaler.get_backoff_factor())
+                for _ in range(min(_MOST, round(times))):
                     self._log.event(self.step, "overflow", f"scale {before:g} to {scale:g}")
                 self._extra = self.step
         return bool
 
     def write(self, learner: Learner, rows: list[Row], frozen: list[Row]) -> None:
         """Write a record with what waits for one, in a thread."""
-        step, time_us, began_ns = self.step, now_us(), perf_counter_ns()
+        step, time_us = self.step, now_us()
+        self._log.wait()
         self._log.write_waiting()
         self._write_overflows()
         first = len(self._ids)
@@ -184,16 +191,16 @@ class Learning:
         names["tensors"] = [{"n": row.name, "c": row.collection} | row.facts for row in named]
         ids = [self._ids[row.key] for row in rows]
         where = {"where": "accumulate"} if self.options.gradients == "accumulate" else {}
-        cost_ns, learner.cost_ns = learner.cost_ns + perf_counter_ns() - began_ns, 0
+        cost_ns = learner.spent_ns()
         record = {"step": step, "mode": "TRAIN", "time_us": time_us, "cost_us": cost_ns // 1000} | where
         self._log.write_later(lambda: [names] * bool(named) + lines(rows, ids, **record))
         if self._log.size > MAX_LEARNING_BYTES // 2:
-            self._double(f"the file has {self._log.size >> 30} GiB")
+            self._double("the file is large")
         self._keep_budget(step, cost_ns)
 
     def _keep_budget(self, step: int, cost_ns: int) -> None:
         """Record half as often if records take too much of the time; the first steps are close to one another."""
-        if step < FIRST_STEPS - 1 or not self._since_ns:
+        if step < FIRST_STEPS or not self._since_ns:
             self._since_ns = perf_counter_ns()
             return
         self._records, self._cost_ns = self._records + 1, self._cost_ns + cost_ns
@@ -206,7 +213,8 @@ class Learning:
 
     def _double(self, why: str) -> None:
         self._every *= 2
-        self._log.event(self.step, "every", f"each {self._every} steps from here on: {why}")
+        self._facts["every"] = self._every
+        self.remark(f"steps: since step {self.step} one in {self._every} is recorded: {why}")
 
     def _write_overflows(self) -> None:
         waiting, self._overflows = self._overflows, []
@@ -219,20 +227,22 @@ class Learning:
 
     def fail(self, error: Exception) -> None:
         """Learn nothing more because of a fault of the recorder."""
-        warn(f"learn: nothing more is recorded: {type(error).__name__}: {error}")
-        self._log.event(self.step, "error", f"{type(error).__name__}: {error}")
-        self._remove()
+        if not self.is_over:
+            self.is_over = True
+            warn(f"learn: nothing more is recorded: {type(error).__name__}: {error}")
+            self._log.event(self.step, "error", f"{type(error).__name__}: {error}")
+            for learner in self.learners:
+                learner.remove(is_stepping=True)
 
-    def close(self) -> None:
-        """Write what waits, and take the hooks off."""
+    def end(self) -> None:
+        """Write what waits, and take the hooks off: a training is over."""
+        # The device may be what ended it.
         with suppress(Exception):
             self.look_at_scaler()
             self._write_overflows()
-        self._remove()
-
-    def _remove(self) -> None:
         for learner in self.learners:
             learner.remove()
+        self.learners = []
 
 
 def _is_fused(optimizer: Any) -> bool:

@@ -42,11 +42,12 @@ def _plain(path: str, name: str, wrappers: set[str]) -> str:
     return ".".join([*kept, *filter(None, [name])])
 
 
-def innermost(optimizer: Any) -> Any:
-    """The optimizer that wrappers of Accelerate and Lightning hold."""
-    while hasattr(inner := getattr(optimizer, "optimizer", None), "param_groups"):
-        optimizer = inner
-    return optimizer
+def layers(optimizer: Any) -> list[Any]:
+    """An optimizer, and those that it wraps, as wrappers of Accelerate and Lightning do."""
+    found = [optimizer]
+    while hasattr(inner := getattr(found[-1], "optimizer", None), "param_groups"):
+        found.append(inner)
+    return found
 
 
 def sharding(model: Any) -> str:
@@ -69,16 +70,17 @@ def is_compiled(model: Any) -> bool:
     )
 
 
-def held_elsewhere(model: Any, optimizer: Any) -> str:
-    """Why gradients cannot be seen at the optimizer's step; empty if they can."""
-    kinds = (type(model), type(optimizer))
-    if any(kind.__module__.startswith("deepspeed") for one in kinds for kind in one.__mro__) or any(
-        hasattr(one, "ds_id") for one in model.parameters()
+def held_elsewhere(model: Any, optimizers: list[Any]) -> str:
+    """Why nothing can be seen at the step of the optimizer that others wrap; empty if it can."""
+    kinds = [kind for one in (model, *optimizers) for kind in type(one).__mro__]
+    parameters = list(model.parameters())
+    if any("deepspeed" in one.__module__ for one in kinds) or any(
+        hasattr(one, "ds_id") for one in parameters
     ):
         return "gradients are held by DeepSpeed"
-    if any(one.device.type == "mps" for one in model.parameters()):
-        return "the device has no 64-bit numbers"
-    return ""
+    if not hasattr(optimizers[-1], "register_step_post_hook"):
+        return "the optimizer has no hooks"
+    return "the device has no 64-bit numbers" if any(one.device.type == "mps" for one in parameters) else ""
 
 
 def groups(optimizer: Any) -> list[dict[str, Any]]:
