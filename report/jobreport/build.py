@@ -135,7 +135,7 @@ def report_of(
 
 def result_of(rule: Rule, reading: Reading, *, strict: bool) -> RuleResult:
     """The result of a rule; where there is nothing but results of SageMaker Debugger, that it lacks samples."""
-    if not (reading.debugger_results and reading.has_results_alone):
+    if rule.of_learning or not (reading.debugger_results and reading.has_results_alone):
         return run_rules([rule], reading.job, strict=strict)[0]
     from jobreport.debugger_report.beside import without_samples  # noqa: PLC0415 - as the readers
 

@@ -270,7 +270,7 @@ def run_rules(rules: Sequence[Rule], job: Job, *, strict: bool = False) -> tuple
         try:
             missing = missing_metric(job, rule)
             result = rule.without(job, missing) if missing else rule.check(job)
-            results.append(result if rule.of_traces else _of_no_trace(result, job))
+            results.append(result if rule.of_traces or rule.of_learning else _of_no_trace(result, job))
         # A rule of a user's own may also end the program.
         except (Exception, SystemExit) as error:
             if strict:

@@ -25,8 +25,10 @@ from tests.rules.test_diagnosis import TOLERANCE, graded, hits_of, matrix
 from tests.verdicts import verdict_of
 
 SEEDS = (1, 2, 3)
-# Rules on traces have jobs of their own: test_capture_rules.py.
-JUDGES = tuple(rule for rule in RULES if rule.can_trigger and not issubclass(rule, CaptureRule))
+# Rules on traces and on the training itself have jobs of their own.
+JUDGES = tuple(
+    rule for rule in RULES if rule.can_trigger and not (rule.of_learning or issubclass(rule, CaptureRule))
+)
 #: Scenarios that lose no GPU time: their rules trigger, and the verdict finds nothing.
 WITHOUT_LOSS = ("few-loaders", "many-loaders", "memory-jump")
 #: Scenarios that are made for a comparison: GPUs wait for data in both, and more is lost without a cause.

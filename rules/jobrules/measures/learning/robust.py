@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 #: The standard deviation of normal noise by its median absolute deviation, and that of a median by that of a mean.
 SIGMA, OF_MEDIAN = 1.4826, 1.2533
-#: No difference, sum, or square of values within is infinite.
-_LARGEST = 1e150
+#: No difference, sum, or square of values within is infinite, and no ratio to one above.
+_LARGEST, TINY = 1e150, 1e-100
 
 
 def finite(series: Scalars | None) -> tuple[IntArray, FloatArray]:
@@ -63,8 +63,9 @@ def kendall(values: FloatArray) -> int:
 
 def around(values: FloatArray) -> FloatArray:
     """(n - 2,) the median of each value but the first and last, with the ones before and after it."""
-    found: FloatArray = np.sort(np.stack([values[:-2], values[1:-1], values[2:]]), axis=0)[1]
-    return found
+    before, own, after = values[:-2], values[1:-1], values[2:]
+    low, high = np.minimum(before, own), np.maximum(before, own)
+    return np.asarray(np.maximum(low, np.minimum(high, after)))
 
 
 def shown(value: float) -> str:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 NO_TREES = Reason(kind=ReasonKind.NOT_APPLICABLE, what="no boosted trees were recorded")
 #: Features of a model that is judged.
 _MIN_FEATURES = 6
+#: No gain is larger.
+_LARGEST = 1e150
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,9 @@ class FeatureImportanceOverweight(LearningRule):
         del job
         if learning.trees is None:
             return self.not_evaluated(NO_TREES)
-        gains = sorted(((max(0.0, gain), name) for name, gain in learning.trees.importance), reverse=True)
+        gains = sorted(
+            ((gain, name) for name, gain in learning.trees.importance if 0 <= gain < _LARGEST), reverse=True
+        )
         if len(gains) < _MIN_FEATURES:
             return self.not_evaluated(few(len(gains), _MIN_FEATURES, "features"))
         whole = sum(gain for gain, _ in gains)

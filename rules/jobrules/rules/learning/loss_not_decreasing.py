@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from jobrules.measures.learning.robust import OF_MEDIAN, block_medians, few, finite, kendall, noise, shown
+from jobrules.measures.learning.robust import (
+    OF_MEDIAN,
+    TINY,
+    block_medians,
+    few,
+    finite,
+    kendall,
+    noise,
+    shown,
+)
 from jobrules.model import Measure, Reason, ReasonKind, Severity
 from jobrules.model.learning import LOSS, TRAINING, Training
 from jobrules.model.order import median
@@ -85,7 +94,7 @@ class LossNotDecreasing(LearningRule):
             learning,
             self.finding(title, severity=Severity.CRITICAL if rises else Severity.WARNING),
             since_step=int(steps[0]),
-            measure=_measure(gain / first, need / first) if floor else None,
+            measure=_measure(gain / first, need / first) if floor and first > TINY else None,
             details=details,
         )
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from jobrules.model import Fact, Job, RuleResult
     from jobrules.model.learning import Learning
 
+#: No batch has more tokens.
+_LARGEST = 1e15
+
 
 @dataclass(frozen=True, kw_only=True)
 class NLPSequenceRatio(LearningRule):
@@ -53,10 +56,11 @@ class NLPSequenceRatio(LearningRule):
         assert records is not None  # noqa: S101 - inputs are recorded
         padded = [one.collection is Collection.INPUT and one.pad_id is not None for one in records.tensors]
         rows = np.array(padded)[records.tensor]
-        tokens = float(np.nansum(records.count[rows]))
+        count = np.clip(np.nan_to_num(records.count[rows]), 0, _LARGEST)
+        tokens = float(count.sum())
         if not tokens:
             return self.not_evaluated(Reason(kind=ReasonKind.NOT_RECORDED, what="the padding id of inputs"))
-        part = float(np.nansum(records.zero[rows])) / tokens
+        part = float(np.clip(np.nan_to_num(records.zero[rows]), 0, count).sum()) / tokens
         facts: dict[str, Any] = {
             "datapoints": int(tokens),
             "measure": of_hundred(100 * part, self.pad, "% of tokens"),

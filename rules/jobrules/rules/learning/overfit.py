@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.measures.learning.evaluations import MIN_EVALUATIONS, Evaluations
-from jobrules.measures.learning.robust import around, few, finite, noise, shown
+from jobrules.measures.learning.robust import TINY, around, few, finite, noise, shown
 from jobrules.model import HowMuch, Measure, Severity
 from jobrules.model.learning import LOSS, TRAINING, VAL_ACCURACY, Training
 from jobrules.rule import percent
@@ -66,7 +66,7 @@ class Overfit(LearningRule):
         details = {"best": best, "best_step": step, "last": end, "needed": need}
         facts: dict[str, Any] = {
             "datapoints": len(found),
-            "measure": _measure(end / best - 1, need / best) if best > 0 else None,
+            "measure": _measure(end / best - 1, need / best) if best > TINY else None,
             "details": details,
         }
         if end - best <= need:
