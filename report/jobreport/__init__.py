@@ -8,14 +8,16 @@ if TYPE_CHECKING:
     from jobreport.errors import JobReportError
     from jobreport.library.job import JobFrames
     from jobreport.library.opening import open_job
+    from jobreport.timeline.trace import TraceSummary
 
 __version__ = "0.1.0"
-__all__ = ["JobFrames", "JobReportError", "__version__", "open_job"]
+__all__ = ["JobFrames", "JobReportError", "TraceSummary", "__version__", "open_job"]
 
 #: Where each name is, which is imported when it is used.
 _HOMES = {
     "JobFrames": "jobreport.library.job",
     "JobReportError": "jobreport.errors",
+    "TraceSummary": "jobreport.timeline.trace",
     "open_job": "jobreport.library.opening",
 }
 

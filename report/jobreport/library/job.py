@@ -268,7 +268,8 @@ class JobFrames(LearnedJob):
         each worker its own. Times are microseconds since the first record, or with ``absolute`` since the epoch. Events
         that overlap others of their lane without lying in them have a lane beside it, as viewers need.
 
-        With ``captures``, the operators and kernels of PyTorch's profiler are in it; their files are read again, one at a time.
+        With ``captures``, the operators and kernels of PyTorch's profiler are in it; their files are read again, one at a time,
+        and fetched again from object storage without a ``cache``.
         Those without a time base that counts from the epoch are left out: ``left_out`` of the summary says so. With ``learning``,
         the loss and other scalars of rank 0 are counters, and marks where one is NaN or infinite.
 

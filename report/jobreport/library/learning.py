@@ -14,7 +14,7 @@ from jobreport.library.recorded import RecordedJob
 from jobrules.model.learning import Collection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jobreport.library.asked import Names as Asked
     from jobreport.library.results import Table
     from jobrules.model import BoolArray, FloatArray, IntArray
-    from jobrules.model.learning import ClassCounts, Learning, TensorRecords
+    from jobrules.model.learning import ClassCounts, Learning, Scalars, TensorRecords
 
 _TIMES = {"time": UTC_TIME, "time_us": "Int64", "since_start": DURATION, "step": "int64"}
 SCALARS = {
@@ -104,40 +104,31 @@ class LearnedJob(RecordedJob):
         as they were logged, and ``raw`` adds what each was ``logged_as``. Values are as recorded, and ``attrs["nonfinite"]``
         counts those that are NaN or infinite. Times are NA where the log has none; a window leaves these out.
         """
-        attrs = self._attrs(locals())
+        attrs = self._attrs(locals()) | {"nonfinite": 0}
         columns = SCALARS | ({"logged_as": "category"} if raw else {})
-        learning = self._learning
-        if learning is None or not learning.scalars:
-            return frame(
-                columns, **attrs | {"reason": self._not_learned("no scalars were recorded"), "nonfinite": 0}
-            )
-        series = learning.scalars
-        names = chosen(name, (known for one in series for known in (one.name, one.logged_as)))
+        series = self._learning.scalars if self._learning else ()
+        if not series:
+            return frame(columns, **attrs | {"reason": self._not_learned("no scalars were recorded")})
+        own = {one.name for one in series}
+        # What a log calls ``loss`` may be the loss of evaluations, whose own name is another one.
+        names = chosen(name, [*own, *(one.logged_as for one in series)])
         modes = chosen(mode, (one.mode for one in series))
         kept = [
             one
             for one in series
-            if {one.name, one.logged_as} & names and one.mode in modes and rank in (None, one.rank)
+            if (one.name in names or one.logged_as in names - own)
+            and one.mode in modes
+            and rank in (None, one.rank)
         ]
-        found: dict[str, Any] = {}
-        if kept:
-            lengths = [len(one) for one in kept]
-            found = {
-                column: np.concatenate([getattr(one, column) for one in kept])
-                for column in ("step", "time_us", "value")
-            }
-            found["rank"] = np.repeat([one.rank for one in kept], lengths)
-            for column in ("mode", "name", "source", *(["logged_as"] if raw else [])):
-                found[column] = _category(
-                    [getattr(one, column) for one in kept], np.repeat(range(len(kept)), lengths)
-                )
-            if start is not None or end is not None:
-                first_us, stop_us = self._window(start, end)
-                rows = (found["time_us"] >= max(first_us, 1)) & (found["time_us"] < stop_us)
-                found = {column: values[rows] for column, values in found.items()}
+        found = _scalar_columns(kept) if kept else {}
+        if found and not (start is None and end is None):
+            first_us, stop_us = self._window(start, end)
+            rows = (found["time_us"] >= max(first_us, 1)) & (found["time_us"] < stop_us)
+            found = {column: values[rows] for column, values in found.items()}
+        if found:
             attrs["nonfinite"] = int((~np.isfinite(found["value"])).sum())
             found = self._with_times(found)
-        return frame(columns, found, **{"nonfinite": 0} | attrs)
+        return frame(columns, found, **attrs)
 
     def tensors(
         self,
@@ -231,7 +222,8 @@ class LearnedJob(RecordedJob):
         if not counts:
             return frame(CLASSES, **attrs | {"reason": self._not_learned(_NO_CLASSES)})
         parts = [_of_classes(one) for one in counts]
-        return frame(CLASSES, {name: _joined([one[name] for one in parts]) for name in CLASSES}, **attrs)
+        found: dict[str, Any] = {name: np.concatenate([one[name] for one in parts]) for name in CLASSES}
+        return frame(CLASSES, found | {"correct": or_missing(found["correct"])}, **attrs)
 
     def confusion(self, step: int | None = None) -> pd.DataFrame:
         """A row for each label and a column for each prediction, of the last evaluation or of that at a step.
@@ -292,6 +284,17 @@ class LearnedJob(RecordedJob):
         times = {"time_us": or_missing(np.where(us > 0, us, -1)), "time": self._clock.times(known_us)}
         since = known_us.view("datetime64[us]") - np.int64(self.span_us[0]).view("datetime64[us]")
         return found | times | {"since_start": since}
+
+
+def _scalar_columns(series: Sequence[Scalars]) -> dict[str, Any]:
+    place = np.repeat(np.arange(len(series)), [len(one) for one in series])
+    found: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in series]) for name in ("step", "time_us", "value")
+    }
+    found["rank"] = np.array([one.rank for one in series])[place]
+    for name in ("mode", "name", "source", "logged_as"):
+        found[name] = _category([getattr(one, name) for one in series], place)
+    return found
 
 
 def differences(this: LearnedJob, other: LearnedJob, tolerance: float) -> Iterator[tuple[Any, ...]]:
@@ -407,13 +410,7 @@ def _of_classes(one: ClassCounts) -> dict[str, Any]:
         "label": np.arange(size),
         "labels": one.labels,
         "predicted": one.predicted,
-        "correct": or_missing(correct),
+        "correct": correct,
         "recall": one.recall,
         "precision": precision,
     }
-
-
-def _joined(parts: Iterable[Any]) -> Any:
-    import pandas as pd  # noqa: PLC0415 - a second
-
-    return pd.concat([pd.Series(one) for one in parts], ignore_index=True).array

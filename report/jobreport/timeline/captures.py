@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from jobreport.timeline.rows import (
+    CATEGORIES,
     CPU,
     GPU,
     NODES,
@@ -20,13 +21,14 @@ from jobreport.timeline.rows import (
     named_rows,
     touches,
 )
+from jobrules.captures.trace import HostCalls
 from jobrules.verdict.profiled import NEAR_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from jobreport.timeline.rows import Chosen
-    from jobrules.captures.trace import Trace
+    from jobrules.captures.trace import DeviceEvents, Trace
     from jobrules.measures.clock_offsets import Clocks
     from jobrules.model import CodeArray, IntArray, Job
     from jobrules.model.captures import Capture
@@ -117,51 +119,48 @@ def of_captures(
 
 def _lanes(trace: Trace, window: tuple[int, int], chosen: Chosen) -> Iterator[LaneRows]:
     calls, events = (trace.operators, trace.marks, trace.launches), trace.device_events
-    name, thread, start_ns, end_ns = (
-        np.concatenate([getattr(one, column) for one in calls])
-        for column in ("name", "thread", "start_ns", "end_ns")
+    host = HostCalls(
+        **{
+            name: np.concatenate([getattr(one, name) for one in calls])
+            for name in ("name", "thread", "start_ns", "end_ns")
+        }
     )
-    titles = [f"thread {number}" for _, number in trace.threads]
-    yield from _of_kind(trace, CPU, "cpu", titles, name, thread, start_ns, end_ns, window, chosen)
-    places, stream = np.unique(np.stack([events.device, events.stream]), axis=1, return_inverse=True)
-    titles = [f"GPU {device} stream {trace.streams[number]}" for device, number in places.T.tolist()]
-    columns = (events.name, stream.ravel(), events.start_ns, events.end_ns)
-    yield from _of_kind(trace, GPU, "gpu", titles, *columns, window, chosen)
+    threads = [f"thread {number}" for _, number in trace.threads]
+    yield from _of_kind(CPU, trace, host, host.thread, threads, window, chosen)
+    known, stream = np.unique(np.stack([events.device, events.stream]), axis=1, return_inverse=True)
+    streams = [f"GPU {device} stream {trace.streams[number]}" for device, number in known.T.tolist()]
+    yield from _of_kind(GPU, trace, events, stream.ravel(), streams, window, chosen)
 
 
 def _of_kind(
-    trace: Trace,
     first: int,
-    category: str,
-    titles: Sequence[str],
-    name: CodeArray,
+    trace: Trace,
+    events: HostCalls | DeviceEvents,
     place: CodeArray | IntArray,
-    start_ns: IntArray,
-    end_ns: IntArray,
+    titles: Sequence[str],
     window: tuple[int, int],
     chosen: Chosen,
 ) -> Iterator[LaneRows]:
-    """A lane for each of the ``titles`` with rows in the window, in their order."""
+    """A lane for each of the ``titles`` with events in the window; ``place`` (n,) is the title of each event."""
     base_us, rest_ns = divmod(trace.head.base_ns or 0, 1000)
     # Rounded down, so that what lies within another still does.
-    start_us, end_us = base_us + (start_ns + rest_ns) // 1000, base_us + (end_ns + rest_ns) // 1000
-    inside = touches(start_us, end_us, window)
-    if not chosen.allows(int(inside.sum())):
+    start_us, end_us = (base_us + (ns + rest_ns) // 1000 for ns in (events.start_ns, events.end_ns))
+    inside = np.flatnonzero(touches(start_us, end_us, window))
+    if not chosen.allows(len(inside)):
         return
     used, lane = np.unique(place[inside], return_inverse=True)
     lane = np.minimum(lane, _MOST - 1)
-    rows_of_all = np.flatnonzero(inside)
     for number in range(min(len(used), _MOST)):
-        rows = rows_of_all[lane == number]
-        codes, head = np.unique(name[rows], return_inverse=True)
-        is_last = number == _MOST - 1 and len(used) > _MOST
+        rows = inside[lane == number]
+        codes, head = np.unique(events.name[rows], return_inverse=True)
+        is_rest = number == _MOST - 1 and len(used) > _MOST
         yield LaneRows(
             tid=first + number,
-            title="others" if is_last else titles[used[number]],
+            title="others" if is_rest else titles[used[number]],
             start_us=start_us[rows],
             end_us=end_us[rows],
             process=np.broadcast_to(np.int64(-1), len(rows)),
-            heads=[head_of(trace.names[code], category) for code in codes.tolist()],
+            heads=[head_of(trace.names[code], CATEGORIES[first]) for code in codes.tolist()],
             head=head.astype(np.int32),
             tails=(),
             tail=np.broadcast_to(np.int32(-1), len(rows)),

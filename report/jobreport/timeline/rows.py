@@ -36,7 +36,7 @@ _PASSES = {"Forward": _FORWARD, "Backward": _BACKWARD, "Backward(post-forward)":
 _LOADERS, _OTHERS, CPU, GPU, _TENSORS = 21, 60, 100, 200, 300
 _MOST = {_LOADERS: 39, _OTHERS: 40, CPU: 100, GPU: 100, _TENSORS: 201}
 #: What the lanes from a number on hold, as a category of their rows.
-_CATEGORIES = {
+CATEGORIES = {
     1: "step",
     _START_UP: "start-up",
     _FORWARD: "phase",
@@ -235,7 +235,7 @@ def _event_lanes(part: Job, rank: str, window: tuple[int, int], chosen: Chosen) 
         used, head = np.unique(events.name[rows], return_inverse=True)
         steps, tail = np.unique(events.step[rows], return_inverse=True)
         without = int(steps[0] < 0) if len(steps) else 0
-        category = _CATEGORIES[max(first for first in _CATEGORIES if first <= tid)]
+        category = CATEGORIES[max(first for first in CATEGORIES if first <= tid)]
         yield LaneRows(
             tid=tid,
             title=parts[0][0] if len(parts) == 1 else "others",

@@ -90,6 +90,14 @@ def test_scalars_are_chosen() -> None:
         job.scalars("val_los")
 
 
+def test_the_loss_of_evaluations_is_another_series_though_both_are_logged_as_loss() -> None:
+    job = trained(scalars([1.0]), scalars([2.0], "val_loss", mode="EVAL", logged_as="loss"))
+
+    assert job.scalars("loss")["value"].tolist() == [1]
+    assert job.scalars(re.compile("^loss"))["value"].tolist() == [1]
+    assert job.scalars("val_loss", raw=True)["logged_as"].tolist() == ["loss"]
+
+
 # Tensors
 
 

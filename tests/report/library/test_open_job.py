@@ -283,4 +283,5 @@ def test_importing_costs_nothing_and_pandas_comes_with_the_first_frame() -> None
     subprocess.run(
         [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     )
-    assert jobreport.__all__ == ["JobFrames", "JobReportError", "__version__", "open_job"]
+    assert jobreport.__all__ == ["JobFrames", "JobReportError", "TraceSummary", "__version__", "open_job"]
+    assert all(getattr(jobreport, name) for name in jobreport.__all__)
