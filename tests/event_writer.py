@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -105,3 +106,57 @@ def scalar_file(tag: str, values: Mapping[int, float], second: float = 0.0) -> b
         event(step, scalar(tag, value), second=second + step - begin) for step, value in values.items()
     ]
     return event_file(*messages, second=second)
+
+
+#: What stands in place of the checksums of messages that SageMaker Debugger writes.
+CONSTANT = b"\x78\x56\x34\x12"
+
+
+def saved_file(step: int, arrays: Mapping[str, Any], mode: str = "", **dtypes: str) -> bytes:
+    """A file of tensors of a step; a number becomes a scalar, and bytes are a tensor's message."""
+    notes = {"mode": mode, "mode_step": str(step)} if mode else {}
+    values = [
+        scalar(tag, one)
+        if isinstance(one, float)
+        else tensor_value(tag, as_message(one, dtypes.get(tag, "")), notes)
+        for tag, one in arrays.items()
+    ]
+    return b"".join(record(event(step, one), CONSTANT) for one in values)
+
+
+def as_message(array: Any, dtype: str) -> bytes:
+    """The message of a tensor that is none yet."""
+    return array if isinstance(array, bytes) else tensor(array, dtype)
+
+
+def saved(
+    steps: Mapping[int, Mapping[str, Any]],
+    *,
+    modes: Mapping[int, str] | None = None,
+    worker: str = "worker_0",
+    collections: Mapping[str, list[str]] | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    **dtypes: str,
+) -> dict[str, bytes]:
+    """Files of saved tensors. Modes stand in the index; in events they are noted where ``steps`` holds tensors."""
+    files = {}
+    if collections is not None:
+        about = {name: {"name": name, "tensor_names": names} for name, names in collections.items()}
+        files[f"collections/000000000/{worker}_collections.json"] = json.dumps(
+            {"collections": about}
+        ).encode()
+    for step, arrays in steps.items():
+        mode = (modes or {}).get(step, "ModeKeys.GLOBAL")
+        index = {
+            "meta": {"mode": mode, "mode_step": step, "event_file_name": "x"},
+            "tensor_payload": [{"tensorname": name, "start_idx": 0, "length": 1} for name in arrays],
+        }
+        of_shapes = [
+            {"tensorname": f"x{name}", "originalname": name, "shape": list(shape)}
+            for name, shape in (shapes or {}).items()
+        ]
+        files[f"index/{step // 1000:09}/{step:012}_{worker}.json"] = (
+            json.dumps(index) + json.dumps({"meta": {"mode": mode}, "shape_payload": of_shapes})
+        ).encode()
+        files[f"events/{step:012}/{step:012}_{worker}.tfevents"] = saved_file(step, arrays, **dtypes)
+    return files

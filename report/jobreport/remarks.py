@@ -141,6 +141,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "learning.unknown": "not what jobrecord writes of a training, or that of a newer record-job",
         "events.unknown": "not an event file of TensorFlow",
         "tensorboard.none": "an event file of TensorBoard without scalars",
+        "saved_tensors.index": "not an index of saved tensors",
         "stacks.unknown": "not samples of stacks, or those of a newer record-job",
         "config.no_settings": "no settings of the profiler",
         "debugger.no_result": "not the result of a known rule",
@@ -247,6 +248,23 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("skipped", "time bases"): {
         "traces.time_base": "not a date",
+    },
+    ("skipped", "tensors"): {
+        "saved_tensors.other": "not a weight, a gradient, a loss, labels, predictions, an output of a module named after ReLU, tanh, or sigmoid, or a reduction of them that is read",
+        "saved_tensors.large": "larger than 1 GiB",
+        "saved_tensors.unreadable": "damaged, or of elements of an unknown type",
+        "saved_tensors.many": "of more than 20,000 tensors of a model",
+        "saved_tensors.worker": "of another worker than the first; it may be a copy or another part",
+        "saved_tensors.evaluation": "saved in evaluation; the tensors of training are read",
+    },
+    ("dropped", "steps"): {
+        "saved_tensors.thinned": "read without their tensors, which are over 8 GB or 250,000 in all; those of the other steps are in use, evenly spread",
+    },
+    ("corrected", "steps"): {
+        "saved_tensors.forward_passes": "forward passes of the model, as SageMaker Debugger counts them: an evaluation without a mode, and each part of a batch, is one",
+    },
+    ("corrected", "tensors"): {
+        "saved_tensors.not_finite": "reductions are NaN or infinite; at least one element is, how many is not known",
     },
     ("skipped", "records"): {
         "events.unreadable": "not an event, or one of more than 4,096 values",
@@ -408,6 +426,10 @@ LOST = frozenset(
             "events.unknown",
             "tensorboard.step",
             "tensorboard.names",
+            "saved_tensors.large",
+            "saved_tensors.unreadable",
+            "saved_tensors.many",
+            "saved_tensors.index",
         ),
         *("stacks.unknown", "stacks.line", "stacks.unknown_stack", "stacks.lost"),
         *("kineto.cut", "kineto.unreadable", "kineto.dropped", "debugger.value"),

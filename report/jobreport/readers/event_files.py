@@ -18,14 +18,16 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jobreport.readers import text_files
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
 from jobreport.readers.tally import UnusableError
 from jobreport.readers.text_files import DamagedError, TooLargeError
+from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from jobrules.model import FloatArray, IntArray
+    from jobrules.model import BoolArray, FloatArray, IntArray
 
 Bytes: TypeAlias = bytes | memoryview
 
@@ -91,6 +93,13 @@ class Event(NamedTuple):
     begins: bool
     values: list[Value]
 
+    @property
+    def time_us(self) -> int:
+        """In microseconds; 0 if it is impossible."""
+        # NaN is in no bounds.
+        is_possible = EARLIEST_S <= self.wall_time <= LATEST_S
+        return round(self.wall_time * SECOND_US) if is_possible else 0
+
 
 class Elements(NamedTuple):
     """The elements of a tensor."""
@@ -106,6 +115,13 @@ class Elements(NamedTuple):
         if self.dtype == _BFLOAT16:
             part = (part.astype(np.uint32) << 16).view(np.float32)
         found: FloatArray = part.astype(np.float64)
+        return found
+
+    def positive(self) -> BoolArray:
+        """(n,) whether each is above 0."""
+        # The bits of numbers are in their order; behind infinity is NaN, and then what is below 0.
+        is_most = self.stored <= 0x7F80 if self.dtype == _BFLOAT16 else True
+        found: BoolArray = (self.stored > 0) & is_most
         return found
 
 

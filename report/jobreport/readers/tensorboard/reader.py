@@ -12,14 +12,12 @@ import numpy as np
 
 from jobreport.readers import event_files, text_files
 from jobreport.readers.base import Found
-from jobreport.readers.bounds import EARLIEST_S, LATEST_S
 from jobreport.readers.event_files import BadRecordError, MessageError, Records
 from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally
 from jobreport.readers.tensorboard.runs import SOURCE, Part, Place, places, scalars_of
 from jobreport.readers.text_files import DamagedError
 from jobreport.remarks import SourceQuality
-from jobrules.model import SECOND_US
 from jobrules.model.learning import Learning
 
 if TYPE_CHECKING:
@@ -117,8 +115,7 @@ class _File:
         except MessageError:
             self._note("events.unreadable")
             return
-        # NaN is in no bounds.
-        time_us = round(event.wall_time * SECOND_US) if EARLIEST_S <= event.wall_time <= LATEST_S else 0
+        time_us = event.time_us
         if self._start_us < 0:
             self._start_us = time_us
         if event.begins and len(self.parts) < _MAX_PARTS:

@@ -1,0 +1,1 @@
+"""Tensors that SageMaker Debugger saved."""

@@ -1,0 +1,83 @@
+"""Statistics of the elements of a tensor, as a recording of jobrecord has them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jobreport.readers.event_files import Elements
+    from jobrules.model import BoolArray, IntArray
+
+#: Elements at a time, those of a sample, and of the last axis of predictions.
+_CHUNK, _SAMPLE = 1 << 20, 1 << 16
+#: Exponent of the first bin, and bins.
+_LOWEST, BINS = -40, 64
+#: Values outside of which the derivative is below 5% of its maximum.
+_STEEP = {"Tanh": (-0.9747, 0.9747), "Sigmoid": (0.0127, 0.9873)}
+
+
+def statistics(elements: Elements, module: str = "") -> tuple[dict[str, float], IntArray]:
+    """Columns of ``TensorRecords``, and (64,) bins."""
+    size, steep = len(elements.stored), _STEEP.get(module)
+    found = dict.fromkeys(("nan", "inf", "zero", "sum", "l1", "l2"), 0.0)
+    low, high, outside = math.inf, -math.inf, 0
+    for begin in range(0, size, _CHUNK):
+        part = elements.floats(begin, begin + _CHUNK)
+        finite = part[np.isfinite(part)]
+        nan = np.isnan(part).sum()
+        found["nan"] += nan
+        found["inf"] += len(part) - len(finite) - nan
+        found["zero"] += (finite == 0).sum()
+        if steep:
+            outside += ((part < steep[0]) | (part > steep[1])).sum()
+        if not len(finite):
+            continue
+        low, high = min(low, finite.min()), max(high, finite.max())
+        # The square of a double may be no double.
+        most = max(-low, high) or 1.0
+        found["sum"] += finite.sum()
+        found["l1"] += np.abs(finite).sum()
+        found["l2"] = math.hypot(found["l2"], most * math.sqrt(np.square(finite / most).sum()))
+    if low <= high:
+        found |= {"min": low, "max": high}
+    if steep and size:
+        found["saturated"] = outside / size
+    apart = -(-size // _SAMPLE)
+    sample = elements._replace(stored=elements.stored[:: max(1, apart + (apart % 2 == 0))]).floats()
+    sample = sample[np.isfinite(sample) & (sample != 0)]
+    if len(sample):
+        found["positive"] = float((sample > 0).mean())
+    _, exponent = np.frexp(sample)
+    bins = np.bincount(np.clip(exponent - _LOWEST, 0, BINS - 1), minlength=BINS)
+    return {"count": float(size)} | {name: float(value) for name, value in found.items()}, bins
+
+
+def fired(elements: Elements) -> BoolArray:
+    """(units,) whether any output of a unit is positive: of channels of images, and otherwise of the last axis."""
+    shape = elements.shape or (1,)
+    axis = 1 if len(shape) in (4, 5) else len(shape) - 1
+    others = tuple(one for one in range(len(shape)) if one != axis)
+    return np.asarray(elements.positive().reshape(shape).any(axis=others))
+
+
+def classes(elements: Elements) -> IntArray | None:
+    """(n,) classes: integers, or the largest of the numbers along the last axis; None if they are neither."""
+    shape, is_integer = elements.shape, elements.stored.dtype.kind in "iu" and elements.dtype != "bfloat16"
+    if len(shape) < 2 or shape[-1] < 2 or is_integer:
+        found = elements.floats()
+        return (
+            found.astype(np.int64)
+            if np.array_equal(found, np.trunc(found)) and np.isfinite(found).all()
+            else None
+        )
+    rows = max(1, _CHUNK // shape[-1]) * shape[-1]
+    return np.concatenate(
+        [
+            elements.floats(begin, begin + rows).reshape(-1, shape[-1]).argmax(axis=1)
+            for begin in range(0, len(elements.stored), rows)
+        ]
+        or [np.empty(0, np.int64)]
+    )
