@@ -54,9 +54,11 @@ from jobreport.readers.python_profiles.reader import PythonProfiles
 from jobreport.readers.python_stacks.reader import PythonStacks
 from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.registry import Reading
+from jobreport.readers.saved_tensors.reader import SavedTensors
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.system_samples.text import SoundFiles
 from jobreport.readers.tally import Tally, UnusableError
+from jobreport.readers.tensorboard.reader import TensorBoard
 from jobreport.readers.traces import rows as trace_rows
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import Quality, Remark
@@ -70,6 +72,7 @@ from jobrules.analyses.code_lines import code_lines
 from jobrules.captures.across import joined
 from jobrules.model import JobInMemory
 from jobrules.text import NBSP
+from tests.event_writer import CONSTANT, START_S, event, field, record, saved, scalar, tensor, tensor_value
 from tests.kineto import Recording, adds_up
 from tests.report.readers.nvidia_smi.forms import FORMS, contents
 
@@ -78,6 +81,7 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.readers.debugger_results.rule_results import RuleResults
+    from jobrules.model.learning import Learning
     from jobrules.rule import Rule
 
 
@@ -397,9 +401,15 @@ def _check_scalars(data: bytes) -> None:
         _written({"jobrecord/training-00000.jsonl": data, "jobrecord/training-00001.jsonl": sound}),
     )
     assert found.quality.files + _count(found.quality.remarks, "files") >= 2
+    assert _joined(found)
+
+
+def _joined(found: Found) -> Learning | None:
+    """What was found of a training, joined and checked."""
     json.dumps(msgspec.to_builtins(found.quality)).encode()
     learning = joining.joined(found.learning, {}, Tally())
-    assert learning
+    if learning is None:
+        return None
     assert len({(one.name, one.mode, one.rank) for one in learning.scalars}) == len(learning.scalars)
     for one in learning.scalars:
         assert (np.diff(one.step) >= 0).all()
@@ -408,8 +418,39 @@ def _check_scalars(data: bytes) -> None:
         assert (np.diff(learning.tensors.step) >= 0).all()
         assert (learning.tensors.tensor < len(learning.tensors.tensors)).all()
         assert len(learning.tensors.bins) in (0, len(learning.tensors))
+        _assert_printable([one.name for one in learning.tensors.tensors])
     for counts in learning.classes:
         assert len(counts.recall) == len(counts.labels)
+    return learning
+
+
+# Event files: as they are, or messages of which each gets its checksums, as otherwise nearly all damage is a wrong one
+
+
+def _check_tensorboard(data: bytes) -> None:
+    name, parts = "events.out.tfevents.1741514400.host.1.0", data[1:].split(_NEXT)
+    if data[:1] == b"m":
+        parts = [b"".join(map(record, parts)), record(parts[-1]) * 3]
+    files = _written(
+        {f"{folder}/{name}": part for folder, part in zip(("train", "train/a"), parts, strict=False)}
+    )
+    found = _read(TensorBoard(), files)
+    learning = _joined(found)
+    assert found.quality.rows == sum(map(len, learning.scalars if learning else ()))
+    alone = [TensorBoard().read([file]).quality for file in files]
+    assert all(one.files or one.remarks for one in alone)
+
+
+def _check_saved_tensors(data: bytes) -> None:
+    """Names, index, and messages of two steps."""
+    names, index, *messages = [*data.split(_NEXT), b"", b""]
+    files = {"collections/000000000/w_collections.json": names, "index/000000000/000000000000_w.json": index}
+    for step in (0, 1):
+        events = b"".join(record(one, CONSTANT) for one in messages[step::2])
+        files[f"events/{step:012}/{step:012}_w.tfevents"] = events
+    found = _read(SavedTensors(), _written(files))
+    learning = _joined(found)
+    assert bool(found.quality.rows or (learning and learning.classes)) == (learning is not None)
 
 
 def _check_rule_results(data: bytes) -> None:
@@ -624,6 +665,41 @@ def _of_scalars() -> list[bytes]:
     return [text for path, text in hostile.facts(["a", "b"]).items() if path.endswith(".jsonl")]
 
 
+def _of_tensorboard() -> list[bytes]:
+    first = field(1, START_S, "<d") + field(3, b"brain.Event:2")
+    plain = tensor_value("b", tensor(np.float32(2)), {"scalars": ""})
+    messages = [first, *(event(step, scalar("loss", step), plain) for step in range(5))]
+    messages += [
+        event(3, begins=True),
+        event(3, scalar("loss", 1), field(1, b"c") + field(5, b"\1")),
+        event(0),
+    ]
+    whole = b"".join(map(record, messages))
+    packed = gzip.compress(whole, mtime=0)
+    return [b"m" + _NEXT.join(messages), b"f" + whole, b"f" + _NEXT.join([whole, packed]), b"f" + packed]
+
+
+def _of_saved_tensors() -> list[bytes]:
+    array = np.linspace(-1, 1, 24, dtype="f4").reshape(4, 6)
+    names = ("W.weight", "gradient/W.weight", "relu_output_0", "tanh_output_0", "predictions")
+    values = [tensor_value(name, tensor(array), {"mode": "1"}) for name in names]
+    values += [
+        tensor_value("labels", tensor(np.arange(4))),
+        tensor_value("l_output_0", tensor(np.float32(1))),
+    ]
+    values += [scalar(f"smdebug/reductions/{name}/W.weight", 2) for name in ("mean", "std", "max")]
+    values += [tensor_value("x.bias", tensor(np.zeros(2500), dtype)) for dtype in ("float16", "bfloat16")]
+    files = saved(
+        {0: {"W.weight": array}}, collections={"losses": ["l_output_0"]}, shapes={"W.weight": (4, 6)}
+    )
+    names_and_index = [text for path, text in files.items() if path.endswith(".json")]
+    messages = [event(step, one) for one in values for step in (0, 1)]
+    return [
+        _NEXT.join([*names_and_index, *some])
+        for some in (messages[:10], messages[8:20], messages[20:21], messages[22:23])
+    ]
+
+
 def _of_facts() -> list[bytes]:
     facts = next(text for path, text in hostile.facts(["a", "b"]).items() if path.endswith(".json"))
     known = json.loads(facts)
@@ -746,6 +822,8 @@ TARGETS = {
     "stacks": Target(_check_stacks, _of_stacks),
     "facts": Target(_check_facts, _of_facts),
     "scalars": Target(_check_scalars, _of_scalars),
+    "tensorboard": Target(_check_tensorboard, _of_tensorboard),
+    "saved-tensors": Target(_check_saved_tensors, _of_saved_tensors),
     "rule-results": Target(_check_rule_results, _of_rule_results_alone_and_together),
     "tar": Target(_check_archive(".tar"), _of_tar),
     "zip": Target(_check_archive(".zip"), _of_zip),

@@ -112,21 +112,16 @@ def scalar_file(tag: str, values: Mapping[int, float], second: float = 0.0) -> b
 CONSTANT = b"\x78\x56\x34\x12"
 
 
-def saved_file(step: int, arrays: Mapping[str, Any], mode: str = "", **dtypes: str) -> bytes:
+def saved_file(step: int, arrays: Mapping[str, Any], mode: str = "", dtype: str = "") -> bytes:
     """A file of tensors of a step; a number becomes a scalar, and bytes are a tensor's message."""
     notes = {"mode": mode, "mode_step": str(step)} if mode else {}
     values = [
         scalar(tag, one)
         if isinstance(one, float)
-        else tensor_value(tag, as_message(one, dtypes.get(tag, "")), notes)
+        else tensor_value(tag, one if isinstance(one, bytes) else tensor(one, dtype), notes)
         for tag, one in arrays.items()
     ]
     return b"".join(record(event(step, one), CONSTANT) for one in values)
-
-
-def as_message(array: Any, dtype: str) -> bytes:
-    """The message of a tensor that is none yet."""
-    return array if isinstance(array, bytes) else tensor(array, dtype)
 
 
 def saved(
@@ -136,7 +131,7 @@ def saved(
     worker: str = "worker_0",
     collections: Mapping[str, list[str]] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
-    **dtypes: str,
+    dtype: str = "",
 ) -> dict[str, bytes]:
     """Files of saved tensors. Modes stand in the index; in events they are noted where ``steps`` holds tensors."""
     files = {}
@@ -158,5 +153,5 @@ def saved(
         files[f"index/{step // 1000:09}/{step:012}_{worker}.json"] = (
             json.dumps(index) + json.dumps({"meta": {"mode": mode}, "shape_payload": of_shapes})
         ).encode()
-        files[f"events/{step:012}/{step:012}_{worker}.tfevents"] = saved_file(step, arrays, **dtypes)
+        files[f"events/{step:012}/{step:012}_{worker}.tfevents"] = saved_file(step, arrays, dtype=dtype)
     return files

@@ -30,8 +30,10 @@ from jobreport.readers.python_stacks.reader import PythonStacks
 from jobreport.readers.recognized import Recognized, recognized, recognized_last
 from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.runs import chosen_command, chosen_run, command_runs
+from jobreport.readers.saved_tensors.reader import SavedTensors
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
+from jobreport.readers.tensorboard.reader import TensorBoard
 from jobreport.readers.traces.reader import Traces
 from jobreport.remarks import RECORD, Quality, Remark
 from jobreport.tables.engine import LocalEngine
@@ -63,8 +65,10 @@ READERS: tuple[Reader, ...] = (
     ProfilerConfig(),
     TrainingLogs(),
     RecorderFacts(),
+    SavedTensors(),
     Kineto(),
     Traces(),
+    TensorBoard(),
 )
 
 #: Remarks in the message if nothing can be read, and the codes of those that go before all others.

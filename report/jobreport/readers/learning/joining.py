@@ -121,7 +121,9 @@ def _name(one: Scalars, chosen: Mapping[str, str]) -> tuple[str, str]:
     for name, logged_as in chosen.items():
         if one.logged_as == logged_as:
             return as_canonical(name, one.mode)
-    name, mode = canonical(one.logged_as, one.mode) or (one.logged_as, one.mode)
+    # The reader may know it by more than its name.
+    known = canonical(one.logged_as, one.mode) or canonical(one.name, one.mode)
+    name, mode = known or (one.logged_as, one.mode)
     if name in chosen:
         # Another one was chosen.
         name = one.logged_as if one.logged_as not in CANONICAL else f"{one.logged_as} ({one.source})"

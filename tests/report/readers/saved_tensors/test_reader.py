@@ -16,7 +16,16 @@ from jobreport.readers.saved_tensors import table
 from jobreport.readers.saved_tensors.reader import SavedTensors
 from jobreport.readers.saved_tensors.statistics import classes, fired, statistics
 from jobreport.readers.tally import Tally
-from jobrules.model.learning import EVALUATION, PREDICTION, TRAINING, Collection, Learning, TensorRecords
+from jobrules.model.learning import (
+    COUNTS,
+    EVALUATION,
+    PREDICTION,
+    STATISTICS,
+    TRAINING,
+    Collection,
+    Learning,
+    TensorRecords,
+)
 from tests.event_writer import (
     START_S,
     event,
@@ -61,7 +70,7 @@ def rows(found: Found, name: str, collection: Collection) -> list[dict[str, floa
     """The columns of each row of a tensor that are known."""
     of_all = records(found)
     (place,) = (i for i, one in enumerate(of_all.tensors) if (one.name, one.collection) == (name, collection))
-    columns = {column: getattr(of_all, column) for column in (*table.COUNTS, *table.STATISTICS)}
+    columns = {column: getattr(of_all, column) for column in (*COUNTS, *STATISTICS)}
     return [
         {name: float(values[i]) for name, values in columns.items() if not math.isnan(values[i])}
         for i in np.flatnonzero(of_all.tensor == place)
@@ -134,7 +143,7 @@ def test_checksums_that_were_asked_for_are_read_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_statistics_of_the_specification(tmp_path: Path, dtype: str) -> None:
     values = np.array([0, -2, 3, 0, math.nan, math.inf])
-    found = read(tmp_path, saved({0: {NAME: values}}, **{NAME: dtype}))
+    found = read(tmp_path, saved({0: {NAME: values}}, dtype=dtype))
 
     (row,) = rows(found, NAME, Collection.PARAMETER)
     assert row == {
