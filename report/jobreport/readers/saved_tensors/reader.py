@@ -56,7 +56,7 @@ class SavedTensors:
     """Reads tensors, reductions, and scalars that a hook of SageMaker Debugger saved."""
 
     source = "saved tensors of SageMaker Debugger"
-    looks_for = "saved tensors of SageMaker Debugger"
+    looks_for = "tensors saved by SageMaker Debugger (collections, index, and events side by side)"
     memory = 0.2
     rows = "rows"
     names_machines = True

@@ -49,7 +49,7 @@ class TensorBoard:
     """Reads scalars; whatever else TensorBoard shows is counted."""
 
     source = "scalars of TensorBoard"
-    looks_for = "event files of TensorBoard"
+    looks_for = "scalars of TensorBoard (*tfevents*, also as .gz)"
     memory = 2.0
     rows = "rows"
     names_machines = True

@@ -11,6 +11,7 @@ import pytest
 from jobreport.readers.base import Found
 from jobreport.readers.event_files import Elements
 from jobreport.readers.listing import listing
+from jobreport.readers.registry import read_directory
 from jobreport.readers.saved_tensors import reader as saved_tensors
 from jobreport.readers.saved_tensors import table
 from jobreport.readers.saved_tensors.reader import SavedTensors
@@ -34,6 +35,7 @@ from tests.event_writer import (
     record,
     saved,
     saved_file,
+    scalar_file,
     tensor,
 )
 
@@ -44,11 +46,15 @@ NAME = "Net_fc.weight"
 FORWARD_PASSES = "saved_tensors.forward_passes"
 
 
-def read(directory: Path, files: Mapping[str, bytes]) -> Found:
+def write(directory: Path, files: Mapping[str, bytes]) -> None:
     for name, content in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def read(directory: Path, files: Mapping[str, bytes]) -> Found:
+    write(directory, files)
     reader = SavedTensors()
     found = listing(directory, Tally())
     assert all(reader.matches_name(file) for file in found)
@@ -542,3 +548,28 @@ def test_an_index_without_anything_is_no_job(tmp_path: Path) -> None:
 
     assert not found.learning
     assert found.quality.files == 0
+
+
+def test_in_a_job_losses_have_the_names_of_all_sources(tmp_path: Path) -> None:
+    steps = {step: {"loss_fn_output_0": np.float32(step), NAME: WEIGHT} for step in range(3)}
+    files = saved(steps, modes={2: "ModeKeys.EVAL"}, collections={"losses": ["loss_fn_output_0"]})
+    files |= {
+        "tb/train/events.out.tfevents.1.host.1.0": scalar_file("epoch_accuracy", {0: 0.5}),
+        "tb/validation/events.out.tfevents.1.host.1.0": scalar_file("epoch_accuracy", {0: 0.4}),
+        "training_job_end.ts": b"",
+    }
+    write(tmp_path, files)
+    reading = read_directory(tmp_path)
+
+    found = reading.job.learning
+    assert found
+    assert {(one.name, one.mode): len(one) for one in found.scalars} == {
+        ("loss", TRAINING): 2,
+        ("val_loss", EVALUATION): 1,
+        ("accuracy", TRAINING): 1,
+        ("val_accuracy", EVALUATION): 1,
+    }
+    assert found.tensors
+    assert set(found.sources) == {"SageMaker Debugger", "TensorBoard"}
+    assert reading.job.finished
+    assert [one.code for one in reading.quality.remarks] == []
