@@ -15,7 +15,7 @@ from jobrules.model.finding import OF_LOOP
 from jobrules.model.learning import Learning
 from jobrules.rules.learning.causes import told_once
 from jobrules.text import number, share
-from jobrules.verdict.story import SEVERITIES, Checks
+from jobrules.verdict.story import SEVERITIES, Checks, join_explained
 from jobrules.verdict.time_use import TimeUse
 
 
@@ -62,9 +62,9 @@ class LearningLoss(Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """``Of the used GPU time 50.0% came after numbers became NaN or infinite (step 300)``."""
+        """``50.0% of the used GPU time came after numbers became NaN or infinite (step 300)``."""
         whole = "steps" if self.gpu_s is None else "used GPU time"
-        return f"Of the {whole} {share(self.share)} {_WORDS[self.reason].format(number(self.since_step))}"
+        return f"{share(self.share)} of the {whole} {_WORDS[self.reason].format(number(self.since_step))}"
 
 
 def learning_loss(job: Job, checks: Checks) -> LearningLoss | None:
@@ -97,8 +97,10 @@ def _since(job: Job, learning: Learning, details: Mapping[str, Any]) -> tuple[fl
             return used_after / used, round(used_after / SECOND_US, 1)
     if "since_step" not in details:
         return 0.0, None
-    first = min((int(one.step[0]) for one in learning.scalars if len(one)), default=0)
-    return (learning.last_step + 1 - details["since_step"]) / max(1, learning.last_step + 1 - first), None
+    tables = [one.step for one in learning.scalars if len(one)]
+    tables += [learning.tensors.step] if learning.tensors and not tables else []
+    steps = max(tables, key=len)
+    return max(0, steps[-1] + 1 - details["since_step"]) / (steps[-1] + 1 - steps[0]), None
 
 
 def training_findings(
@@ -109,7 +111,8 @@ def training_findings(
     What makes the rest of a training worthless comes first if that is more than the largest loss of the machine. Any other
     finding on the training comes after a cause of lost time, and after all on the machine that are as severe.
     """
-    training = told_once([finding for _, result in checks for finding in result.findings], learning)
+    found = [finding for _, result in checks for finding in result.findings]
+    training = join_explained(told_once(found, learning))
     causes = [one for one in machine if one.gpu_s is not None or one.share_of == OF_LOOP]
     has_cause = bool(machine) and machine[0] in causes
     largest = max((one.share or 0.0 for one in causes), default=0.0)

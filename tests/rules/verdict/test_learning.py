@@ -17,7 +17,7 @@ from jobrules.verdict.learning import LossReason
 from jobrules.verdict.not_evaluated import by_reason
 from tests.copies import replace
 from tests.jobs import make_job
-from tests.learning_data import START_US, learning_job, scalars
+from tests.learning_data import START_US, counted, learning_job, scalars
 from tests.verdicts import found, keys, verdict_of
 
 ALL = tuple(kind() for kind in dict.fromkeys((*RULES, *LEARNING_RULES)))
@@ -62,7 +62,7 @@ def test_the_vector() -> None:
     assert verdict.learning.since_us == START_US + N // 2 * 1_000_000
     assert (verdict.learning.share, verdict.learning.gpu_s) == (0.5, N / 2)
     assert verdict.learning.sentence == (
-        "Of the used GPU time 50.0% came after numbers became NaN or infinite (step 2)"
+        "50.0% of the used GPU time came after numbers became NaN or infinite (step 2)"
     )
     assert found(verdict, "exploding-tensor").severity is Severity.CRITICAL
 
@@ -88,7 +88,7 @@ def test_without_times_or_gpu_samples_it_is_the_share_of_steps(timed: bool, has_
     assert verdict.learning.share == pytest.approx(0.25, abs=0.001)
     assert (verdict.learning.gpu_s is None) == (not (timed and has_gpu))
     whole = "used GPU time" if timed and has_gpu else "steps"
-    assert verdict.learning.sentence.startswith(f"Of the {whole} 25.0% came after")
+    assert verdict.learning.sentence.startswith(f"25.0% of the {whole} came after")
 
 
 def test_times_of_another_day_are_not_those_of_the_samples() -> None:
@@ -141,7 +141,7 @@ def test_a_jump_that_does_not_end() -> None:
     assert learning
     assert learning.reason is LossReason.SPIKES
     assert learning.sentence == (
-        "Of the used GPU time 50.0% came after a jump of the loss that did not end (step 600)"
+        "50.0% of the used GPU time came after a jump of the loss that did not end (step 600)"
     )
 
 
@@ -198,7 +198,8 @@ def test_other_findings_on_the_training_come_after_causes_of_the_machine(idle: f
     assert keys(rising)[:2] == ["cpu-bottleneck", "loss-not-decreasing"]
     assert found(rising, "loss-not-decreasing").severity is Severity.CRITICAL
     assert keys(steady)[0] == "cpu-bottleneck"
-    assert keys(steady)[1:] == ["overfit", "overtraining"]
+    assert keys(steady)[1:] == ["overfit"]
+    assert found(steady, "overfit").rules == ("Overfit", "Overtraining")
 
 
 def test_findings_that_share_a_cause_are_told_once() -> None:
@@ -213,6 +214,19 @@ def test_findings_that_share_a_cause_are_told_once() -> None:
         "the loss is that of guessing among 10 classes (2.303)",
         "95.5% of the training time (0.317 GPU-hours) came after the best training loss",
     ]
+
+
+def test_confused_classes_are_no_finding_of_their_own_where_the_cause_is_known() -> None:
+    largest = counted([950, *[50] * 5], [(label, 0, n) for label, n in enumerate([950, *[50] * 5])])
+    imbalance = judged(scalars(falling()), classes=(largest,))
+    chance = judged(
+        scalars([1.79] * 100), classes=(counted([50] * 6, [(label, 0, 50) for label in range(6)]),)
+    )
+
+    assert keys(imbalance) == ["class-imbalance"]
+    assert found(imbalance, "class-imbalance").rules == ("ClassImbalance", "Confusion")
+    assert keys(chance) == ["loss-not-decreasing"]
+    assert "Confusion" in found(chance, "loss-not-decreasing").rules
 
 
 # What is missing

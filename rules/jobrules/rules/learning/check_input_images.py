@@ -83,9 +83,9 @@ class CheckInputImages(LearningRule):
         first = worst[0]
         mean = shown(float(found.mean[first]))
         is_byte = found.low[first] >= 0 and _BYTE / 2 < found.high[first] <= _BYTE
-        title = f"Inputs look like 0 to 255 (mean {mean})" if is_byte else f"Inputs have mean {mean}"
+        looks = "Inputs look like 0 to 255: mean" if is_byte else "Inputs have mean"
         finding = self.finding(
-            f"{title} and standard deviation {shown(float(std[first]))}",
+            f"{looks} {mean} and standard deviation {shown(float(std[first]))}",
             *(
                 HowMuch(what, float(f"{values[i]:.4g}"), of=found.names[i])
                 for what, values in (("Mean", found.mean), ("Standard deviation", std))

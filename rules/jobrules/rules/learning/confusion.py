@@ -12,6 +12,8 @@ from jobrules.measures.learning.robust import of_hundred
 from jobrules.model import HowMuch, Reason, Severity
 from jobrules.model.learning import Training
 from jobrules.rule import percent
+from jobrules.rules.learning.causes import CAUSES
+from jobrules.rules.learning.class_imbalance import ClassImbalance
 from jobrules.rules.learning.learning_rule import LearningRule
 from jobrules.text import count
 from jobrules.text import percent as in_percent
@@ -76,5 +78,8 @@ class Confusion(LearningRule):
             HowMuch("Taken for another", float(shares[i]), "%", of=f"{label[i]} for {taken_for[i]}")
             for i in worst[:_NAMED]
         ]
-        finding = self.finding(title, *named, severity=Severity.INFO)
+        # A model that learns nothing, or the largest class alone, confuses all others.
+        finding = self.finding(
+            title, *named, severity=Severity.INFO, because_of=(*CAUSES, ClassImbalance().key)
+        )
         return self.found(learning, finding, violations=len(worst), **facts)

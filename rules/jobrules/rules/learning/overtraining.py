@@ -83,7 +83,8 @@ class Overtraining(LearningRule):
             f"{title} (step {in_words(step)})",
             severity=Severity.WARNING if is_warning else Severity.INFO,
             seen_as=title,
-            because_of=CAUSES,
+            # A warning is none of an info.
+            because_of=CAUSES if is_warning else (*CAUSES, "overfit"),
         )
         return self.found(
             learning, finding, since_step=step, measure=measure, details={"best_step": step, "after": after}

@@ -153,7 +153,7 @@ def test_the_figure_of_the_cause_is_the_first(rule: Rule, figure: str) -> None:
 def test_the_time_that_improved_nothing_is_a_line_of_the_verdict() -> None:
     report = report_of(Learning(scalars=(scalars([2.0, 1.0, NAN, NAN]),)), ExplodingTensor())
 
-    said = "Of the steps 50.0% came after numbers became NaN or infinite (step 2)."
+    said = "50.0% of the steps came after numbers became NaN or infinite (step 2)."
     assert f"<p><strong>{said}</strong></p>" in page(report)["verdict"].html
     assert said in summary.markdown(report)
     assert headline(report).rest == ""

@@ -57,7 +57,7 @@ def test_bytes_are_named() -> None:
     (of_bytes,) = images(121, 60, low=0, high=255).findings
     (other,) = images(121, 60, low=-3, high=255).findings
 
-    assert of_bytes.title == "Inputs look like 0 to 255 (mean 121) and standard deviation 60"
+    assert of_bytes.title == "Inputs look like 0 to 255: mean 121 and standard deviation 60"
     assert other.title == "Inputs have mean 121 and standard deviation 60"
     assert in_words(of_bytes.evidence) == "Mean: x[0] 121. Standard deviation: x[0] 60."
 
