@@ -100,7 +100,8 @@ def _since(job: Job, learning: Learning, details: Mapping[str, Any]) -> tuple[fl
     tables = [one.step for one in learning.scalars if len(one)]
     tables += [learning.tensors.step] if learning.tensors and not tables else []
     steps = max(tables, key=len)
-    return max(0, steps[-1] + 1 - details["since_step"]) / (steps[-1] + 1 - steps[0]), None
+    first, end = int(steps[0]), int(steps[-1]) + 1
+    return max(0, end - details["since_step"]) / (end - first), None
 
 
 def training_findings(

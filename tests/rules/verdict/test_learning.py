@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.json import decode, encode
 from msgspec.structs import replace as with_fields
 
 from jobrules import RULES
@@ -27,7 +28,10 @@ N = 1200
 
 def judged(*series: Scalars, machine: Job | None = None, **known: Any) -> Verdict:
     job = learning_job(*series, **known)
-    return verdict_of(replace(machine, learning=job.learning) if machine else job, *ALL)
+    verdict = verdict_of(replace(machine, learning=job.learning) if machine else job, *ALL)
+    # Each verdict can be written and read again.
+    assert decode(encode(verdict), type=Verdict) == verdict
+    return verdict
 
 
 def machine(gpu: list[float], cpu: list[list[float]] | None = None) -> Job:
