@@ -52,7 +52,8 @@ class Activations:
 
     def taken(self, step: int) -> list[Row]:
         """What was seen since the last call, in `step`."""
-        if step + 1 >= FIRST_STEPS:
+        # A model that was compiled meanwhile would be compiled again for it.
+        if step + 1 >= FIRST_STEPS and self.has_seen:
             for handle in self._entering:
                 handle.remove()
         rows, self._rows = self._rows, {}
