@@ -13,7 +13,7 @@ import re
 import struct
 import zlib
 from functools import lru_cache
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,14 +25,15 @@ from jobrules.model import SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from io import BufferedIOBase
     from pathlib import Path
 
     from jobrules.model import BoolArray, FloatArray, IntArray
 
 Bytes: TypeAlias = bytes | memoryview
 
-#: Bytes in front of a message and behind it, and those read at once.
-_HEADER, _FOOTER, _BUFFER = 12, 4, 1 << 18
+#: Bytes in front of a message and behind it.
+_HEADER, _FOOTER = 12, 4
 #: Compressed data is damage if it has more bytes than the first and than so many times its size.
 _MAX_UNPACKED, _MAX_RATIO = 1 << 28, 200
 #: Types of elements.
@@ -117,12 +118,11 @@ class Elements(NamedTuple):
         found: FloatArray = part.astype(np.float64)
         return found
 
-    def positive(self) -> BoolArray:
-        """(n,) whether each is above 0."""
+    def positive(self, begin: int = 0, end: int | None = None) -> BoolArray:
+        """(end - begin,) whether each is above 0."""
+        part = self.stored[begin:end]
         # The bits of numbers are in their order; behind infinity is NaN, and then what is below 0.
-        is_most = self.stored <= 0x7F80 if self.dtype == _BFLOAT16 else True
-        found: BoolArray = (self.stored > 0) & is_most
-        return found
+        return np.asarray((part > 0) & (part <= 0x7F80) if self.dtype == _BFLOAT16 else part > 0)
 
 
 class Records:
@@ -136,24 +136,28 @@ class Records:
 
     def __iter__(self) -> Iterator[bytes]:
         """Raises ``UnusableError``, ``OSError``, and after the last good record ``DamagedError``."""
-        with open(self._path, "rb", _BUFFER, opener=text_files.opened) as plain:
+        with open(self._path, "rb", opener=text_files.opened) as plain:
             size = os.fstat(plain.fileno()).st_size
             if not size:
                 raise UnusableError("file.empty")
             is_packed = plain.read(2) == text_files.GZIP_MAGIC
             plain.seek(0)
-            self._file: gzip.GzipFile | IO[bytes] = gzip.GzipFile(fileobj=plain) if is_packed else plain
+            self._file: BufferedIOBase = gzip.GzipFile(fileobj=plain) if is_packed else plain
             end = max(_MAX_UNPACKED, _MAX_RATIO * size) if is_packed else size
             try:
                 yield from self._read(end, TooLargeError(end) if is_packed else CutError())
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise DamagedError from error
 
-    def whole(self) -> bytes:
+    def whole(self) -> memoryview:
         """The whole message of which the iteration gave the beginning."""
-        rest, self._left = self._taken(self._left), 0
+        found, begun = memoryview(bytearray(self.size)), len(self._begun)
+        found[:begun] = self._begun
+        if self._file.readinto(found[begun:]) < self.size - begun:
+            raise CutError
+        self._left = 0
         self._taken(_FOOTER)
-        return self._begun + rest
+        return found
 
     def _read(self, end: int, ends: DamagedError) -> Iterator[bytes]:
         at = 0

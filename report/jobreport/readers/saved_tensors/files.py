@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
 
 _NAME = re.compile(
-    r"(?P<job>(?:.*/)?)(?:collections/[0-9]{9}/[^/]+_collections\.json"
-    r"|index/[0-9]{9}/(?P<index>[0-9]{12})_(?P<of>[^/]+)\.json"
-    r"|events/[0-9]{12}/(?P<step>[0-9]{12})_(?P<by>[^/]+)\.tfevents)",
+    r"(?P<job>(?:.*/)?)(?:collections/[0-9]{9}/[^/]+_collections\.json(?:\.gz)?"
+    r"|index/[0-9]{9}/(?P<index>[0-9]{12})_(?P<of>[^/]+)\.json(?:\.gz)?"
+    r"|events/[0-9]{12}/(?P<step>[0-9]{12})_(?P<by>[^/]+)\.tfevents(?:\.gz)?)",
     re.DOTALL,
 )
 _BLANK = re.compile(r"\s*")
 #: Bytes of a file of names, and names of a job.
-_MAX_BYTES, _MAX_NAMES = 64 << 20, 100_000
+_MAX_BYTES, _MAX_NAMES = 16 << 20, 100_000
 _REDUCTION = re.compile(r"smdebug/reductions/(?P<name>[a-z0-9_]+)/(?P<tensor>.+)", re.DOTALL)
 _GRADIENT = "gradient/"
 _OF_MODULE = re.compile(r"(?P<module>.+)_(?P<side>input|output)_[0-9]+", re.DOTALL)

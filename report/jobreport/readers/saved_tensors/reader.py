@@ -42,14 +42,13 @@ _Series: TypeAlias = tuple[str, str, str, int]
 SOURCE = "SageMaker Debugger"
 #: Bytes of a message with name, type, and shape; of a tensor that is read; and of all files whose tensors are.
 _HEAD, _MAX_TENSOR, _MAX_BYTES = 1 << 12, 1 << 30, 8 << 30
-#: Names that are looked at; records whose outputs show which units are dead.
-_MAX_NAMES, _BATCHES = 200_000, 10
+#: Names that are looked at; modules and records of outputs that show which units are dead.
+_MAX_NAMES, _MAX_MODULES, _BATCHES = 200_000, 256, 10
 _RANK = re.compile(r".*?([0-9]{1,6})", re.DOTALL)
 #: Reductions that are columns, as hooks save them: norms are those of vectors. Others need the number of elements.
 _COLUMNS = {"sum": "sum", "abs_sum": "l1", "l1": "l1", "abs_l1": "l1", "l2": "l2", "abs_l2": "l2"}
 _COLUMNS |= {"min": "min", "max": "max"}
 _MEANS = {"mean": "sum", "abs_mean": "l1"}
-_SPREADS = {"variance": 1, "std": 2}
 
 
 class SavedTensors:
@@ -57,7 +56,7 @@ class SavedTensors:
 
     source = "saved tensors of SageMaker Debugger"
     looks_for = "tensors saved by SageMaker Debugger (collections, index, and events side by side)"
-    memory = 0.2
+    memory = 0.1
     rows = "rows"
     names_machines = True
 
@@ -189,15 +188,15 @@ class _Job:
                         if records.size > _MAX_TENSOR:
                             self._note("saved_tensors.large", one)
                             continue
-                        whole = event_files.event(memoryview(records.whole()))
+                        whole = event_files.event(records.whole())
                         self._add(kind, whole.values[0], whole, one)
             except MessageError:
                 self._note("saved_tensors.unreadable", one)
 
     def _kind(self, tag: bytes) -> Kind | None:
         if tag not in self._kinds:
-            kind = self._known.kind(tag.decode("utf-8", "replace"))
-            is_read = kind is None or kind.reduction in ("", *_COLUMNS, *_MEANS, *_SPREADS)
+            kind = self._known.kind(tag.decode("utf-8", "backslashreplace"))
+            is_read = kind is None or kind.reduction in ("", *_COLUMNS, *_MEANS, "std", "variance")
             if len(self._kinds) == _MAX_NAMES:
                 return None
             self._kinds[tag] = kind if is_read else None
@@ -226,7 +225,7 @@ class _Job:
         if kind.of in CLASSES and elements:
             self._add_batch(kind, elements, one)
         elif kind.of and kind.of not in CLASSES and number is not None:
-            name = as_name(value.tag.decode("utf-8", "replace"))
+            name = as_name(value.tag.decode("utf-8", "backslashreplace"))
             series = LOSS if kind.of == "loss" else name, name, one.mode, one.rank
             self._scalars[series].extend((one.step, event.time_us, number))
             one.is_used = True
@@ -242,8 +241,9 @@ class _Job:
 
     def _add_tensor(self, kind: Kind, elements: Elements, one: _File) -> None:
         row, bins = statistics(elements, kind.module)
-        if kind.module == "ReLU" and len(elements.stored):
-            units, batches = fired(elements), self._fired[kind.name]
+        is_known = kind.name in self._fired or len(self._fired) < _MAX_MODULES
+        if kind.module == "ReLU" and is_known and (units := fired(elements)) is not None:
+            batches = self._fired[kind.name]
             if batches and len(batches[0]) != len(units):
                 batches.clear()
             batches.append(units)
@@ -288,7 +288,7 @@ class _Job:
             one.is_used = True
             if one.mode == EVALUATION:
                 self._evaluation.add(one.step, labels, predictions)
-            elif is_late:
+            elif one.mode == TRAINING and is_late:
                 self._training.add(one.step, labels, predictions)
         self.used += one.is_used
 
@@ -311,10 +311,11 @@ def _row(reductions: Mapping[str, float], count: int | None) -> dict[str, float]
     if count is not None:
         row["count"] = float(count)
         row |= {column: known[name] * count for name, column in _MEANS.items() if name in known}
-        spread = next((known[name] ** power for name, power in _SPREADS.items() if name in known), None)
+        spread = known["std"] * known["std"] if "std" in known else known.get("variance")
         if "l2" not in row and spread is not None and count and "sum" in row:
             # Hooks divide by one element less.
-            row["l2"] = math.sqrt(max(0.0, spread * (count - 1) + row["sum"] ** 2 / count))
+            row["l2"] = math.sqrt(max(0.0, spread * (count - 1) + row["sum"] / count * row["sum"]))
+        row = {column: value for column, value in row.items() if math.isfinite(value)}
     is_nan = any(math.isnan(value) for value in reductions.values())
     # A sum of finite numbers may be infinite.
     is_inf = any(math.isinf(reductions.get(name, 0)) for name in ("min", "max"))

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from jobreport.readers.event_files import Elements
     from jobrules.model import BoolArray, IntArray
 
-#: Elements at a time, those of a sample, and of the last axis of predictions.
+#: Elements at a time, and those of a sample.
 _CHUNK, _SAMPLE = 1 << 20, 1 << 16
+#: Units of a module that are remembered, and labels.
+_MAX_UNITS, _MAX_LABELS = 1 << 16, 1 << 24
 #: Exponent of the first bin, and bins.
 _LOWEST, BINS = -40, 64
 #: Values outside of which the derivative is below 5% of its maximum.
@@ -55,18 +57,29 @@ def statistics(elements: Elements, module: str = "") -> tuple[dict[str, float], 
     return {"count": float(size)} | {name: float(value) for name, value in found.items()}, bins
 
 
-def fired(elements: Elements) -> BoolArray:
-    """(units,) whether any output of a unit is positive: of channels of images, and otherwise of the last axis."""
+def fired(elements: Elements) -> BoolArray | None:
+    """(units,) whether any output of a unit is positive: of channels of images, and otherwise of the last axis.
+
+    None if there are too many units to remember.
+    """
     shape = elements.shape or (1,)
     axis = 1 if len(shape) in (4, 5) else len(shape) - 1
-    others = tuple(one for one in range(len(shape)) if one != axis)
-    return np.asarray(elements.positive().reshape(shape).any(axis=others))
+    units, inner = shape[axis], math.prod(shape[axis + 1 :])
+    if not 0 < units <= _MAX_UNITS:
+        return None
+    found = np.zeros(units, np.bool_)
+    some = max(1, _CHUNK // max(1, units * inner)) * units * inner
+    for begin in range(0, len(elements.stored), some):
+        found |= elements.positive(begin, begin + some).reshape(-1, units, inner).any(axis=(0, 2))
+    return found
 
 
 def classes(elements: Elements) -> IntArray | None:
-    """(n,) classes: integers, or the largest of the numbers along the last axis; None if they are neither."""
+    """(n,) classes: integers, or the place of the largest number along the last axis; None if they are neither."""
     shape, is_integer = elements.shape, elements.stored.dtype.kind in "iu" and elements.dtype != "bfloat16"
     if len(shape) < 2 or shape[-1] < 2 or is_integer:
+        if len(elements.stored) > _MAX_LABELS:
+            return None
         found = elements.floats()
         return (
             found.astype(np.int64)

@@ -129,7 +129,8 @@ class _File:
                 self._note("tensorboard.step")
             elif (name := self._name(value.tag)) is not None:
                 self._rows[name].extend((event.step, time_us, number))
-                self._tally.note("tensorboard.time", count=not time_us, file=self._file.name)
+                if not time_us:
+                    self._note("tensorboard.time")
 
     def _number(self, value: Value) -> float | None:
         """The number of a scalar; None for another value."""
@@ -150,7 +151,7 @@ class _File:
             if len(self._names) == _MAX_NAMES or len(tag) > _MAX_NAME:
                 self._note("tensorboard.names")
                 return None
-            self._names[tag] = as_name(tag.decode("utf-8", "replace"))
+            self._names[tag] = as_name(tag.decode("utf-8", "backslashreplace"))
         return self._names[tag]
 
     def _end_part(self) -> None:

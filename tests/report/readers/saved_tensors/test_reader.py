@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -214,13 +215,36 @@ def test_saturated_outputs(module: str, values: list[float], expected: float | N
     assert row.get("saturated") == expected
 
 
-def test_units_are_channels_of_images_and_the_last_axis_otherwise() -> None:
-    images = np.zeros((2, 3, 4, 4))
-    images[1, 2, 0, 0] = 1
-    assert fired(elements(images)).tolist() == [False, False, True]
-    assert fired(elements([[0, -1, 2], [0, 1, 0]])).tolist() == [False, True, True]
-    bits = (np.array([1.0, -1, 0, math.nan], np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    assert Elements("bfloat16", (4,), bits).positive().tolist() == [True, False, False, False]
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[0, -1, 2], [0, 1, 0]], [False, True, True]),
+        (np.eye(3).reshape(3, 1, 3), [True, True, True]),
+        # Of images: channels.
+        (np.arange(-95, 1).reshape(2, 3, 4, 4), [False, False, False]),
+        (np.arange(-47, 49).reshape(2, 3, 4, 4), [True, True, True]),
+        (np.arange(-63, 33).reshape(2, 3, 4, 4), [False, True, True]),
+        (np.ones((600, 2000)) * (np.arange(2000) % 2), [False, True] * 1000),
+        (5, [True]),
+        (np.ones((0, 3)), [False, False, False]),
+        (np.ones((3, 0)), None),
+        (np.ones((1, 65_537)), None),
+    ],
+)
+def test_units_are_channels_of_images_and_the_last_axis_otherwise(
+    values: Any, expected: list[bool] | None
+) -> None:
+    found = fired(elements(values))
+
+    assert (None if found is None else found.tolist()) == expected
+
+
+def test_bits_of_bfloat16_are_compared_as_numbers() -> None:
+    bits = (np.array([1.0, -1, 0, math.nan, -math.nan, math.inf], np.float32).view(np.uint32) >> 16).astype(
+        np.uint16
+    )
+
+    assert Elements("bfloat16", (6,), bits).positive().tolist() == [True, False, False, False, False, True]
 
 
 def test_a_dead_unit_fired_in_none_of_the_last_ten_records(tmp_path: Path) -> None:
@@ -275,15 +299,23 @@ def test_modules_are_known_by_their_names_alone(tmp_path: Path, name: str, modul
         ({"sum": 16.0, "variance": 20 / 3}, {"sum": 16, "l2": math.sqrt(84)}),
         ({"std": 2.0}, {}),
         ({"mean": 1.0, "std": 2.0, "l2": 9.0}, {"sum": 4, "l2": 9}),
+        # What is no number of ours.
+        ({"mean": 1e308, "std": 1e200}, {}),
+        ({"mean": 0.0, "variance": -1.0}, {"sum": 0, "l2": 0}),
     ],
 )
 def test_reductions_that_are_columns(
     tmp_path: Path, reductions: dict[str, float], expected: dict[str, float]
 ) -> None:
     names = {f"smdebug/reductions/{name}/gradient/{NAME}": value for name, value in reductions.items()}
-    as_tensors = {name: np.float64(value) for name, value in names.items()}
+    as_tensors = {name: np.array(value) for name, value in names.items()}
     shapes = {f"gradient/{NAME}": (2, 2)}
-    for kind, arrays in (("scalars", names), ("tensors", as_tensors)):
+    kinds: dict[str, dict[str, Any]] = (
+        {"tensors": as_tensors}
+        if max(reductions.values()) > 1e38
+        else {"tensors": as_tensors, "scalars": names}
+    )
+    for kind, arrays in kinds.items():
         found = read(tmp_path / kind, saved({7: arrays}, shapes=shapes))
         (row,) = rows(found, NAME, Collection.GRADIENT)
         assert row == {"count": 4, "nan": 0, "inf": 0} | {
@@ -364,6 +396,13 @@ def test_tensors_are_those_of_the_first_worker(tmp_path: Path) -> None:
     assert counts(found) == {"saved_tensors.worker": 1, FORWARD_PASSES: 1}
 
 
+def test_compressed_files_are_read_too(tmp_path: Path) -> None:
+    files = saved({0: {LOSS: np.float32(1), NAME: np.ones(3000, "f4")}}, modes={0: "EVAL"})
+    found = read(tmp_path, {f"{name}.gz": gzip.compress(content) for name, content in files.items()})
+
+    assert scalars(found) == {(LOSS, EVALUATION, 0): {0: 1}}
+
+
 def test_jobs_side_by_side_are_read_each(tmp_path: Path) -> None:
     files = saved({0: {LOSS: np.float32(1)}})
     found = read(
@@ -400,13 +439,15 @@ def batch(labels: list[int], predictions: list[int]) -> dict[str, Any]:
 
 def test_classes_of_each_evaluation(tmp_path: Path) -> None:
     steps = {
+        # Neither of training nor of an evaluation.
+        5: batch([1], [1]),
         0: batch([3], [3]),
         1: batch([0, 1], [0, 0]),
         2: batch([1, -100], [1, 2]),
         3: {LOSS: np.float32(1)},
         4: batch([2, 2], [2, 3]),
     }
-    modes = {0: "TRAIN", 1: "EVAL", 2: "EVAL", 3: "TRAIN", 4: "EVAL"}
+    modes = {0: "TRAIN", 1: "EVAL", 2: "EVAL", 3: "TRAIN", 4: "EVAL", 5: "PREDICT"}
     found = read(tmp_path, saved(steps, modes=modes))
 
     first, second = learning(found).classes
