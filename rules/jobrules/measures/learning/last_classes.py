@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jobrules.measures.learning.robust import few
-from jobrules.model import ReasonKind
 from jobrules.model.learning import EVALUATION, ClassCounts
 from jobrules.model.order import distinct
-from jobrules.model.result import Reason
 
 if TYPE_CHECKING:
-    from jobrules.model import IntArray
+    from jobrules.model import IntArray, Reason
     from jobrules.model.learning import Learning
 
 #: Labels of an evaluation that is judged.
@@ -21,10 +19,8 @@ MIN_LABELS = 200
 
 
 def last_classes(learning: Learning) -> ClassCounts | Reason:
-    """All that was counted at the step of the last evaluation, or of anything else without one; or what it lacks."""
+    """All that was counted at the step of the last evaluation, or of anything else without one; or what there is too little of."""
     rows = [one for one in learning.classes if one.mode == EVALUATION] or list(learning.classes)
-    if not rows:
-        return Reason(kind=ReasonKind.NOT_RECORDED, what="labels and predictions", verb="were")
     step = max(one.step for one in rows)
     rows = [one for one in rows if one.step == step]
     size = max(len(one.labels) for one in rows)

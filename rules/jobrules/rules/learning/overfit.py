@@ -85,7 +85,7 @@ class Overfit(LearningRule):
             learning,
             self.finding(
                 f"Validation loss rose from {shown(best)} to {shown(end)} {after} while training loss fell",
-                *([HowMuch("Fall of validation accuracy", fall, "points")] if fall is not None else ()),
+                *([HowMuch("Change of validation accuracy", -fall, "points")] if fall is not None else ()),
                 severity=Severity.INFO if keeps else Severity.WARNING,
                 advice=(f"Keep the checkpoint of step {number(step)}.", *self.documentation().advice),
             ),

@@ -10,11 +10,11 @@ import numpy as np
 from jobrules.measures.learning.evaluations import MIN_EVALUATIONS, Evaluations
 from jobrules.measures.learning.robust import block_medians, few, finite
 from jobrules.measures.work_span import HOUR_US
-from jobrules.model import Measure, Reason, ReasonKind, Severity
+from jobrules.model import Measure, Reason, Severity
 from jobrules.model.learning import LOSS, TRAINING, Training, time_of_step
 from jobrules.rule import number, percent
 from jobrules.rules.learning.causes import CAUSES
-from jobrules.rules.learning.learning_rule import LearningRule
+from jobrules.rules.learning.learning_rule import LearningRule, not_recorded
 from jobrules.rules.learning.loss_not_decreasing import MIN_VALUES
 from jobrules.text import digits_for, duration, share
 from jobrules.text import number as in_words
@@ -83,7 +83,7 @@ class Overtraining(LearningRule):
             f"{title} (step {in_words(step)})",
             severity=Severity.WARNING if is_warning else Severity.INFO,
             seen_as=title,
-            # A warning is none of an info.
+            # A warning would be lost in an info.
             because_of=CAUSES if is_warning else (*CAUSES, "overfit"),
         )
         return self.found(
@@ -98,9 +98,9 @@ def _best(learning: Learning) -> tuple[int, str] | Reason:
         if len(found) < MIN_EVALUATIONS:
             return few(len(found), MIN_EVALUATIONS, "evaluations")
         return found.best_step, "validation loss"
+    if Training.LOSS not in learning.has:
+        return not_recorded(Training.LOSS)
     steps, loss = finite(learning.series(LOSS, TRAINING))
-    if not len(loss):
-        return Reason(kind=ReasonKind.NOT_RECORDED, what=Training.LOSS)
     if len(loss) < MIN_VALUES:
         return few(len(loss), MIN_VALUES, "values of the loss")
     lowest, last = np.inf, 0

@@ -40,7 +40,7 @@ class StalledTraining(LearningRule):
 
     What to do
         * See with `py-spy dump --pid PID` where it waits.
-        * Set `TORCH_NCCL_TRACE_BUFFER_SIZE`: the flight recorder shows collectives that never ended.
+        * Set `TORCH_NCCL_TRACE_BUFFER_SIZE` in the next run: the flight recorder shows collectives that never ended.
 
     Details
         Evaluations, checkpoints, and restarts in that time are named. GPUs at 100% are often those of a collective for
@@ -86,7 +86,7 @@ class StalledTraining(LearningRule):
         use = _use_of_gpus(job, clocks, begin, end)
         title = f"No step for {duration(end - begin)}{' before the end' if at_end else ''}"
         if use is not None:
-            title += f"; GPUs at {in_percent(use)}"
+            title += f"; GPU utilization was {in_percent(use)}"
         # GPUs that idle after the end of a training are no hang.
         hangs = at_end and not job.finished and (use is None or use >= IDLE_PERCENT)
         finding = self.finding(

@@ -53,10 +53,15 @@ def test_rare_records_are_usual() -> None:
 @pytest.mark.parametrize(
     ("gpu", "finished", "severity", "words"),
     [
-        (100.0, None, Severity.CRITICAL, "No step for 46 min 40 s before the end; GPUs at 100.0%"),
-        (100.0, True, Severity.WARNING, "No step for 46 min 40 s before the end; GPUs at 100.0%"),
+        (
+            100.0,
+            None,
+            Severity.CRITICAL,
+            "No step for 46 min 40 s before the end; GPU utilization was 100.0%",
+        ),
+        (100.0, True, Severity.WARNING, "No step for 46 min 40 s before the end; GPU utilization was 100.0%"),
         # A sampler that ran on after the training.
-        (0.0, None, Severity.WARNING, "No step for 46 min 40 s before the end; GPUs at 0.0%"),
+        (0.0, None, Severity.WARNING, "No step for 46 min 40 s before the end; GPU utilization was 0.0%"),
     ],
 )
 def test_the_end_of_the_samples(gpu: float, finished: bool | None, severity: Severity, words: str) -> None:
