@@ -113,11 +113,12 @@ def of_captures(
         if pid not in known:
             name = f"{one.node} rank {rank or '?'} ({one.capture.file})"
             names.append(Name(pid=pid, name=name.strip(), sort=pid))
-        for lane in _lanes(trace, (chosen.start_us + one.late_us, chosen.end_us + one.late_us), chosen):
+        window = (chosen.start_us + one.late_us, chosen.end_us + one.late_us)
+        for lane in _lanes(trace, one.capture.base_ns or 0, window, chosen):
             yield from named_rows(lane, pid, one.late_us, names)
 
 
-def _lanes(trace: Trace, window: tuple[int, int], chosen: Chosen) -> Iterator[LaneRows]:
+def _lanes(trace: Trace, base_ns: int, window: tuple[int, int], chosen: Chosen) -> Iterator[LaneRows]:
     calls, events = (trace.operators, trace.marks, trace.launches), trace.device_events
     host = HostCalls(
         **{
@@ -126,10 +127,10 @@ def _lanes(trace: Trace, window: tuple[int, int], chosen: Chosen) -> Iterator[La
         }
     )
     threads = [f"thread {number}" for _, number in trace.threads]
-    yield from _of_kind(CPU, trace, host, host.thread, threads, window, chosen)
+    yield from _of_kind(CPU, trace, host, host.thread, threads, base_ns, window, chosen)
     known, stream = np.unique(np.stack([events.device, events.stream]), axis=1, return_inverse=True)
     streams = [f"GPU {device} stream {trace.streams[number]}" for device, number in known.T.tolist()]
-    yield from _of_kind(GPU, trace, events, stream.ravel(), streams, window, chosen)
+    yield from _of_kind(GPU, trace, events, stream.ravel(), streams, base_ns, window, chosen)
 
 
 def _of_kind(
@@ -138,11 +139,12 @@ def _of_kind(
     events: HostCalls | DeviceEvents,
     place: CodeArray | IntArray,
     titles: Sequence[str],
+    base_ns: int,
     window: tuple[int, int],
     chosen: Chosen,
 ) -> Iterator[LaneRows]:
     """A lane for each of the ``titles`` with events in the window; ``place`` (n,) is the title of each event."""
-    base_us, rest_ns = divmod(trace.head.base_ns or 0, 1000)
+    base_us, rest_ns = divmod(base_ns, 1000)
     # Rounded down, so that what lies within another still does.
     start_us, end_us = (base_us + (ns + rest_ns) // 1000 for ns in (events.start_ns, events.end_ns))
     inside = np.flatnonzero(touches(start_us, end_us, window))

@@ -171,6 +171,17 @@ def test_threads_and_streams_have_lanes(tmp_path: Path) -> None:
         write_trace(job, tmp_path / "more.json", read=read, metrics=(), limit=3)
 
 
+def test_times_that_count_from_the_epoch_have_no_base(tmp_path: Path) -> None:
+    trace = Recording(0, clock=START_US)
+    trace.top["baseTimeNanoseconds"] = START_US * 1000
+    trace.kernel("gemm", 40, 60, launch=(12, 15))
+    job, read = with_captures(make_job(gpu=[50] * 20), tmp_path, trace)
+
+    rows, _, summary = written(job, read, tmp_path)
+
+    assert (rows["gemm"]["ts"], rows["gemm"]["dur"], summary.left_out) == (40, 20, ())
+
+
 def test_a_second_capture_of_a_rank_has_a_process_of_its_own(tmp_path: Path) -> None:
     events = make_events([("cpu_functions", "op", 0, 1)], rank="1")
     traces = [capture_of(tmp_path, "own", start_us=START_US, rank=rank) for rank in (0, 0, 1, None)]
