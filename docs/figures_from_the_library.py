@@ -266,6 +266,28 @@ def covered_us(spans: pd.DataFrame) -> int:
     return int((spans["end_us"] - spans["start_us"].clip(lower=before)).clip(lower=0).sum())
 
 
+def goodput(job: JobFrames, page: Any) -> Pairs:
+    """The time of the job in parts: steps of all ranks together; of a job without restarts, pauses, stalls, and checkpoints."""
+    steps, (start_us, end_us) = job.steps(), job.span_us
+    of_number = steps[steps["phase"] == "TRAIN"].groupby("step")
+    train = pd.DataFrame(
+        {"start": of_number["start_us"].min(), "end": of_number["end_us"].max()}
+    ).sort_values("start")
+    lasted = train["end"] - train["start"].clip(lower=train["end"].cummax().shift(fill_value=0))
+    first = max(0.0, lasted.iloc[0] - lasted.iloc[1:].median())
+    evaluation = covered_us(steps[steps["phase"] == "EVAL"])
+    parts = {
+        "before-first-step": train["start"].iloc[0] - start_us,
+        "first-step": first,
+        "productive": lasted.sum() - first,
+        "evaluation": evaluation,
+        "after-last-step": end_us - steps["end_us"].max(),
+    }
+    parts["between-steps"] = end_us - start_us - sum(parts.values())
+    for one in page["goodput"]["parts"]:
+        yield one["amount"], parts.get(one["key"], 0) / 1e6, 1e-6
+
+
 def time_in_steps(job: JobFrames, page: Any) -> Pairs:
     """Time of each rank from its first to its last step: outside of all of them, and in those of each mode."""
     steps = job.steps()
@@ -446,6 +468,7 @@ FIGURES: dict[str, Callable[[JobFrames, Any], Any]] = {
     "steps-time": steps_over_time,
     "steps-last": last_steps,
     "data-loading-fetches": fetch_times,
+    "goodput": goodput,
     "framework-ranks": time_in_steps,
     "framework-passes": passes,
     "framework-general": event_types,
@@ -460,7 +483,6 @@ FIGURES: dict[str, Callable[[JobFrames, Any], Any]] = {
 }
 #: Figures whose numbers the frames do not have, by the beginning of their names.
 NOT_IN_FRAMES = {
-    "goodput": "judged from causes, not added up from a table: job.report() has it",
     "communication-skew": "single collectives are reduced while a trace is read",
     "profiled-steps-slowest": "single events of a trace are reduced while it is read: job.trace() has them",
     "kernels-lengths": "single kernels are reduced while a trace is read",
