@@ -138,6 +138,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "profiles.unreadable": "not a readable profile of {profiler}",
         "facts.unknown": "not the facts of a recording, or those of a newer record-job",
         "facts.not_uploaded": "of the recording and not in storage, as far as its facts tell",
+        "learning.no_number": "no number with a step",
         "learning.unknown": "not what jobrecord writes of a training, or that of a newer record-job",
         "events.unknown": "not an event file of TensorFlow",
         "tensorboard.none": "an event file of TensorBoard without scalars",
@@ -192,6 +193,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "traces.damaged_gzip": "compressed data is cut short or damaged; the rows before the damage are in use",
         "traces.no_end": "cut short or still being written; the complete rows are in use",
         "traces.growing": "not closed: the process was killed, or is still writing; the complete rows are in use",
+        "learning.epochs": "counts epochs, which stand where steps do",
         "stacks.gap": "stacks were not sampled all the time: the recorder ran out of space, or reached its limit",
         "events.cut": "ends within a record: the process was killed, or is still writing; the records before it are in use",
         "events.damaged": "a record is damaged; the records before it are in use, as in TensorBoard",
@@ -245,6 +247,9 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "nvidia_smi.mixed": "from {since} on, several rows of each GPU in one interval: several machines, several loops on one, or a loop faster than its times show, wrote to the file; write a file for each machine, or record uuid (nvidia-smi --query-gpu=timestamp,index,uuid,…)",
         "nvidia_smi.no_writer": "several machines wrote to the file, and the row shows none of them",
         "nvidia_smi.not_joined": "GPUs with UUID or bus id only, while other logs of the machine have numbers; record index and uuid in one log",
+    },
+    ("skipped", "table rows"): {
+        "learning.row": "no step, or not as many fields as columns",
     },
     ("skipped", "time bases"): {
         "traces.time_base": "not a date",
@@ -359,13 +364,19 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "learning.unnamed": "of a tensor whose name is missing or damaged, or over the limit of 120,000 tensors",
         "learning.incomplete": "of tensors of which a shard is missing: a norm over the others would be too low",
         "learning.thinned": "more than 250,000 rows: evenly distributed records are in use",
+        "learning.rows_again": "of steps that come again after a restart; the later ones are in use",
         "learning.other_mode": "not of training",
         "learning.other_source": "another source has more records of tensors",
+    },
+    ("dropped", "trainings"): {
+        "learning.other_command": "of a command that is not reported (choose with --run)",
+        "learning.not_continued": "a later start of the job begins before their first step",
     },
     ("dropped", "evaluations"): {
         "learning.evaluations": "more counts of classes than are kept; the last evaluations are in use",
     },
     ("dropped", "files"): {
+        "learning.other_run": "of an earlier training, which a later file begins again",
         "learning.copy": "the same process as another file",
         "kineto.copy": "the same rank and events as {name}",
         "profiles.repeated": "exact repetition of another profile",
@@ -379,6 +390,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "profiles.time": "time is negative, NaN, infinite, or not a number",
     },
     ("dropped", "values"): {
+        "learning.again": "of steps that come again after a restart; the later ones are in use",
         "learning.value": "no number, or of more than 1,000 series",
         "learning.thinned_values": "more values than are kept of a series; evenly distributed ones, and all that are not finite, are in use",
         "debugger.value": "incomplete, of another type, NaN, or out of range",

@@ -31,6 +31,7 @@ from jobreport.readers.recognized import Recognized, recognized, recognized_last
 from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.runs import chosen_command, chosen_run, command_runs
 from jobreport.readers.saved_tensors.reader import SavedTensors
+from jobreport.readers.scalar_files.reader import MetricTables, TrainerStates
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.tally import Tally
 from jobreport.readers.tensorboard.reader import TensorBoard
@@ -64,12 +65,16 @@ READERS: tuple[Reader, ...] = (
     PythonStacks(),
     ProfilerConfig(),
     TrainingLogs(),
+    TrainerStates(),
     RecorderFacts(),
     SavedTensors(),
     Kineto(),
     Traces(),
     TensorBoard(),
 )
+
+#: Asked after that of logs, whose columns a table may have, too.
+_LAST: tuple[Reader, ...] = (MetricTables(),)
 
 #: Remarks in the message if nothing can be read, and the codes of those that go before all others.
 MAX_REASONS = 3
@@ -311,6 +316,7 @@ def _reader_of(file: SourceFile, logs: Callable[[], Reader]) -> Reader | Recogni
         or next(by_content, None)
         or recognized(file)
         or (logs() if logs().matches_content(file) else None)
+        or next((reader for reader in _LAST if reader.matches_content(file)), None)
         or recognized_last(file)
     )
 
@@ -356,7 +362,7 @@ def _nothing_readable(directory: object, files: Sequence[SourceFile], remarks: S
     if not about_logs:
         from jobreport.readers.nvidia_smi.reader import NvidiaSmi  # noqa: PLC0415 - as above
 
-        supported = [reader.looks_for for reader in (*READERS, NvidiaSmi()) if reader.looks_for]
+        supported = [reader.looks_for for reader in (*READERS, *_LAST, NvidiaSmi()) if reader.looks_for]
         supported.append(rule_results.LOOKS_FOR)
         text += " For a CSV of GPUs with names of its own, add --columns timestamp,index,utilization.gpu,…"
         text += f" with a name for each column. Supported: {'; '.join(supported)}."

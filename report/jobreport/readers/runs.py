@@ -10,10 +10,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+from msgspec.structs import replace
 
 from jobreport.errors import UsageError
 from jobreport.readers.bounds import LATEST_US
 from jobreport.readers.implausible_times import restricted
+from jobreport.readers.tally import Tally
 from jobreport.remarks import Run
 from jobrules.model import SECOND_US
 from jobrules.text import count, dated
@@ -106,7 +108,20 @@ def chosen_command(
     if number == "all":
         return list(pieces), runs
     of_nodes = {facts.node: [spans[number - 1]] for piece in pieces for facts in piece.facts}
-    return [restricted(piece, of_nodes, engine, "times.other_run") for piece in pieces], runs
+    pieces = [restricted(piece, of_nodes, engine, "times.other_run") for piece in pieces]
+    return [_of_command(piece, spans[number - 1]) for piece in pieces], runs
+
+
+def _of_command(piece: Piece, span: tuple[int, int]) -> Piece:
+    """The piece with the trainings that began while a command ran."""
+    learning = tuple(
+        one for one in piece.found.learning if not one.span_us or span[0] <= one.span_us[0] <= span[1]
+    )
+    quality, tally = piece.found.quality, Tally()
+    tally.take(quality.remarks)
+    tally.note("learning.other_command", count=len(piece.found.learning) - len(learning))
+    quality = replace(quality, remarks=tally.remarks())
+    return replace(piece, found=replace(piece.found, learning=learning, quality=quality))
 
 
 def _logs_only(pieces: Sequence[Piece]) -> bool:

@@ -300,20 +300,24 @@ class Learning(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         )
 
     @cached_property
+    def first_step(self) -> int | None:
+        """The first step with any record; None without one."""
+        return min((int(values.min()) for values in self._columns("step")), default=None)
+
+    @cached_property
     def last_step(self) -> int:
         """The last step with any record; -1 without one."""
-        return max(map(int, self._ends("step")), default=-1)
+        return max((int(values.max()) for values in self._columns("step")), default=-1)
 
     @cached_property
     def span_us(self) -> tuple[int, int] | None:
         """Times of the first and the last record; None if no time is known."""
-        columns = [one.time_us for one in self.scalars] + ([self.tensors.time_us] if self.tensors else [])
-        known = (one[one > 0] for one in columns)
+        known = (one[one > 0] for one in self._columns("time_us"))
         return span_of((int(one.min()), int(one.max())) for one in known if len(one))
 
-    def _ends(self, column: str) -> Iterable[int]:
+    def _columns(self, name: str) -> Iterable[IntArray]:
         tables = [*self.scalars, *([self.tensors] if self.tensors else [])]
-        return [values.max() for one in tables if len(values := getattr(one, column))]
+        return [values for one in tables if len(values := getattr(one, name))]
 
 
 def time_of_step(learning: Learning, step: int) -> int | None:

@@ -9,9 +9,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from jobreport.errors import UsageError
-from jobreport.readers.learning.names import as_canonical, canonical
-from jobreport.readers.learning.restarts import latest
+from jobreport.readers.learning.names import as_canonical, canonical, mode_of
 from jobreport.readers.learning.shards import restarted
+from jobreport.readers.restarts import latest
+from jobreport.readers.series import is_same
 from jobreport.recordings import Logged
 from jobrules.model.learning import CANONICAL, Learning
 from jobrules.text import escape_name
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from jobreport.readers.tally import Tally
     from jobrules.model.learning import ClassCounts, Scalars, TensorRecords
 
-#: Values of two sources that are the same number, by the larger of it and 1.
-_SAME = 1e-6
 _MAX_DIFFERENCES, _MAX_LOGGED = 1000, 100
 
 
@@ -35,7 +34,7 @@ def joined(parts: Sequence[Learning], chosen: Mapping[str, str], tally: Tally) -
     parts = sorted(parts, key=lambda one: one.span_us or (0, 0))
     if not parts:
         return None
-    scalars = _named(_continued(one for part in parts for one in part.scalars), chosen, tally)
+    scalars = _named(_continued((one for part in parts for one in part.scalars), tally), chosen, tally)
     # Facts of the last start of the job, of the source that knows the model if there is one.
     about = max(parts, key=lambda one: (bool(one.ranks), one.parameters > 0, one.span_us or (0, 0)))
     found = replace(
@@ -70,19 +69,20 @@ def logged(learning: Learning) -> tuple[Logged, ...]:
     )[:_MAX_LOGGED]
 
 
-def _continued(series: Iterable[Scalars]) -> list[Scalars]:
+def _continued(series: Iterable[Scalars], tally: Tally) -> list[Scalars]:
     """Each scalar of a source and a rank, over all starts of the job."""
     of_one: defaultdict[tuple[str, ...], list[Scalars]] = defaultdict(list)
     for one in series:
         of_one[one.source, one.logged_as, one.mode, str(one.rank)].append(one)
-    return [some[0] if len(some) == 1 else _one_after_the_other(some) for some in of_one.values()]
+    return [some[0] if len(some) == 1 else _one_after_the_other(some, tally) for some in of_one.values()]
 
 
-def _one_after_the_other(some: Sequence[Scalars]) -> Scalars:
+def _one_after_the_other(some: Sequence[Scalars], tally: Tally) -> Scalars:
     step, time_us, value = (
         np.concatenate([getattr(one, name) for one in some]) for name in ("step", "time_us", "value")
     )
     kept = latest(step, part=np.repeat(np.arange(len(some)), [len(one) for one in some]))
+    tally.note("learning.again", count=len(step) - len(kept))
     return replace(some[0], step=step[kept], time_us=time_us[kept], value=value[kept])
 
 
@@ -108,7 +108,7 @@ def _named(found: Sequence[Scalars], chosen: Mapping[str, str], tally: Tally) ->
         )
         result[key] = best
         for one in others:
-            if _is_same(best, one):
+            if is_same(best, one):
                 continue
             own = one.logged_as if one.logged_as not in CANONICAL else f"{one.logged_as} ({one.source})"
             result.setdefault((own, one.mode, one.rank), replace(one, name=own))
@@ -123,21 +123,11 @@ def _name(one: Scalars, chosen: Mapping[str, str]) -> tuple[str, str]:
             return as_canonical(name, one.mode)
     # The reader may know it by more than its name.
     known = canonical(one.logged_as, one.mode) or canonical(one.name, one.mode)
-    name, mode = known or (one.logged_as, one.mode)
+    name, mode = known or (one.logged_as, one.mode or mode_of(one.logged_as))
     if name in chosen:
         # Another one was chosen.
         name = one.logged_as if one.logged_as not in CANONICAL else f"{one.logged_as} ({one.source})"
     return name, mode
-
-
-def _is_same(one: Scalars, other: Scalars) -> bool:
-    """Whether another source has the same values, of all steps that both have."""
-    _, here, there = np.intersect1d(one.step, other.step, return_indices=True)
-    values, others = one.value[here], other.value[there]
-    with np.errstate(invalid="ignore"):
-        near = np.abs(values - others) <= _SAME * np.maximum(1, np.abs(values))
-    same = near | (values == others) | (np.isnan(values) & np.isnan(others))
-    return bool(len(here) and same.all())
 
 
 def _tensors(parts: Sequence[Learning], tally: Tally) -> TensorRecords | None:
@@ -152,9 +142,7 @@ def _tensors(parts: Sequence[Learning], tally: Tally) -> TensorRecords | None:
     tally.note("learning.other_source", count=sum(len(one) for some in others for one in some))
     if len(best) == 1:
         return best[0]
-    found, left_out = restarted(best)
-    tally.note("learning.thinned", count=left_out)
-    return found
+    return restarted(best, tally)
 
 
 def _classes(parts: Sequence[Learning]) -> tuple[ClassCounts, ...]:

@@ -45,6 +45,12 @@ def canonical(logged_as: str, mode: str) -> tuple[str, str] | None:
     return as_canonical(name, mode) if name else None
 
 
+def mode_of(logged_as: str) -> str:
+    """The mode that a name tells."""
+    is_validation = re.match(_VALIDATION, _BREAK.sub("_", logged_as.strip().lower()))
+    return EVALUATION if is_validation else TRAINING
+
+
 def as_canonical(name: str, mode: str) -> tuple[str, str]:
     """A name in its mode: a loss of an evaluation is one of validation."""
     if mode == EVALUATION:

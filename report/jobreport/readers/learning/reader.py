@@ -66,7 +66,12 @@ class TrainingLogs:
         # Of copies the longest.
         begun.sort(key=lambda one: (one[1].time_us, -one[0].text_size, one[0]))
         starts = _starts(begun, tally)
-        found = [_read_start(some, len(begun), tally) for some in starts]
+        found: list[Learning] = []
+        for some in starts:
+            one = _read_start(some, len(begun), tally)
+            continued = [earlier for earlier in found if _goes_on(earlier.first_step, one.first_step)]
+            tally.note("learning.not_continued", count=len(found) - len(continued), file=some[0][0].name)
+            found = [*continued, one]
         rows = sum(len(one.tensors or ()) + sum(map(len, one.scalars)) for one in found)
         quality = SourceQuality(source=self.source, files=len(begun), rows=rows, remarks=tally.remarks())
         return Found(quality=quality, learning=tuple(found))
@@ -88,6 +93,11 @@ def _starts(begun: Sequence[_Begun], tally: Tally) -> list[list[_Begun]]:
         found[-1].append((file, head))
         ranks.add(head.rank)
     return [sorted(some, key=lambda one: one[1].rank) for some in found]
+
+
+def _goes_on(first: int | None, then: int | None) -> bool:
+    """Whether a start whose first step is ``then`` may go on what another began: it is not from before that."""
+    return first is None or then is None or first <= then
 
 
 def _read_start(files: Sequence[_Begun], share: int, tally: Tally) -> Learning:

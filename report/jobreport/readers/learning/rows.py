@@ -1,10 +1,8 @@
-"""Rows of tensors and values of scalars, as they are read: in columns, and evenly fewer where they are too many."""
+"""Rows of tensors as they are read: in columns, and evenly fewer where they are too many."""
 
 from __future__ import annotations
 
-from array import array
 from itertools import chain
-from math import isfinite
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -126,45 +124,3 @@ def _bins(batch: Sequence[tuple[Record, int]], rows: int) -> CodeArray:
         chain.from_iterable(counts), np.int32, int(ends[-1])
     )
     return found
-
-
-class Series:
-    """Values of a scalar in the order of the file: all of them, or evenly fewer and those that are not finite."""
-
-    def __init__(self) -> None:
-        self._columns = array("q"), array("q"), array("d")
-        self._stride, self._seen = 1, 0
-        self.left_out = 0
-
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    def add(self, step: int, time_us: int, value: float) -> None:
-        """Keep a value."""
-        self._seen += 1
-        if (self._seen - 1) % self._stride and isfinite(value):
-            self.left_out += 1
-            return
-        self._columns[0].append(step)
-        self._columns[1].append(time_us)
-        self._columns[2].append(value)
-
-    def thin(self) -> None:
-        """Leave out every second value; one that is not finite stays, unless those alone are too many."""
-        value = np.array(self._columns[2])
-        finite = np.isfinite(value)
-        if 2 * int(finite.sum()) < len(value):
-            finite[:] = True
-        kept = ~finite | (np.cumsum(finite) % 2 == 1)
-        self.left_out += int((~kept).sum())
-        self._stride *= 2
-        self._columns = (
-            array("q", np.array(self._columns[0])[kept].tobytes()),
-            array("q", np.array(self._columns[1])[kept].tobytes()),
-            array("d", value[kept].tobytes()),
-        )
-
-    def arrays(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """Steps, times, and values."""
-        step, time_us, value = self._columns
-        return np.array(step, np.int64), np.array(time_us, np.int64), np.array(value, float)

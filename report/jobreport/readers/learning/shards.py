@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jobreport.readers.learning.restarts import latest
 from jobreport.readers.learning.rows import BINS, COLUMNS, MAX_ROWS
+from jobreport.readers.restarts import latest
 from jobrules.model.learning import COUNTS, Collection, ReplicaDifference, Tensor, TensorRecords
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from jobreport.readers.tally import Tally
     from jobrules.model.types import BoolArray, FloatArray, IntArray
 
 #: Those that are split over ranks; of all others, each rank has its own.
@@ -216,8 +217,8 @@ class _Codes:
         return np.array(codes, np.int64)[records.tensor]
 
 
-def restarted(tables: Sequence[TensorRecords]) -> tuple[TensorRecords, int]:
-    """The records of processes that went on one after the other, and how many rows are repeated later or too many."""
+def restarted(tables: Sequence[TensorRecords], tally: Tally) -> TensorRecords:
+    """The records of processes that went on one after the other."""
     codes = _Codes()
     code = np.concatenate([codes.of(one) for one in tables])
     none = np.empty((0, BINS), np.int32)
@@ -233,4 +234,8 @@ def restarted(tables: Sequence[TensorRecords]) -> tuple[TensorRecords, int]:
         },
     )
     part = np.repeat(np.arange(len(tables)), [len(one) for one in tables])
-    return thinned(where(found, latest(found.step, found.tensor, part)))
+    kept = latest(found.step, found.tensor, part)
+    tally.note("learning.rows_again", count=len(found) - len(kept))
+    found, left_out = thinned(where(found, kept))
+    tally.note("learning.thinned", count=left_out)
+    return found

@@ -24,9 +24,10 @@ from jobreport.readers.learning.lines import (
     Trees,
     decoded,
 )
-from jobreport.readers.learning.restarts import latest
-from jobreport.readers.learning.rows import BINS, COLUMNS, Rows, Series
+from jobreport.readers.learning.rows import BINS, COLUMNS, Rows
 from jobreport.readers.names import as_name
+from jobreport.readers.restarts import latest
+from jobreport.readers.series import Logged
 from jobreport.readers.tally import UnusableError
 from jobrules.model.learning import (
     EVALUATION,
@@ -54,8 +55,8 @@ _WORDS = {"nan": np.nan, "inf": np.inf, "infinity": np.inf, "-inf": -np.inf, "-i
 _COLLECTIONS = frozenset(Collection)
 _EVENTS = ("overflow", "skipped", "resume", "epoch", "checkpoint", "error")
 _DTYPE = re.compile(r"[a-z0-9_]{1,20}")
-#: Of a file: tensors, scalars, values of one and of all, evaluations' numbers, events, features, and trees.
-_MAX_TENSORS, _MAX_SERIES, _MAX_VALUES, _MAX_ALL = 120_000, 1000, 1_000_000, 4_000_000
+#: Of a file: tensors, numbers of evaluations, events, features, and trees.
+_MAX_TENSORS = 120_000
 _MAX_COUNTS, _MAX_EVENTS, _MAX_FEATURES, _MAX_TREES = 4_000_000, 100_000, 10_000, 1_000_000
 #: Characters of a name, and of a text.
 _MAX_NAME, _MAX_TEXT = 200, 200
@@ -106,11 +107,8 @@ class _Reading:
 
     def __init__(self, file: SourceFile, tally: Tally, share: int) -> None:
         self._file, self._tally = file, tally
-        self._most = max(_MAX_ALL // share, 1000)
-        self._rows = Rows()
+        self._rows, self._logged = Rows(), Logged(share)
         self._names: dict[int, Tensor] = {}
-        self._series: dict[tuple[str, str], Series] = {}
-        self._held = 0
         self._classes: list[ClassCounts] = []
         self._counts = 0
         self._heads: list[Head] = []
@@ -181,24 +179,8 @@ class _Reading:
         time_us = _time(one)
         for name, value in one.values.items():
             number = _WORDS.get(value.lower()) if isinstance(value, str) else value
-            key = one.mode, name[:_MAX_NAME]
-            series = self._series.get(key)
-            if series is None and number is not None and len(self._series) < _MAX_SERIES:
-                series = self._series[key] = Series()
-            if series is None or number is None:
+            if number is None or not self._logged.add(one.mode, name, one.step, time_us, number):
                 self._note("learning.value", 1)
-                continue
-            self._held -= len(series)
-            series.add(one.step, time_us, number)
-            if len(series) > _MAX_VALUES:
-                series.thin()
-            self._held += len(series)
-        if self._held > self._most:
-            usual = self._held / len(self._series)
-            for series in self._series.values():
-                if len(series) >= usual:
-                    series.thin()
-            self._held = sum(map(len, self._series.values()))
 
     def _add_classes(self, one: Classes) -> None:
         size = len(one.labels)
@@ -231,11 +213,12 @@ class _Reading:
         classes = self._classes
         modes = np.array([_MODES.index(one.mode) for one in classes], np.int32)
         kept = latest(np.array([one.step for one in classes], np.int64), modes)
-        series = {key: one for key, one in self._series.items() if len(one)}
-        self._note("learning.thinned_values", sum(one.left_out for one in series.values()))
+        scalars = self._logged.scalars(SOURCE, head.rank)
+        self._note("learning.thinned_values", self._logged.left_out)
+        self._note("learning.again", self._logged.repeated)
         return TrainingLog(
             head=head,
-            scalars=[_scalars(mode, name, one, head.rank) for (mode, name), one in series.items()],
+            scalars=scalars,
             tensors=self._tensors(),
             classes=[classes[i] for i in kept.tolist()],
             events=[*self._found],
@@ -261,6 +244,7 @@ class _Reading:
         place[order] = np.arange(len(ids))
         code = place[at[named]]
         kept = np.flatnonzero(named)[latest(whose[named, 1], code, whose[named, 0])]
+        self._note("learning.rows_again", int(named.sum()) - len(kept))
         rows = dict(zip(COLUMNS, values[:, kept], strict=True))
         return TensorRecords(
             tensors=tuple(tensors[i] for i in order),
@@ -270,22 +254,6 @@ class _Reading:
             bins=bins[kept] if bins.any() else np.empty((0, BINS), np.int32),
             **rows,
         )
-
-
-def _scalars(mode: str, name: str, series: Series, rank: int) -> Scalars:
-    step, time_us, value = series.arrays()
-    kept = latest(step)
-    shown = as_name(name)
-    return Scalars(
-        name=shown,
-        logged_as=shown,
-        mode=mode,
-        source=SOURCE,
-        rank=rank,
-        step=step[kept],
-        time_us=time_us[kept],
-        value=value[kept],
-    )
 
 
 def _size(one: ClassCounts) -> int:

@@ -11,6 +11,9 @@ import pytest
 
 from jobreport.errors import NothingReadableError
 from jobreport.options import Options
+from jobreport.readers import series
+from jobreport.readers.learning import rows
+from jobreport.readers.learning.rows import Rows
 from jobreport.readers.registry import read_directory
 from jobrules.model.learning import Collection, Learning, Training
 from tests.report.readers.samples import write
@@ -192,7 +195,45 @@ def test_a_job_that_was_started_again_goes_on(tmp_path: Path) -> None:
     assert values(found) == dict.fromkeys(range(6), 1) | dict.fromkeys(range(6, 14), 2)
     assert found.tensors
     assert (found.tensors.step.tolist(), found.tensors.l2.tolist()) == ([0, 8], [1, 3])
-    assert remarks == [("learning.copy", 1)]
+    assert remarks == [("learning.again", 4), ("learning.copy", 1), ("learning.rows_again", 1)]
+
+
+def test_a_start_from_before_another_is_a_training_of_its_own(tmp_path: Path) -> None:
+    again = HEAD | {"time_us": START_US + 10**9, "pid": 9}
+    found, remarks = read(
+        tmp_path,
+        {
+            "jobrecord/training-00000.jsonl": text(HEAD, *(scalar(i, loss=1) for i in range(5, 10))),
+            "jobrecord/training-00000-2.jsonl": text(again, *(scalar(i, loss=2) for i in range(3))),
+        },
+    )
+    assert values(found) == dict.fromkeys(range(3), 2)
+    assert remarks == [("learning.not_continued", 1)]
+
+
+def test_of_too_many_rows_evenly_distributed_records_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_BATCH", 7)
+    monkeypatch.setattr(Rows.__init__, "__defaults__", (100,))
+    lines = [record(step, [0, 1], l2=[step, step]) for step in range(0, 3300, 10)]
+    found, remarks = logged(tmp_path, NAMES, *lines)
+    assert found.tensors
+    assert found.tensors.step.tolist() == [step for step in range(0, 3300, 80) for _ in range(2)]
+    assert remarks == [("learning.thinned", 660 - len(found.tensors))]
+
+
+def test_of_too_many_values_those_that_are_not_finite_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series, "MAX_VALUES", 100)
+    found, remarks = logged(tmp_path, *(scalar(i, loss="nan" if i in (77, 903) else i) for i in range(1000)))
+    kept = found.series("loss")
+    assert kept
+    assert {77, 903} < {*kept.step.tolist()}
+    assert {*np.diff(kept.step[kept.finite]).tolist()} == {16, 17}
+    assert 50 < len(kept) <= 100
+    assert remarks == [("learning.thinned_values", 1000 - len(kept))]
 
 
 def sharded(rank: int, world: int = 2, **known: Any) -> dict[str, Any]:

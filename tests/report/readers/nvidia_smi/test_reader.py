@@ -314,7 +314,7 @@ def test_columns_that_are_given_are_those_of_a_log_without_header(units: bool, t
     (tmp_path / "named.csv").write_text(NAMES + "\n" + headerless(0, 30))
     (tmp_path / "nameless.csv").write_text("Unknown Error\n" + headerless(30, 30, units=units))
     (tmp_path / "nameless.csv.1").write_text("\n" + headerless(0, 0))
-    (tmp_path / "losses.csv").write_text("epoch,loss,lr,x\n1,2,3,4\n")
+    (tmp_path / "prices.csv").write_text("name,price,size,x\n1,2,3,4\n")
 
     reading = read_directory(tmp_path, Options(columns=NAMES, strict=True))
 

@@ -1,0 +1,1 @@
+"""Plain files of logged numbers: CSV, and the state of Hugging Face's Trainer."""

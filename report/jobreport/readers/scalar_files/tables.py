@@ -1,0 +1,112 @@
+"""CSV of numbers by step or epoch, as Lightning's and Keras' CSVLogger and ultralytics write it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import TYPE_CHECKING, TypeAlias
+
+from jobreport.readers import text_files
+from jobreport.readers.bounds import EARLIEST_S, LATEST_S
+from jobreport.readers.series import Logged
+from jobreport.readers.tally import UnusableError
+from jobrules.model import SECOND_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jobreport.readers.base import SourceFile
+    from jobreport.readers.tally import Tally
+
+#: Bytes of a line, and columns.
+_LONGEST, _MAX_COLUMNS = 1 << 20, 1000
+_BEGINNING = 1 << 16
+_DELIMITERS = ",;\t"
+#: Columns that count, the finest first, and those of times. None of them is a number of the training.
+_STEPS = ("step", "global_step", "trainer/global_step", "iteration", "iter", "epoch")
+_TIMES = ("timestamp", "wall_time", "time")
+_METRIC = re.compile(r"(?:.*[^a-z])?(?:loss|acc|accuracy)(?:[^a-z].*)?", re.DOTALL)
+#: A double holds all whole numbers up to this one; steps are far below.
+_MAX_STEP = 10**12
+
+Header: TypeAlias = tuple[str, ...]
+
+
+def header_of(file: SourceFile) -> Header | None:
+    """The names of its columns; None if it is no table of a training."""
+    text = text_files.beginning(file.path, _BEGINNING).decode("utf-8", "replace")
+    first, newline, rest = text.partition("\n")
+    if not newline:
+        return None
+    header = _header(first)
+    second = next(iter(_fields([rest.partition("\n")[0]], _delimiter(first))), [])
+    plain = [name.lower() for name in header]
+    is_table = any(name in _STEPS for name in plain) and any(map(_METRIC.fullmatch, plain))
+    return header if is_table and len(second) in (0, len(header)) and len(header) <= _MAX_COLUMNS else None
+
+
+def read_table(file: SourceFile, tally: Tally) -> tuple[Header, Logged]:
+    """The columns and the numbers of a file, up to any damage. Raises ``UnusableError`` if there are none."""
+    lines = _lines(file, tally)
+    first = next(lines, "")
+    header, logged = _header(first), Logged()
+    plain = [name.lower() for name in header]
+    step_at = min((_STEPS.index(name), i) for i, name in enumerate(plain) if name in _STEPS)[1]
+    time_at = next((plain.index(name) for name in _TIMES if name in plain), -1)
+    tally.note("learning.epochs", count=plain[step_at] == "epoch", file=file.name)
+    columns = [i for i, name in enumerate(plain) if name and name not in (*_STEPS, *_TIMES)]
+    with text_files.noting(file, tally):
+        for fields in _fields(lines, _delimiter(first)):
+            step = _number(fields[step_at]) if len(fields) == len(header) else None
+            if step is None or not 0 <= step <= _MAX_STEP or step % 1:
+                tally.note("learning.row", file=file.name)
+                continue
+            time_us = _time_us(fields[time_at]) if time_at >= 0 else 0
+            for i in columns:
+                if (value := _number(fields[i])) is not None:
+                    logged.add("", header[i], int(step), time_us, value)
+                elif fields[i].strip():
+                    tally.note("learning.value", file=file.name)
+    tally.note("learning.thinned_values", count=logged.left_out, file=file.name)
+    if not logged:
+        raise UnusableError("learning.no_number")
+    return header, logged
+
+
+def _lines(file: SourceFile, tally: Tally) -> Iterator[str]:
+    for line in text_files.lines(file.path, _LONGEST):
+        if line is None:
+            tally.note("learning.row", file=file.name)
+        elif line.strip():
+            yield line.decode("utf-8", "replace")
+
+
+def _fields(lines: Iterator[str] | Sequence[str], delimiter: str) -> Iterator[list[str]]:
+    """The fields of each line; a quoted one does not go on in the next."""
+    for line in lines:
+        try:
+            yield from csv.reader([line], delimiter=delimiter)
+        except csv.Error:
+            yield []
+
+
+def _delimiter(header: str) -> str:
+    return max(_DELIMITERS, key=header.count)
+
+
+def _header(line: str) -> Header:
+    fields = next(iter(_fields([line], _delimiter(line))), [])
+    return tuple(name.strip() for name in fields)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _time_us(text: str) -> int:
+    """Microseconds since the epoch; 0 for what is no such time, as seconds since the start are none."""
+    seconds = _number(text) or 0.0
+    return round(seconds * SECOND_US) if EARLIEST_S <= seconds <= LATEST_S else 0
