@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 #: What readers look for.
 LOOKED_FOR = "`jobrecord.log`, TensorBoard events, tables of metrics (`metrics.csv`), `trainer_state.json`, and lines of logs"
+#: Reasons why something was not recorded that are shown.
+_MAX_LACKS = 6
 #: Characters of events on the loss.
 _MARKS = {"spike": "▾", "overflow": "×", "skipped": "×"}
 _SHARDING = {
@@ -160,8 +162,8 @@ def _scalars(found: LearningPlots) -> Table | None:
             [
                 as_code(one.name),
                 as_code(one.logged_as),
-                one.mode,
-                one.source,
+                formats.escape_name(one.mode, 24),
+                formats.escape_name(one.source, 40),
                 formats.number(one.values, 0),
                 formats.number(one.not_finite, 0),
                 *map(compact, (one.first, one.last, one.low, one.high)),
@@ -364,28 +366,26 @@ def _classes(found: Classes | None) -> list[Block]:
 
 def _how(how: HowRecorded) -> Sequence[str]:
     """Where it was recorded, how often, at what cost, and what was not."""
-    sources = f"Recorded from {join_names(how.sources)}" if how.sources else "Recorded"
     every = f", tensors each {count(how.every, 'step')}" if how.every else ""
     ranks = f", on {how.ranks} of {count(how.world_size, 'rank')}" if how.world_size > 1 else ""
-    model = [
-        *([f"{how.parameters:,} parameters ({how.trainable:,} trainable)"] if how.parameters else []),
-        *([f"optimizer {how.optimizer}"] if how.optimizer else []),
-        *([how.amp] if how.amp else []),
-        *([_SHARDING[how.sharding]] if how.sharding in _SHARDING else []),
-        *([f"{count(how.accumulation, 'micro-batch', 'micro-batches')} a step"] if how.accumulation else []),
-        *(["compiled"] if how.compiled else []),
+    facts = [
+        f"{how.parameters:,} parameters ({how.trainable:,} trainable)" if how.parameters else "",
+        f"optimizer {formats.escape_name(how.optimizer, 40)}" if how.optimizer else "",
+        formats.escape_name(how.amp, 24),
+        _SHARDING.get(how.sharding, ""),
+        f"{count(how.accumulation, 'micro-batch', 'micro-batches')} a step" if how.accumulation else "",
+        "compiled" if how.compiled else "",
     ]
-    cost = f"Recording took {duration(how.cost_us)}" if how.cost_us else ""
+    model = ", ".join(filter(None, facts))
     percents = percent(100 * how.cost_us / max(1, how.length_us))
-    part = f", {percents} of the time from the first to the last record"
-    return [
-        f"{sources}{every}{ranks}.",
-        *([f"Model: {', '.join(model)}."] if model else []),
-        *([f"{cost}{part if how.length_us else ''}."] if cost else []),
-        *(
-            [f"Not recorded: {'; '.join(formats.escape_name(one, 120) for one in how.not_recorded)}."]
-            if how.not_recorded
-            else []
-        ),
-        *([f"{count(how.replicas, 'weight')} differed between replicas."] if how.replicas else []),
+    of_time = f", {percents} of the time from the first to the last record" if how.length_us else ""
+    lacks = [formats.escape_name(one, 80) for one in how.not_recorded[:_MAX_LACKS]]
+    more = f"; {len(how.not_recorded) - len(lacks)} more" if len(how.not_recorded) > len(lacks) else ""
+    said = [
+        f"Recorded from {join_names(how.sources or ['files of the job'])}{every}{ranks}.",
+        f"Model: {model}." if model else "",
+        f"Recording took {duration(how.cost_us)}{of_time}." if how.cost_us else "",
+        f"Not recorded: {'; '.join(lacks)}{more}." if lacks else "",
+        f"{count(how.replicas, 'weight')} differed between replicas." if how.replicas else "",
     ]
+    return [one for one in said if one]
