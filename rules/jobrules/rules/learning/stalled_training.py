@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jobrules.measures.clock_offsets import Clocks
+from jobrules.measures.learning.robust import few
 from jobrules.measures.work import Work, gpu_use
 from jobrules.measures.work_span import IDLE_PERCENT
 from jobrules.model import SECOND_US, HowMuch, IntArray, Measure, Note, Reason, ReasonKind, Severity, When
@@ -64,8 +65,10 @@ class StalledTraining(LearningRule):
         # Samples of another time say nothing of the end.
         has_end = first_sample_us <= last_us < end_us
         ends_us = np.append(records_us, end_us) if has_end else records_us
+        if len(ends_us) < 2:
+            return self.not_evaluated(few(1, 2, "records of the training"))
         length_us = np.diff(ends_us)
-        longest_us = int(length_us.max(initial=0))
+        longest_us = int(length_us.max())
         facts: dict[str, Any] = {
             "datapoints": len(records_us),
             "measure": Measure(

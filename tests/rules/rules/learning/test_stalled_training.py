@@ -110,3 +110,4 @@ def test_without_times_nothing_is_known() -> None:
     result = judged(scalars([1.0] * 9, timed=False))
 
     assert str(result.reason) == "times of the training not recorded"
+    assert str(judged(series(0)).reason) == "2 records of the training needed, 1 recorded"
