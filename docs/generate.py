@@ -110,9 +110,9 @@ EXAMPLES = {
             print(f"{part['percent']:5.1f}%  {part['amount']:.3f} {use['device']}-h  {part['label']}")
     """,
     "Which rules were not evaluated, and why": """
-        for rule in report["rules"]:
-            if rule["status"] == "not evaluated":
-                print(rule["name"], rule["reason"]["kind"], rule["reason"]["what"])
+        for one in report["verdict"]["not_evaluated"]:
+            if one["reason"]["kind"] != "not applicable":
+                print(one["rule"], one["reason"]["kind"], one["reason"]["what"])
     """,
     "How long steps took": """
         for kind in report["steps"]["modes"]:
