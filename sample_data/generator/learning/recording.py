@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 #: 2025-03-09 10:00:00 UTC; what a step takes, and a record.
 _START_US, _STEP_US, _COST_US = 1_741_514_400_000_000, 250_000, 500
-
 #: What comes first in a file, and last.
 _ORDER = {"head": 0, "names": 1, "end": 3}
 
@@ -30,11 +29,9 @@ _ORDER = {"head": 0, "names": 1, "end": 3}
 class _Recorder:
     """``jobrecord``, started anew where the job is resumed."""
 
-    log, eval, classes = (
-        staticmethod(jobrecord.log),
-        staticmethod(jobrecord.eval),
-        staticmethod(jobrecord.classes),
-    )
+    log = staticmethod(jobrecord.log)
+    eval = staticmethod(jobrecord.eval)
+    classes = staticmethod(jobrecord.classes)
 
     def learn(self, model: Any, optimizer: Any, *, step: int, **options: Any) -> None:
         jobrecord.stop()
@@ -50,7 +47,12 @@ def record(scenario: Scenario, seed: int, job_dir: Path, **options: Any) -> None
         known = {"JOBRECORD_DIR": f"{folder}/job", "JOBRECORD_NODE": "node-1", "JOBRECORD_RUN": "learning"}
         # As under record-job: the machine is not sampled.
         with patch.dict(os.environ, known):
-            train(scenario, seed, _Recorder(), **options)
+            if scenario.task == "trees":
+                from generator.learning.boosting import boost  # noqa: PLC0415 - needs XGBoost
+
+                boost(scenario, seed)
+            else:
+                train(scenario, seed, _Recorder(), **options)
             jobrecord.stop()
         for path in sorted(Path(folder).rglob("training-*.jsonl")):
             into = job_dir / "jobrecord" / f"{path.name}.gz"
@@ -62,7 +64,7 @@ def record(scenario: Scenario, seed: int, job_dir: Path, **options: Any) -> None
 def record_all(folder: Path) -> None:
     """Record each scenario with its first seed into a folder of its name, in brief."""
     for name, scenario in SCENARIOS.items():
-        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.rmtree(folder / name / "jobrecord", ignore_errors=True)
         record(scenario, scenario.seeds[0], folder / name, every=15, histograms=False)
         size = sum(path.stat().st_size for path in (folder / name).rglob("*.gz"))
         print(f"{folder / name}: {size:,} bytes")
@@ -72,13 +74,9 @@ def _still(lines: Sequence[str]) -> Iterator[str]:
     """Lines with the same times, process, and order wherever they were recorded: a thread writes some of them."""
     known = [json.loads(text) for text in lines]
     first = min(line["step"] for line in known if "step" in line)
-    for line in sorted(
-        known, key=lambda line: (_ORDER.get(line["kind"], 2), line.get("step", 0), line["kind"])
-    ):
-        fixed = {
-            "time_us": _START_US + _STEP_US * line.get("step", first),
-            "cost_us": _COST_US,
-            "pid": 1 + first,
-        }
+    known.sort(key=lambda line: (_ORDER.get(line["kind"], 2), line.get("step", 0), line["kind"]))
+    for line in known:
+        time_us = _START_US + _STEP_US * line.get("step", first)
+        fixed = {"time_us": time_us, "cost_us": _COST_US, "pid": 1 + first}
         line |= {name: value for name, value in fixed.items() if name in line}
         yield json.dumps(line, separators=(",", ":")) + "\n"

@@ -22,7 +22,7 @@ class Scenario:
     #: Those that are tried; the recording of the first one is stored.
     seeds: tuple[int, ...] = _THREE
 
-    #: ``mixture`` of ten Gaussians for a plain network, ``images`` for a convolutional one, ``tokens`` for a GPT.
+    #: ``mixture`` of ten Gaussians for a plain network, ``images`` for a convolutional one, ``tokens`` for a GPT, ``trees``.
     task: str = "mixture"
     steps: int = 600
     #: How far the Gaussians are apart; whether each step has new data, or 8,000 points for all, or fewer.
@@ -54,8 +54,8 @@ class Scenario:
     #: Steps of warm-up before the learning rate falls along a cosine (0: it is constant); norm to clip gradients at.
     warm_up: int = 0
     clip: float | None = None
-    #: Whether losses are scaled as for float16, micro-batches of a step, and the step at which the job was resumed.
-    scaled: bool = False
+    #: What losses are multiplied by, as for float16 (0: they are not), micro-batches of a step, and the step at which the job was resumed.
+    loss_scale: float = 0.0
     accumulation: int = 1
     resumed_at: int | None = None
     compiled: bool = False
@@ -65,17 +65,21 @@ class Scenario:
 
 HEALTHY = Scenario(summary="4 × 64 ReLU, Adam with 1e-3", also=("Overtraining",), seeds=_TEN)
 
-#: Trainings without a fault; those for which not even an info is allowed have no ``also``.
+#: Trainings without a fault: infos of a plateau at the end are right, warnings are not.
 _HEALTHY = {
     "healthy": HEALTHY,
     "healthy-fresh": replace(
-        HEALTHY, summary="new data in each step, nearer classes", fresh=True, separation=0.9, also=()
+        HEALTHY, summary="new data in each step, nearer classes", fresh=True, separation=0.9
     ),
     "healthy-sgd": replace(
-        HEALTHY, summary="SGD with 0.1 and momentum", optimizer="SGD", options={"lr": 0.1, "momentum": 0.9}
+        HEALTHY,
+        summary="SGD with 0.1 and momentum",
+        also=("Overfit", "Overtraining"),
+        optimizer="SGD",
+        options={"lr": 0.1, "momentum": 0.9},
     ),
     "healthy-tanh": replace(HEALTHY, summary="tanh", activation="Tanh"),
-    "healthy-amp": replace(HEALTHY, summary="losses are scaled as for float16", scaled=True),
+    "healthy-amp": replace(HEALTHY, summary="losses are scaled as for float16", loss_scale=65536.0),
     "frozen": replace(HEALTHY, summary="a layer does not train", frozen=(1,)),
     "accumulation": replace(HEALTHY, summary="4 micro-batches of each step", accumulation=4, seeds=_THREE),
     "resumed": replace(HEALTHY, summary="resumed at step 300", resumed_at=300, seeds=_THREE),
@@ -93,6 +97,8 @@ _HEALTHY = {
     ),
 }
 _SGD = {"lr": 0.1}
+#: What is also true of a model that learns nothing: its predictions, a best loss by chance, gradients of 0.
+_NOTHING_LEARNED = ("UnchangedTensor", "Overtraining", "Confusion")
 #: Trainings with a fault each.
 _SICK = {
     "vanishing": Scenario(
@@ -101,7 +107,7 @@ _SICK = {
             *("VanishingGradient", "WeightUpdateRatio", "PoorWeightInitialization"),
             *("LossNotDecreasing", "LossAtChance"),
         ),
-        also=("UnchangedTensor",),
+        also=_NOTHING_LEARNED,
         layers=12,
         activation="Sigmoid",
         optimizer="SGD",
@@ -110,20 +116,29 @@ _SICK = {
     "exploding": Scenario(
         summary="8 × 64 ReLU, first weights with a deviation of 0.5, SGD with 0.05",
         triggers=("ExplodingTensor", "PoorWeightInitialization"),
+        also=("Confusion",),
         layers=8,
         weights_std=0.5,
         optimizer="SGD",
         options={"lr": 0.05},
     ),
     "lr-high": Scenario(
-        summary="SGD with 20", triggers=("ExplodingTensor",), optimizer="SGD", options={"lr": 20.0}
+        summary="SGD with 20",
+        triggers=("ExplodingTensor",),
+        also=("Confusion",),
+        optimizer="SGD",
+        options={"lr": 20.0},
     ),
     "nan": Scenario(
-        summary="an infinite input at step 300", triggers=("ExplodingTensor",), accidents={300: "infinite"}
+        summary="an infinite input at step 300",
+        triggers=("ExplodingTensor",),
+        also=("Overtraining", "Confusion"),
+        accidents={300: "infinite"},
     ),
     "spike": Scenario(
         summary="inputs 30 times as large and shifted labels at steps 300 and 450",
-        triggers=("LossSpike",),
+        triggers=("LossSpike", "GradientGrowth"),
+        also=("Overtraining",),
         accidents={300: "shifted", 450: "shifted"},
     ),
     "dead-relu": Scenario(
@@ -132,12 +147,13 @@ _SICK = {
             *("DeadRelu", "VanishingGradient", "WeightUpdateRatio", "PoorWeightInitialization"),
             *("LossNotDecreasing", "LossAtChance"),
         ),
+        also=_NOTHING_LEARNED,
         biases={2: -6.0},
     ),
     "dead-lr": Scenario(
         summary="Adam with 0.3",
         triggers=("DeadRelu", "VanishingGradient", "WeightUpdateRatio", "LossAtChance"),
-        also=("LossNotDecreasing", "LossSpike"),
+        also=("LossNotDecreasing", "LossSpike", *_NOTHING_LEARNED),
         options={"lr": 0.3},
     ),
     "saturated": Scenario(
@@ -155,6 +171,7 @@ _SICK = {
             *("VanishingGradient", "WeightUpdateRatio", "DeadRelu", "PoorWeightInitialization"),
             *("LossNotDecreasing", "LossAtChance"),
         ),
+        also=_NOTHING_LEARNED,
         layers=8,
         weights_std=0.01,
         optimizer="SGD",
@@ -166,6 +183,7 @@ _SICK = {
             *("VanishingGradient", "DeadRelu", "PoorWeightInitialization", "LossNotDecreasing"),
             "LossAtChance",
         ),
+        also=_NOTHING_LEARNED,
         weights_std=0.0,
     ),
     "bad-init-large": Scenario(
@@ -177,6 +195,7 @@ _SICK = {
     "plateau": Scenario(
         summary="SGD with 1e-5",
         triggers=("WeightUpdateRatio", "LossNotDecreasing", "LossAtChance"),
+        also=_NOTHING_LEARNED,
         optimizer="SGD",
         options={"lr": 1e-5},
     ),
@@ -197,20 +216,28 @@ _SICK = {
     "imbalance": Scenario(
         summary="90% of the points in one class",
         triggers=("ClassImbalance",),
-        also=("Overtraining",),
+        also=("Overtraining", "Confusion"),
         first_class=0.9,
         separation=0.9,
         layers=3,
         optimizer="SGD",
         options={"lr": 0.02},
     ),
+    "underflow": replace(
+        HEALTHY,
+        summary="losses for float16, made smaller in place of larger",
+        triggers=("LowPrecisionUnderflow",),
+        seeds=_THREE,
+        loss_scale=2.0**-13,
+        recorded={"histograms": True},
+    ),
     "confused": replace(
         HEALTHY, summary="two classes have the same center", triggers=("Confusion",), seeds=_THREE, twins=True
     ),
     "raw-images": Scenario(
         summary="images of 0 to 255",
-        triggers=("CheckInputImages",),
-        also=("Overtraining",),
+        triggers=("CheckInputImages", "PoorWeightInitialization"),
+        also=("Overtraining", "Confusion"),
         task="images",
         steps=100,
         scale=60.0,
@@ -222,6 +249,13 @@ _SICK = {
         task="tokens",
         steps=60,
         recorded={"inputs": True, "pad_id": 0},
+    ),
+    "leak": Scenario(
+        summary="boosted trees of depth 2, to which one of 32 features gives the label away",
+        triggers=("FeatureImportanceOverweight", "TreeDepth"),
+        task="trees",
+        separation=0.0,
+        steps=10,
     ),
 }
 #: By the name that the command knows.

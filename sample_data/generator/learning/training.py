@@ -45,16 +45,15 @@ def train(scenario: Scenario, seed: int, recorder: Recorder, **options: Any) -> 
     given = [one for one in model.parameters() if id(one) not in skipped]
     optimizer = getattr(torch.optim, scenario.optimizer)(given, **scenario.options)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share(scenario, step))
-    scaler = torch.amp.GradScaler("cpu", init_scale=65536.0, enabled=scenario.scaled)
+    scaled = scenario.loss_scale > 0
+    scaler = torch.amp.GradScaler("cpu", init_scale=scenario.loss_scale or 1.0, enabled=scaled)
     if scenario.compiled:
         model = torch.compile(model, backend="eager")
     # A step of so small a network takes no longer than a record of it.
-    known = {"every": EVERY, "classes": task.classes, "budget": 1e9} | (
-        {"scaler": scaler} if scenario.scaled else {}
-    )
+    known = {"every": EVERY, "classes": task.classes, "budget": 1e9} | ({"scaler": scaler} if scaled else {})
     for step in range(scenario.steps):
         if step in (0, scenario.resumed_at):
-            recorder.learn(model, optimizer, step=step, **known | dict(scenario.recorded) | options)
+            recorder.learn(model, optimizer, step=step, **known | options | dict(scenario.recorded))
         optimizer.zero_grad()
         losses = []
         for _ in range(scenario.accumulation):
@@ -63,6 +62,8 @@ def train(scenario: Scenario, seed: int, recorder: Recorder, **options: Any) -> 
             scaler.scale(losses[-1] / scenario.accumulation).backward()
         # Of the step that has begun: the optimizer ends it.
         recorder.log(loss=torch.stack(losses).mean().detach(), lr=schedule.get_last_lr()[0])
+        if scaled:
+            recorder.log(loss_scale=scaler.get_scale())
         if scenario.clip is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), scenario.clip)
         scaler.step(optimizer)
