@@ -13,7 +13,7 @@ from jobreport.readers.base import Found
 from jobreport.readers.event_files import Elements
 from jobreport.readers.listing import listing
 from jobreport.readers.registry import read_directory
-from jobreport.readers.saved_tensors import reader as saved_tensors
+from jobreport.readers.saved_tensors import job as saved_tensors
 from jobreport.readers.saved_tensors import table
 from jobreport.readers.saved_tensors.reader import SavedTensors
 from jobreport.readers.saved_tensors.statistics import classes, fired, statistics
