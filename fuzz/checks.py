@@ -55,6 +55,7 @@ from jobreport.readers.python_stacks.reader import PythonStacks
 from jobreport.readers.recorder_facts.reader import RecorderFacts
 from jobreport.readers.registry import Reading
 from jobreport.readers.saved_tensors.reader import SavedTensors
+from jobreport.readers.scalar_files.reader import MetricTables, TrainerStates
 from jobreport.readers.system_samples.reader import SystemSamples
 from jobreport.readers.system_samples.text import SoundFiles
 from jobreport.readers.tally import Tally, UnusableError
@@ -453,6 +454,20 @@ def _check_saved_tensors(data: bytes) -> None:
     assert bool(found.quality.rows or (learning and learning.classes)) == (learning is not None)
 
 
+def _check_metrics(data: bytes) -> None:
+    """A table, or the state of a trainer if it looks like one, next to a sound table."""
+    sound = b"epoch,step,train_loss,val_loss\n0,9,1.5,\n0,9,,2\n"
+    files = _written({"a.csv": data, "a.json": data, "b.csv": sound})
+    for reader in (MetricTables(), TrainerStates()):
+        found = reader.read([file for file in files if reader.matches_content(file)])
+        json.dumps(msgspec.to_builtins(found.quality)).encode()
+        learning = joining.joined(found.learning, {}, Tally())
+        for one in learning.scalars if learning else ():
+            assert (np.diff(one.step) >= 0).all()
+            assert len(one.step) == len(one.value) == len(one.time_us) > 0
+            _assert_printable([one.name])
+
+
 def _check_rule_results(data: bytes) -> None:
     """One result, alone or, by its first byte, among sound ones of all other rules."""
     first = data[0] if data else 0
@@ -700,6 +715,19 @@ def _of_saved_tensors() -> list[bytes]:
     ]
 
 
+def _of_metrics() -> list[bytes]:
+    tables = (
+        "epoch,accuracy,loss,val_loss\n0,0.5,2,3\n1,0.6,nan,\n",
+        'timestamp;step;"train/loss";lr-Adam\r\n1741514400.5;1;1e999;0.1\r\n1741514401;2;-inf;0.1\r\n',
+    )
+    history: list[dict[str, float]] = [
+        {"step": 1, "loss": 2.0},
+        {"step": 2, "eval_loss": float("nan"), "eval_runtime": 1},
+    ]
+    state = {"global_step": 2, "log_history": [*history, {"step": 2, "train_runtime": 3.5}]}
+    return [*(one.encode() for one in tables), json.dumps(state).encode()]
+
+
 def _of_facts() -> list[bytes]:
     facts = next(text for path, text in hostile.facts(["a", "b"]).items() if path.endswith(".json"))
     known = json.loads(facts)
@@ -822,6 +850,7 @@ TARGETS = {
     "stacks": Target(_check_stacks, _of_stacks),
     "facts": Target(_check_facts, _of_facts),
     "scalars": Target(_check_scalars, _of_scalars),
+    "metrics": Target(_check_metrics, _of_metrics),
     "tensorboard": Target(_check_tensorboard, _of_tensorboard),
     "saved-tensors": Target(_check_saved_tensors, _of_saved_tensors),
     "rule-results": Target(_check_rule_results, _of_rule_results_alone_and_together),

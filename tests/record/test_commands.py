@@ -10,6 +10,7 @@ import pytest
 from jobreport.errors import UsageError
 from jobreport.options import Options
 from jobreport.pipeline import make_report
+from jobreport.readers.registry import read_directory
 from tests.record.recordings import PYTHON, record
 from tests.record.reports import report
 
@@ -77,3 +78,17 @@ def test_any_command_can_be_chosen(tmp_path: Path) -> None:
     assert steps == {1: 20, 2: 60, "all": 80}
     with pytest.raises(UsageError):
         make_report(out, tmp_path / "report", Options(formats=["json"], force=True, run=3))
+
+
+def test_what_another_command_learned_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"{TRAIN}    jobrecord.log(loss=steps)\n")
+    out = tmp_path / "job"
+    commands = f"python {LONG}; python {SHORT}".replace("python", PYTHON)
+    record(out, "--quiet", command=["sh", "-c", commands], cwd=tmp_path)
+
+    readings = [read_directory(out, Options(strict=True, run=run)) for run in (None, 2)]
+
+    losses = [one.job.learning and one.job.learning.series("loss") for one in readings]
+    assert [one and one.value.tolist() for one in losses] == [[60.0] * 60, [20.0] * 20]
+    left_out = [one for reading in readings for source in reading.quality.sources for one in source.remarks]
+    assert [one.count for one in left_out if one.code == "learning.other_command"] == [1, 1]

@@ -175,7 +175,11 @@ class Pseudonyms(Struct, frozen=True, kw_only=True):
     def settings(self, chosen: Settings) -> Settings:
         """The settings of the report with placeholders."""
         before = f"--set {StepOutlier.__name__}.mode="
-        options = (f"{before}{self.mode}" if one.startswith(before) else one for one in chosen.options)
+        options = [f"{before}{self.mode}" if one.startswith(before) else one for one in chosen.options]
+        for i, one in enumerate(options):
+            scalar, _, logged_as = one.partition("=")
+            if scalar.startswith("--scalar "):
+                options[i] = f"{scalar}={self.names.get(('scalar', logged_as), logged_as)}"
         rules = (
             dataclasses.replace(one, mode=self.mode) if isinstance(one, StepOutlier) else one
             for one in chosen.rules

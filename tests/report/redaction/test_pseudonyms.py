@@ -283,6 +283,14 @@ def test_no_piece_of_a_name_is_left_in_any_file_or_on_the_terminal(tmp_path: Pat
     assert "None found" in page
 
 
+def test_the_choice_of_a_scalar_has_its_placeholder(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("step,secret loss\n1,2\n2,1\n")
+    options = Options(formats=["json"], redact=True, scalar={"loss": "secret loss"})
+    outcome = pipeline.make_report(tmp_path, tmp_path / "out", options)
+    assert "secret" not in (tmp_path / "out" / "report.json").read_text()
+    assert "--scalar loss=scalar-1" in outcome.report.command
+
+
 def test_the_job_has_all_its_names_without_the_option_and_the_same_numbers(tmp_path: Path) -> None:
     directory = tmp_path / MARKS["job"]
     write(directory, files())

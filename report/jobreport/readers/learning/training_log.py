@@ -54,7 +54,7 @@ _MODES = (TRAINING, EVALUATION, PREDICTION)
 _WORDS = {"nan": np.nan, "inf": np.inf, "infinity": np.inf, "-inf": -np.inf, "-infinity": -np.inf}
 _COLLECTIONS = frozenset(Collection)
 _EVENTS = ("overflow", "skipped", "resume", "epoch", "checkpoint", "error")
-_DTYPE = re.compile(r"[a-z0-9_]{1,20}")
+_DTYPE = re.compile(r"bool|bfloat16|(?:float|u?int|complex)[0-9]{1,3}(?:_e[0-9]m[0-9][a-z]{0,6})?")
 #: Of a file: tensors, numbers of evaluations, events, features, and trees.
 _MAX_TENSORS = 120_000
 _MAX_COUNTS, _MAX_EVENTS, _MAX_FEATURES, _MAX_TREES = 4_000_000, 100_000, 10_000, 1_000_000
@@ -250,7 +250,7 @@ class _Reading:
             tensors=tuple(tensors[i] for i in order),
             tensor=place[at[kept]],
             step=whose[kept, 1],
-            time_us=whose[kept, 2],
+            time_us=np.where(whose[kept, 2] >= EARLIEST_US, whose[kept, 2], 0),
             bins=bins[kept] if bins.any() else np.empty((0, BINS), np.int32),
             **rows,
         )

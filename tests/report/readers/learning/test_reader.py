@@ -12,7 +12,9 @@ import pytest
 from jobreport.errors import NothingReadableError
 from jobreport.options import Options
 from jobreport.readers import series
+from jobreport.readers.base import SourceFile
 from jobreport.readers.learning import rows
+from jobreport.readers.learning.reader import TrainingLogs
 from jobreport.readers.learning.rows import Rows
 from jobreport.readers.registry import read_directory
 from jobrules.model.learning import Collection, Learning, Training
@@ -299,3 +301,25 @@ def test_replicas_are_compared_and_count_once(tmp_path: Path) -> None:
         (0, "0.weight", 1.0, 1.01, 0, 2),
         (1, "0.weight", 1.0, 1.01, 0, 2),
     ]  # fmt: skip
+
+
+def test_a_file_that_is_cut_anywhere_gives_what_comes_before(tmp_path: Path) -> None:
+    whole = text(HEAD, NAMES, record(0, [0], l2=[1.0]), *(scalar(i, loss=i) for i in range(3))).encode()
+    place = tmp_path / "training-00000.jsonl"
+    reader = TrainingLogs()
+    for size in range(len(whole)):
+        place.write_bytes(whole[:size])
+        file = SourceFile(name="jobrecord/training-00000.jsonl", place=str(place), size=size)
+        found = reader.read([file])
+        # Without its end, a line is as whole as with it.
+        read = whole[: size + 1].count(b"\n")
+        assert [len(one.scalars[0]) for one in found.learning if one.scalars] == [read - 3] * (read > 3)
+        is_whole = read and (whole + b"\n")[size - 1 : size + 1].count(b"\n") == 1
+        assert len(found.quality.remarks) == (not is_whole)
+
+
+def test_a_line_that_is_too_long_costs_itself(tmp_path: Path) -> None:
+    """One is longer than the limit, and one has more numbers than any record."""
+    numbers = f'{{"kind":"record","step":1,"id":[{"0," * 5_000_000}0]}}'
+    found, remarks = logged(tmp_path, scalar(1, loss=1), "x" * (70 << 20), numbers, scalar(2, loss=2))
+    assert (values(found), remarks) == ({1: 1, 2: 2}, [("learning.line", 2)])
