@@ -38,7 +38,7 @@ def goodput_sentence(found: Goodput) -> str:
 
 
 def loss_sentence(found: LearningPlots) -> str:
-    """``The loss went from 2.3 to 0.05; the validation loss was lowest at step 399 (0.333).``; empty without a loss."""
+    """``The loss went from 2.3 to 0.05; the validation loss was best near step 399 (0.333).``; empty without a loss."""
     row = next((one for one in found.scalars if one.name in (LOSS, VAL_LOSS)), None)
     if row is None:
         return ""
@@ -51,7 +51,7 @@ def loss_sentence(found: LearningPlots) -> str:
         ]
     if found.best and row.name == LOSS:
         step, value = found.best
-        clauses.append(f"the validation loss was lowest at step {step:,} ({formats.compact(value)})")
+        clauses.append(f"the validation loss was best near step {step:,} ({formats.compact(value)})")
     clauses += [count(n, words) for name, words in LOSS_EVENTS.items() if (n := found.events.get(name))]
     return f"{'; '.join(clauses)}."
 

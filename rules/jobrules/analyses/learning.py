@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
+from jobrules.measures.learning.evaluations import MIN_EVALUATIONS, Evaluations
 from jobrules.model import Count, FloatArray, IntArray, Positive
 from jobrules.model.learning import (
     CANONICAL,
@@ -194,7 +195,7 @@ class LearningPlots(Struct, frozen=True, kw_only=True):
     courses: tuple[Course, ...]
     #: Steps with the time at which they were recorded, to label the columns.
     times: tuple[tuple[int, int], ...]
-    #: Step and value of the lowest validation loss.
+    #: Step and value of the best validation loss.
     best: tuple[int, float] | None
     #: Columns with events, by their names, and how many there were; spikes are those of LossSpikes.
     marks: dict[OwnText, tuple[int, ...]]
@@ -228,7 +229,7 @@ def learning_plots(
     series = [one for one in _of_first_rank(learning) if len(one)]
     drawn = [one for name in CANONICAL if (one := _drawn(series, name))]
     columns = StepColumns.of(np.concatenate([one.step for one in drawn]), MAX_COLUMNS) if drawn else None
-    loss, validation = _drawn(series, LOSS), _drawn(series, VAL_LOSS)
+    loss = _drawn(series, LOSS)
     happened = [(one.name, one.step) for one in learning.events] + [("spike", step) for step in spikes]
     names = sorted({name for name, _ in happened})
     steps = {name: np.array([at for one, at in happened if one == name], np.int64) for name in names}
@@ -238,7 +239,7 @@ def learning_plots(
         columns=columns,
         courses=tuple(_course(one, columns) for one in drawn) if columns else (),
         times=_times(drawn),
-        best=_best(validation) if validation else None,
+        best=_best(learning),
         marks={name: _inside(columns, at) for name, at in steps.items()} if columns else {},
         events={name: len(at) for name, at in steps.items()} | ({"spike": spike_count} if spikes else {}),
         loss_after=_loss_after(loss) if loss else (),
@@ -346,11 +347,15 @@ def _times(series: Sequence[Scalars]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(timed.step[places].tolist(), timed.time_us[places].tolist(), strict=True))
 
 
-def _best(validation: Scalars) -> tuple[int, float] | None:
-    if not validation.finite.any():
+def _best(learning: Learning) -> tuple[int, float] | None:
+    """That of the rules, by the lowest median of an evaluation and its neighbors; of few evaluations by the lowest value."""
+    found = Evaluations.of(learning)
+    if not len(found):
         return None
-    place = int(np.argmin(np.where(validation.finite, validation.value, np.inf)))
-    return int(validation.step[place]), float(f"{validation.value[place]:.{DIGITS}g}")
+    place, value = int(found.loss.argmin()), found.loss.min()
+    if len(found) >= MIN_EVALUATIONS:
+        place, value = found.best, found.smooth.min()
+    return int(found.steps[place]), float(f"{value:.{DIGITS}g}")
 
 
 def _loss_after(loss: Scalars) -> tuple[tuple[int, float], ...]:

@@ -110,10 +110,21 @@ def test_of_several_ranks_and_modes_training_of_the_lowest_rank_is_drawn() -> No
     assert [(one.mode, one.first) for one in found.scalars] == [("TRAIN", 1.0), ("EVAL", 3.0)]
 
 
-def test_the_lowest_validation_loss_is_known_by_its_step() -> None:
-    found = plots(scalars([1.0] * 100), scalars([0.9, NAN, 0.4, 0.5], VAL_LOSS, steps=[9, 19, 29, 39]))
+@pytest.mark.parametrize(
+    ("losses", "best"),
+    [
+        ([0.9, NAN, 0.4, 0.5], (29, 0.4)),
+        # Of 8 evaluations a single low one is chance.
+        ([0.9, 0.8, 0.1, 0.8, 0.7, 0.5, 0.6, 0.7], (59, 0.6)),
+        ([NAN], None),
+    ],
+)
+def test_the_best_validation_loss_is_that_of_the_rules(
+    losses: list[float], best: tuple[int, float] | None
+) -> None:
+    steps = range(9, 10 * len(losses), 10)
 
-    assert found.best == (29, 0.4)
+    assert plots(scalars([1.0] * 100), scalars(losses, VAL_LOSS, steps=steps)).best == best
 
 
 def test_the_loss_after_steps_is_the_median_of_the_last_tenth() -> None:

@@ -101,7 +101,7 @@ def test_captions_state_what_was_found() -> None:
     said = text_of(report_of(everything()))
 
     for sentence in (
-        "The loss went from 2.33 to 0.0476; the validation loss was lowest at step 399 (0.3333); 1\u00a0overflow.",
+        "The loss went from 2.33 to 0.0476; the validation loss was best near step 379 (0.3407); 1\u00a0overflow.",
         "Accuracy at the end: training 0.9816, validation 0.8987.",
         "The median update of 6 of 12\u00a0layers is outside of the usual range",
         "Recorded from jobrecord, tensors each 10\u00a0steps, on 1 of 2\u00a0ranks.",

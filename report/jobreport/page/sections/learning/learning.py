@@ -98,6 +98,9 @@ def _loss(found: LearningPlots) -> Figure | None:
         title="Loss",
         finding=loss_sentence(found),
         aid=f"Line: median, and band: lowest to highest, of {every}{logarithmic}{utc}.",
+        reading="Best validation loss: the lowest median of three neighboring evaluations, if there are 8 or more."
+        if found.best
+        else "",
         key=_loss_key(found, has_points=bool(loss and validation)),
         drawings=[
             Drawing(figure=figure, title="Loss"),
@@ -117,7 +120,7 @@ def _has_times(found: LearningPlots) -> bool:
 def _loss_key(found: LearningPlots, *, has_points: bool) -> list[Entry]:
     entries: list[Entry] = [("s1", "training" if has_points else "median", "")]
     entries += [Markup("<span>• validation</span>")] if has_points else []
-    entries += [Markup("<span>▼ lowest validation loss</span>")] if found.best else []
+    entries += [Markup("<span>▼ best validation loss</span>")] if found.best else []
     if any(one.not_finite for one in found.courses if one.name in (LOSS, LEARNING_RATE, LOSS_SCALE)):
         entries.append(("l", "NaN or infinite", ""))
     marked = [(character, LOSS_EVENTS[name]) for name, character in _MARKS.items() if name in found.marks]
@@ -152,7 +155,7 @@ def _scalars(found: LearningPlots) -> Table | None:
         return None
     return Table(
         label="Series that were logged",
-        caption=f"Series that were logged, of rank 0.{formats.not_shown(found.scalars_left, 'series', 'series')}",
+        caption=f"Series that were logged, of the first rank.{formats.not_shown(found.scalars_left, 'series', 'series')}",
         fold="series that were logged",
         heads=[
             *(":Series", ":Logged as", ":Mode", ":Source"),
