@@ -24,8 +24,9 @@ from jobrules.model.learning import (
     Trees,
     block_of,
 )
-from jobrules.model.names import Message, OwnText
+from jobrules.model.names import OwnText
 from jobrules.model.types import BoolArray
+from jobrules.text import count, duration, escape_name, join_names, percent
 
 #: Columns of series, of tensors, and rows of tensors.
 MAX_COLUMNS, MAX_MAP_COLUMNS, MAX_ROWS = 200, 100, 60
@@ -39,6 +40,14 @@ FULL, NOT_FINITE, ZERO, NOT_RECORDED = 100, 253, 254, 255
 DIGITS = 4
 #: The loss after so many steps is the median over this last part of them.
 LAST_PART = 0.1
+#: Reasons why something was not recorded.
+MAX_LACKS = 6
+_SHARDING = {
+    "ddp": "DistributedDataParallel",
+    "fsdp1": "FSDP",
+    "fsdp2": "FSDP2",
+    "other": "another kind of sharding",
+}
 #: Labels of a class whose mistakes are pairs.
 MIN_LABELS = 20
 
@@ -164,32 +173,11 @@ class TreeNumbers(Struct, frozen=True, kw_only=True):
     max_depth: int | None
 
 
-class HowRecorded(Struct, frozen=True, kw_only=True):
-    """How a training was recorded; 0, None, or empty if it is not known."""
-
-    sources: tuple[OwnText, ...]
-    ranks: Count
-    world_size: Count
-    every: int | None
-    parameters: Count
-    trainable: Count
-    optimizer: OwnText
-    amp: OwnText
-    sharding: OwnText
-    accumulation: int | None
-    compiled: bool
-    #: What recording took, and the time from the first to the last record.
-    cost_us: Count
-    length_us: Count
-    not_recorded: tuple[Message, ...]
-    #: Weights that differ between replicas.
-    replicas: Count
-
-
 class LearningPlots(Struct, frozen=True, kw_only=True):
     """What the page plots of the training itself."""
 
-    how: HowRecorded
+    #: How it was recorded, in sentences.
+    how: tuple[OwnText, ...]
     #: Columns of ``courses``, which begin with the loss if there is one; None without a series.
     columns: StepColumns | None
     courses: tuple[Course, ...]
@@ -538,22 +526,33 @@ def _trees(trees: Trees) -> TreeNumbers:
     )
 
 
-def _how(learning: Learning) -> HowRecorded:
-    span = learning.span_us
-    return HowRecorded(
-        sources=tuple(dict.fromkeys([one.source for one in learning.scalars] + [*learning.sources])),
-        ranks=len(learning.ranks),
-        world_size=learning.world_size,
-        every=learning.every,
-        parameters=learning.parameters,
-        trainable=learning.trainable,
-        optimizer=learning.optimizer,
-        amp=learning.amp,
-        sharding=learning.sharding,
-        accumulation=learning.accumulation,
-        compiled=learning.compiled,
-        cost_us=learning.cost_us,
-        length_us=span[1] - span[0] if span else 0,
-        not_recorded=learning.not_recorded,
-        replicas=len(learning.replicas),
-    )
+def _how(learning: Learning) -> tuple[str, ...]:
+    """Where it was recorded, how often, at what cost, and what was not."""
+    sources = dict.fromkeys(one.source for one in learning.scalars) or ["files of the job"]
+    every = f", tensors each {count(learning.every, 'step')}" if learning.every else ""
+    world = learning.world_size
+    of_ranks = f", on {len(learning.ranks)} of {count(world, 'rank')}"
+    facts = [
+        f"{learning.parameters:,} parameters ({learning.trainable:,} trainable)"
+        if learning.parameters
+        else "",
+        f"optimizer {escape_name(learning.optimizer, 40)}" if learning.optimizer else "",
+        learning.amp,
+        _SHARDING.get(learning.sharding, ""),
+        f"{learning.accumulation} micro-batches a step" if learning.accumulation else "",
+        "compiled" if learning.compiled else "",
+    ]
+    model, span = ", ".join(filter(None, facts)), learning.span_us
+    length_us = span[1] - span[0] if span else 0
+    cost = percent(100 * learning.cost_us / max(1, length_us))
+    of_time = f", {cost} of the time from the first to the last record" if length_us else ""
+    lacks = [escape_name(one) for one in learning.not_recorded[:MAX_LACKS]]
+    lacks += [f"{more} more"] if (more := len(learning.not_recorded) - len(lacks)) else []
+    said = [
+        f"Recorded from {join_names([*sources])}{every}{of_ranks if world > 1 else ''}.",
+        f"Model: {model}." if model else "",
+        f"Recording took {duration(learning.cost_us)}{of_time}." if learning.cost_us else "",
+        f"Not recorded: {'; '.join(lacks)}." if lacks else "",
+        f"{count(len(learning.replicas), 'weight')} differed between replicas." if learning.replicas else "",
+    ]
+    return tuple(filter(None, said))

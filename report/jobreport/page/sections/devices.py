@@ -81,17 +81,22 @@ def _aid(heat: HeatMap, grid: DeviceGrid) -> str:
 
 def _key(heat: HeatMap) -> list[Markup]:
     """The scale of the colors, and what else is drawn."""
+    return [
+        color_scale("0%", "100%"),
+        *([swatch("l", f"core at {heat.limit:g}% or more")] if heat.of("core") else []),
+        *([swatch("x", "not measured")] if has_holes(heat) else []),
+    ]
+
+
+def color_scale(low: str, high: str) -> Markup:
+    """The colors of a heat map between what their ends stand for."""
     steps = Markup("").join(
         Markup('<rect class="q{}" x="{}" width="10" height="10"/>').format(i, 10 * i) for i in range(10)
     )
     scale = Markup(
-        '0% <svg class="steps" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{}</svg> 100%'
+        '{} <svg class="steps" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{}</svg> {}'
     )
-    return [
-        scale.format(steps),
-        *([swatch("l", f"core at {heat.limit:g}% or more")] if heat.of("core") else []),
-        *([swatch("x", "not measured")] if has_holes(heat) else []),
-    ]
+    return scale.format(low, steps, high)
 
 
 def _cells(heat: HeatMap) -> Markup:

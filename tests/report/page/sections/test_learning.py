@@ -105,9 +105,7 @@ def test_captions_state_what_was_found() -> None:
         "Accuracy at the end: training 0.9816, validation 0.8987.",
         "The median update of 6 of 12\u00a0layers is outside of the usual range",
         "Recorded from jobrecord, tensors each 10\u00a0steps, on 1 of 2\u00a0ranks.",
-        "Recording took 1.2 s, 0.2% of the time from the first to the last record.".replace(
-            "1.2 s", "1.2\u00a0s"
-        ),
+        "Recording took 1.2\u00a0s, 0.2% of the time from the first to the last record.",
         "Not recorded: inputs: not asked for.",
     ):
         assert sentence in said

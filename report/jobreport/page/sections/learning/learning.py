@@ -22,6 +22,7 @@ from jobreport.page.figures.names import rows_class
 from jobreport.page.kit import Drawing, Empty, Figure, Sentences, Table
 from jobreport.page.kit.fragment import place
 from jobreport.page.kit.table import PERCENT_SCALE, as_code, bar, swatch
+from jobreport.page.sections.devices import color_scale
 from jobreport.page.sections.outline import section
 from jobreport.sentences import LOSS_EVENTS, loss_sentence
 from jobrules.analyses.learning import DECADES, MIN_LABELS, NOT_FINITE, ZERO
@@ -34,7 +35,7 @@ from jobrules.model.learning import (
     VAL_ACCURACY,
     VAL_LOSS,
 )
-from jobrules.text import capitalized, count, dated, duration, join_names, percent
+from jobrules.text import capitalized, count, dated, join_names, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,20 +43,12 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.page.kit.blocks import Block, Entry
     from jobreport.page.kit.section import Content
-    from jobrules.analyses.learning import Classes, HowRecorded, LayerMap, LearningPlots, ScalarRow, Spread
+    from jobrules.analyses.learning import Classes, LayerMap, LearningPlots, ScalarRow, Spread
 
 #: What readers look for.
 LOOKED_FOR = "`jobrecord.log`, TensorBoard events, tables of metrics (`metrics.csv`), `trainer_state.json`, and lines of logs"
-#: Reasons why something was not recorded that are shown.
-_MAX_LACKS = 6
 #: Characters of events on the loss.
 _MARKS = {"spike": "▾", "overflow": "×", "skipped": "×"}
-_SHARDING = {
-    "ddp": "DistributedDataParallel",
-    "fsdp1": "FSDP",
-    "fsdp2": "FSDP2",
-    "other": "another kind of sharding",
-}
 
 
 @section
@@ -74,7 +67,7 @@ def learning(report: Report) -> Content:
         _activations(found),
         *_classes(found.classes or None),
         _scalars(found),
-        Sentences(_how(found.how)),
+        Sentences(found.how),
     ]
 
 
@@ -198,7 +191,7 @@ def _gradients(found: LearningPlots) -> Figure | None:
         aid=f"Color: root mean square, {DECADES} decades below the largest." if by_layer else "",
         key=_map_key(by_layer, decade_labels(by_layer)) if by_layer else (),
         drawings=drawings,
-        tables=[_extremes(by_layer, "gradients")] if by_layer else [],
+        tables=[_of_map(by_layer, "Gradients")] if by_layer else [],
     )
 
 
@@ -236,38 +229,36 @@ def _drawn_map(found: LayerMap, title: str, *, shares: bool) -> Drawing:
 
 def _map_key(found: LayerMap, ends: tuple[str, str]) -> list[Entry]:
     """The scale of the colors, and what else is drawn."""
-    steps = Markup("").join(
-        Markup('<rect class="q{}" x="{}" width="10" height="10"/>').format(i, 10 * i) for i in range(10)
-    )
-    scale = Markup(
-        '<span>{} <svg class="steps" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{}</svg> {}</span>'
-    ).format(ends[0], steps, ends[1])
     others = [
         *([swatch("h-zero", "exactly 0")] if any(ZERO in one.levels for one in found.rows) else []),
         *([swatch("l", "NaN or infinite")] if any(NOT_FINITE in one.levels for one in found.rows) else []),
         *([swatch("x", "not recorded")] if has_holes(found) else []),
     ]
-    return [scale, *others]
+    return [color_scale(*ends), *others]
 
 
-def _extremes(found: LayerMap, what: str) -> Table:
-    left = found.tensors - len(found.extremes)
+def _of_map(found: LayerMap, what: str) -> Table:
+    """Of many tensors those with the lowest and with the highest values."""
+    return _spreads(found.extremes, what, found.tensors - len(found.extremes))
+
+
+def _spreads(found: Sequence[Spread], what: str, left: int = 0) -> Table:
+    """Numbers of tensors or blocks."""
+    heads = (":Layer", "Tensors", "Records", "Exactly 0", "Lowest", "p25", "Median", "p75", "Highest")
     return Table(
-        label=f"Tensors by their {what}",
-        fold=f"tensors by their {what}",
-        caption=f"Tensors, the lowest median first.{formats.not_shown(left, 'tensor')}",
-        heads=_SPREAD,
-        rows=[_spread(one) for one in found.extremes],
+        label=f"{what} in numbers",
+        fold=f"{what.lower()} in numbers",
+        caption=f"{what} in numbers.{formats.not_shown(left, 'tensor')}",
+        heads=heads,
+        rows=[
+            [
+                as_code(one.name),
+                *(formats.number(n, 0) for n in (one.tensors, one.records, one.zeros)),
+                *map(compact, (one.low, one.p25, one.median, one.p75, one.high)),
+            ]
+            for one in found
+        ],
     )
-
-
-_SPREAD = (":Layer", "Tensors", "Records", "Exactly 0", "Lowest", "p25", "Median", "p75", "Highest")
-
-
-def _spread(one: Spread) -> list[str]:
-    numbers = (one.low, one.p25, one.median, one.p75, one.high)
-    counts = (one.tensors, one.records, one.zeros)
-    return [as_code(one.name), *(formats.number(n, 0) for n in counts), *map(compact, numbers)]
 
 
 def _updates(found: LearningPlots) -> Figure | None:
@@ -289,14 +280,7 @@ def _updates(found: LearningPlots) -> Figure | None:
         aid="Norm of an update by the norm of its weight. Box: p25 to p75; line: lowest to highest.",
         key=[("band2", "usual range", "")],
         drawings=[Drawing(figure=spreads(found.updates), style=f"names {rows_class(len(found.updates))}")],
-        tables=[
-            Table(
-                label="Updates of weights by their norm",
-                fold="updates of weights by their norm",
-                heads=_SPREAD,
-                rows=[_spread(one) for one in found.updates],
-            )
-        ],
+        tables=[_spreads(found.updates, "Updates of weights")],
     )
 
 
@@ -315,11 +299,11 @@ def _activations(found: LearningPlots) -> Figure | None:
         aid="Dead: units of ReLU layers without a positive output in 10 records. Saturated: outputs near an end of their range.",
         key=_map_key(shares, ("0%", "100%")),
         drawings=[_drawn_map(shares, f"{capitalized(' or '.join(kinds))} share by layer", shares=True)],
-        tables=[_extremes(shares, "share")],
+        tables=[_of_map(shares, "Shares of activations")],
     )
 
 
-# --- classes, and how all was recorded
+# --- classes
 
 
 def _classes(found: Classes | None) -> list[Block]:
@@ -365,30 +349,3 @@ def _classes(found: Classes | None) -> list[Block]:
         if found.pairs
         else None,
     ]
-
-
-def _how(how: HowRecorded) -> Sequence[str]:
-    """Where it was recorded, how often, at what cost, and what was not."""
-    every = f", tensors each {count(how.every, 'step')}" if how.every else ""
-    ranks = f", on {how.ranks} of {count(how.world_size, 'rank')}" if how.world_size > 1 else ""
-    facts = [
-        f"{how.parameters:,} parameters ({how.trainable:,} trainable)" if how.parameters else "",
-        f"optimizer {formats.escape_name(how.optimizer, 40)}" if how.optimizer else "",
-        formats.escape_name(how.amp, 24),
-        _SHARDING.get(how.sharding, ""),
-        f"{count(how.accumulation, 'micro-batch', 'micro-batches')} a step" if how.accumulation else "",
-        "compiled" if how.compiled else "",
-    ]
-    model = ", ".join(filter(None, facts))
-    percents = percent(100 * how.cost_us / max(1, how.length_us))
-    of_time = f", {percents} of the time from the first to the last record" if how.length_us else ""
-    lacks = [formats.escape_name(one, 80) for one in how.not_recorded[:_MAX_LACKS]]
-    more = f"; {len(how.not_recorded) - len(lacks)} more" if len(how.not_recorded) > len(lacks) else ""
-    said = [
-        f"Recorded from {join_names(how.sources or ['files of the job'])}{every}{ranks}.",
-        f"Model: {model}." if model else "",
-        f"Recording took {duration(how.cost_us)}{of_time}." if how.cost_us else "",
-        f"Not recorded: {'; '.join(lacks)}{more}." if lacks else "",
-        f"{count(how.replicas, 'weight')} differed between replicas." if how.replicas else "",
-    ]
-    return [one for one in said if one]
