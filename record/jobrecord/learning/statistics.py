@@ -11,7 +11,11 @@ import torch
 SAMPLE, _CHUNK = 65_536, 1 << 22
 #: Exponents of the histogram: magnitudes in [2**(e-1), 2**e).
 LOWEST, HIGHEST = -40, 23
-_BINS = HIGHEST - LOWEST + 1
+#: Where a number has its exponent: as a whole number, its bits, and what it is too high by for ``frexp``.
+_EXPONENTS: dict[Any, tuple[Any, int, int, int]] = {
+    torch.float32: (torch.int32, 23, 255, 126),
+    torch.float64: (torch.int64, 52, 2047, 1022),
+}
 #: What `summary` and `exact` return.
 SUMMARY = ("nan", "inf", "zero", "sum", "l1", "l2", "min", "max")
 #: Magnitudes below which squares lose digits in float32.
@@ -59,13 +63,22 @@ def is_doubtful(values: list[float], count: int) -> bool:
 
 
 def histogram(taken: Any) -> Any:
-    """How many elements of a sample are positive, and how many lie in each bin."""
-    counted = torch.isfinite(taken) & (taken != 0)
-    bins = torch.frexp(taken).exponent.clamp(LOWEST, HIGHEST) - LOWEST
-    bins = torch.where(counted, bins, _BINS).long()
-    counts = torch.zeros(_BINS + 1, dtype=torch.int64, device=taken.device)
-    counts.scatter_add_(0, bins, torch.ones_like(bins))
-    return torch.cat([(counted & (taken > 0)).sum().reshape(1), counts[:_BINS]]).double()
+    """How many elements of a sample are positive, and how many lie in each bin; none of those that are not finite."""
+    whole, shift, mask, bias = _EXPONENTS[taken.dtype]
+    exponents = (taken.contiguous().view(whole) >> shift) & mask
+    if taken.device.type == "cpu":
+        counts = torch.bincount(exponents, minlength=mask + 1)
+    else:
+        # The other call waits for the device.
+        counts = torch.zeros(mask + 1, dtype=torch.int64, device=taken.device)
+        counts.scatter_add_(0, exponents.long(), torch.ones_like(exponents, dtype=torch.int64))
+    # The lowest bin has what is below it, too, down to numbers without an exponent.
+    low, high = bias + LOWEST + 1, bias + HIGHEST
+    lowest = torch.count_nonzero(taken) - counts[low:].sum()
+    positive = torch.count_nonzero(taken > 0) - torch.count_nonzero(taken == inf)
+    highest = counts[high:mask].sum()
+    first, below, above = (one.reshape(1) for one in (positive, lowest, highest))
+    return torch.cat([first, below, counts[low:high], above]).double()
 
 
 def fetched(vectors: list[Any]) -> list[list[float]]:

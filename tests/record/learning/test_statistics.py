@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -89,6 +90,19 @@ def test_numbers_are_those_of_the_finite_elements(name: str) -> None:
             assert found[column] is None
         else:
             assert found[column] == pytest.approx(value, rel=6e-4, abs=1e-45), column
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_bins_hold_the_finite_elements_that_are_not_zero(name: str) -> None:
+    values = [one for one in TENSORS[name].double().reshape(-1).tolist() if one and math.isfinite(one)]
+    bins = Counter(min(max(math.frexp(one)[1], -40), 23) for one in values)
+
+    found = columns(TENSORS[name])
+
+    counts = {found["hist_first"] + place: one for place, one in enumerate(found["hist"]) if one}
+    assert counts == bins
+    share = sum(one > 0 for one in values) / len(values) if values else None
+    assert found["positive"] == (None if share is None else pytest.approx(share, rel=1e-3))
 
 
 def test_large_tensors_are_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
