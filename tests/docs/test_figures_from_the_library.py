@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jobreport import document
+from jobreport import open_job
 from jobreport.page import sections
 from tests.paths import ROOT
 from tests.paths import SAMPLES as JOBS
@@ -43,8 +43,7 @@ def test_a_difference_is_found(pairs: object, count: int, largest: float) -> Non
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda path: path.name)
 def test_each_figure_is_computed_or_says_why_not(job: Path) -> None:
-    report = document.load(ROOT / "tests" / "golden" / f"{job.name}.json")
-    html = "".join(one.html for one in sections.page(report).values())
+    html = "".join(one.html for one in sections.page(open_job(job).report().report).values())
 
     for figure in re.findall(r'id="fig-([a-z0-9-]+)"', html):
         assert figure in FIGURES.FIGURES or figure.startswith(tuple(FIGURES.NOT_IN_FRAMES))
