@@ -104,7 +104,11 @@ def page(report: Report) -> dict[str, Fragment]:
 def _is_quiet(report: Report, anchor: str) -> bool:
     """True for a section on rules of which none triggered or failed."""
     found = {card.status for card in report.rules if card.section == anchor and card.can_trigger}
-    return bool(found) and found <= {Status.PASSED, Status.NOT_EVALUATED} and anchor != "summary"
+    return (
+        bool(found)
+        and found <= {Status.PASSED, Status.NOT_EVALUATED}
+        and anchor not in ("summary", "learning")
+    )
 
 
 def _order(report: Report) -> list[str]:

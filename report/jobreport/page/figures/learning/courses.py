@@ -79,7 +79,8 @@ def courses(
         there = np.flatnonzero(~np.isnan(heights)).tolist()
         canvas.text([(middle[i], heights[i], "•") for i in there], style="", series="points")
     if best:
-        canvas.text([(best[0], float(y.place([best[1]])[0]), "▼")], dy=-0.35)
+        at = int(columns.column(np.array(best[0])))
+        canvas.text([(middle[at], float(y.place(best[1])), "▼")], dy=-0.35)
     for name, character in (marks or {}).items():
         top = character == "▾"
         height = y.axis.end if top else y.axis.start
@@ -107,9 +108,10 @@ class Values:
         if low == high:
             low, high = min(low, 0.0), max(high, 0.0 if low else 1.0)
         step = ceiling((high - low) / 4)
-        return cls(
-            chart.along(step * math.floor(low / step), step * math.ceil(high / step), 4), logarithmic=False
-        )
+        axis = chart.along(step * math.floor(low / step), step * math.ceil(high / step), 4)
+        values = (axis.start + tick.at * (axis.end - axis.start) for tick in axis.ticks)
+        ticks = (replace(tick, label=compact(value)) for tick, value in zip(axis.ticks, values, strict=True))
+        return cls(replace(axis, ticks=tuple(ticks)), logarithmic=False)
 
     def place(self, values: npt.ArrayLike) -> Floats:
         """Where values lie on the axis."""
