@@ -57,8 +57,9 @@ def readable(value: object) -> str:
 
 
 def does_not_apply(value: Any) -> bool:
-    reason = value.get("reason") if isinstance(value, dict) and "headline" in value else None
-    return bool(reason) and reason["kind"] == "not applicable"
+    if not isinstance(value, dict) or "headline" not in value:
+        return False
+    return (value["reason"] or {}).get("kind") == "not applicable"
 
 
 def are_numbers(value: Any) -> bool:
