@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from jobreport.errors import NothingReadableError
+from jobreport.errors import NothingReadableError, UsageError
 from jobreport.options import Options
 from jobreport.progress import Progress
 from jobreport.readers.combining import nodes_of, sources_of
@@ -20,7 +20,6 @@ from jobreport.readers.debugger_results import rule_results
 from jobreport.readers.grouping import groups_of, note_failure, read_groups
 from jobreport.readers.implausible_times import drop_implausible_times
 from jobreport.readers.kineto.reader import Kineto
-from jobreport.readers.learning import joining
 from jobreport.readers.learning.reader import TrainingLogs
 from jobreport.readers.listing import is_end_marker, is_recorder_note, job_name, listing
 from jobreport.readers.machines import assign_logs
@@ -148,10 +147,7 @@ def read_directory(
     else:
         pieces, runs = chosen_run(pieces, engine, options.run)
         pieces = pieces if runs else drop_implausible_times(pieces, engine)
-    learning = joining.joined(
-        [one for piece in pieces for one in piece.found.learning], options.scalar, tally
-    )
-    sources = _with_logged(sources_of(pieces, tally), learning)
+    sources, learning = _learned(pieces, sources_of(pieces, tally), options, tally)
     results = _debugger_results(matched.debugger_results, tally, strict=options.strict)
 
     job = replace_fields(_job_of(pieces, name, engine, tally), learning=learning)
@@ -240,10 +236,20 @@ def _job_of(pieces: Sequence[Piece], name: str, engine: Engine, tally: Tally) ->
     )
 
 
-def _with_logged(sources: Sequence[SourceQuality], learning: Learning | None) -> list[SourceQuality]:
-    """The sources, those with facts of a recording also with what its script logged."""
+def _learned(
+    pieces: Sequence[Piece], sources: list[SourceQuality], options: Options, tally: Tally
+) -> tuple[list[SourceQuality], Learning | None]:
+    """The sources, those with facts of a recording also with what its script logged; and the training itself."""
+    parts = [one for piece in pieces for one in piece.found.learning]
+    if not parts:
+        if options.scalar:
+            raise UsageError("--scalar: no numbers of a training were found.")
+        return sources, None
+    from jobreport.readers.learning import joining  # noqa: PLC0415 - most jobs have none
+
+    learning = joining.joined(parts, options.scalar, tally)
     if learning is None or not learning.ranks:
-        return [*sources]
+        return sources, learning
     logged = joining.logged(learning)
     return [
         replace(
@@ -254,7 +260,7 @@ def _with_logged(sources: Sequence[SourceQuality], learning: Learning | None) ->
             ),
         )
         for one in sources
-    ]
+    ], learning
 
 
 def _zone(name: str) -> tzinfo:

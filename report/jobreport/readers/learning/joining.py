@@ -101,19 +101,43 @@ def _named(found: Sequence[Scalars], chosen: Mapping[str, str], tally: Tally) ->
         name, mode = _name(one, chosen)
         named[name, mode, one.rank].append(replace(one, name=name, mode=mode))
     result: dict[tuple[str, str, int], Scalars] = {}
+    others: list[Scalars] = []
     for key, candidates in sorted(named.items()):
-        # Of equal ones, the one with times.
-        best, *others = sorted(
+        # Of those with as many values, the one with times.
+        best, *rest = sorted(
             candidates, key=lambda one: (-len(one), -int((one.time_us > 0).sum()), one.source, one.logged_as)
         )
-        result[key] = best
-        for one in others:
+        for one in rest:
             if is_same(best, one):
-                continue
-            own = one.logged_as if one.logged_as not in CANONICAL else f"{one.logged_as} ({one.source})"
-            result.setdefault((own, one.mode, one.rank), replace(one, name=own))
-            tally.note("learning.candidate", measure=key[0], name=one.logged_as)
+                best = _both(best, one)
+            else:
+                others.append(one)
+                tally.note(
+                    "learning.candidate", count=key[0] in CANONICAL, measure=key[0], name=one.logged_as
+                )
+        result[key] = best
+    for one in others:
+        own = _own_name(one)
+        while (own, one.mode, one.rank) in result:
+            own = f"{own} ({one.source})"
+        result[own, one.mode, one.rank] = replace(one, name=own)
     return tuple(result[key] for key in sorted(result))
+
+
+def _both(one: Scalars, other: Scalars) -> Scalars:
+    """A series with what another one that is the same has of more steps."""
+    more = ~np.isin(other.step, one.step)
+    columns = {
+        name: np.concatenate([getattr(one, name), getattr(other, name)[more]])
+        for name in ("step", "time_us", "value")
+    }
+    order = np.argsort(columns["step"], kind="stable")
+    return replace(one, **{name: values[order] for name, values in columns.items()})
+
+
+def _own_name(one: Scalars) -> str:
+    """As it was logged, if that does not say that it is something else."""
+    return one.logged_as if one.logged_as not in CANONICAL else f"{one.logged_as} ({one.source})"
 
 
 def _name(one: Scalars, chosen: Mapping[str, str]) -> tuple[str, str]:
@@ -126,7 +150,7 @@ def _name(one: Scalars, chosen: Mapping[str, str]) -> tuple[str, str]:
     name, mode = known or (one.logged_as, one.mode or mode_of(one.logged_as))
     if name in chosen:
         # Another one was chosen.
-        name = one.logged_as if one.logged_as not in CANONICAL else f"{one.logged_as} ({one.source})"
+        name = _own_name(one)
     return name, mode
 
 

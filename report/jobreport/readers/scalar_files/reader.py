@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
-from jobreport.readers.scalar_files.tables import header_of, read_table
-from jobreport.readers.scalar_files.trainer_state import SOURCE as STATE
-from jobreport.readers.scalar_files.trainer_state import is_state, read_state
-from jobreport.readers.series import is_same
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
 from jobrules.model import natural_key
@@ -23,6 +19,7 @@ if TYPE_CHECKING:
     from jobrules.model.learning import Scalars
 
 _CSV = "CSV"
+_BEGINNING = 4096
 _Read: TypeAlias = "tuple[SourceFile, list[Scalars]]"
 
 
@@ -41,7 +38,11 @@ class TrainerStates:
 
     def matches_content(self, file: SourceFile) -> bool:
         """By the keys at its beginning."""
-        return is_state(file)
+        if not file.name.lower().endswith((".json", ".json.gz")):
+            return False
+        beginning = text_files.beginning(file.path, _BEGINNING)
+        is_object = beginning.lstrip()[:1] == b"{"
+        return is_object and b'"log_history"' in beginning and b'"global_step"' in beginning
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
         """All together: each holds what the earlier ones do."""
@@ -49,13 +50,15 @@ class TrainerStates:
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read the one with the last step."""
+        from jobreport.readers.scalar_files.trainer_state import SOURCE, read_state  # noqa: PLC0415 - few jobs have one
+
         tally = Tally()
         states: list[_Read] = []
         for file in sorted(files, key=lambda one: natural_key(one.name)):
             with text_files.noting(file, tally):
                 states.append((file, read_state(file, tally)))
         states.sort(key=lambda one: _last_step(one[1]))
-        return _found(self.source, STATE, [_last_training(states, tally)], tally)
+        return _found(self.source, SOURCE, [_last_training(states, tally)], tally)
 
 
 class MetricTables:
@@ -73,6 +76,8 @@ class MetricTables:
 
     def matches_content(self, file: SourceFile) -> bool:
         """By the names of its columns."""
+        from jobreport.readers.scalar_files.tables import header_of  # noqa: PLC0415 - few jobs have such a file
+
         return header_of(file) is not None
 
     def groups(self, files: Sequence[SourceFile]) -> dict[str, list[SourceFile]]:
@@ -81,6 +86,8 @@ class MetricTables:
 
     def read(self, files: Sequence[SourceFile]) -> Found:
         """Read all tables; those of the same columns are of the same writer."""
+        from jobreport.readers.scalar_files.tables import read_table  # noqa: PLC0415 - as above
+
         tally = Tally()
         by_writer: defaultdict[tuple[str, ...], list[_Read]] = defaultdict(list)
         for file in sorted(files, key=lambda one: natural_key(one.name)):
@@ -115,6 +122,8 @@ def _last_step(scalars: Sequence[Scalars]) -> int:
 
 def _agree(earlier: Sequence[Scalars], later: Sequence[Scalars]) -> bool:
     """Whether all that both have is the same."""
+    from jobreport.readers.series import is_same  # noqa: PLC0415 - as above
+
     known = {one.logged_as: one for one in later}
     same = {is_same(known[one.logged_as], one) for one in earlier if one.logged_as in known}
     return True in same and False not in same

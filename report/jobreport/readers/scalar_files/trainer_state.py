@@ -15,19 +15,11 @@ if TYPE_CHECKING:
     from jobrules.model.learning import Scalars
 
 SOURCE = "trainer_state.json"
-_BEGINNING, _MAX_BYTES, _MAX_STEP = 4096, 64 << 20, 10**12
+_MAX_BYTES, _MAX_STEP = 64 << 20, 10**12
 #: What the last entry has, which is about the whole run; and names that are about its speed.
 _SUMMARY = "train_runtime"
 _SPEED = ("step", "epoch", "total_flos")
 _SPEED_ENDS = ("_runtime", "_per_second")
-
-
-def is_state(file: SourceFile) -> bool:
-    """Whether the beginning of a file shows it."""
-    if not file.name.lower().endswith((".json", ".json.gz")):
-        return False
-    beginning = text_files.beginning(file.path, _BEGINNING)
-    return beginning.lstrip()[:1] == b"{" and b'"log_history"' in beginning and b'"global_step"' in beginning
 
 
 def read_state(file: SourceFile, tally: Tally) -> list[Scalars]:

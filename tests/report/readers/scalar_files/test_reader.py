@@ -119,7 +119,7 @@ def test_a_choice_that_is_not_there_is_refused(tmp_path: Path, given: dict[str, 
 def test_the_same_values_of_two_sources_are_one_series(tmp_path: Path) -> None:
     tables = {"a.csv": "step,loss\n1,1\n2,2\n", "trainer_state.json": json.dumps({"global_step": 2, "log_history": [{"step": 2, "loss": 2.0000001}, {"step": 3, "loss": 3}]})}  # fmt: skip
     reading = read(tmp_path, tables)
-    assert (series(reading), remarks(reading)) == ({"loss": ([1, 2], [1.0, 2.0])}, [])
+    assert (series(reading), remarks(reading)) == ({"loss": ([1, 2, 3], [1.0, 2.0, 3.0])}, [])
 
 
 def test_the_state_of_a_trainer_has_no_times_and_no_summary(tmp_path: Path) -> None:
