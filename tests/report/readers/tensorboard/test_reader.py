@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jobreport.errors import NothingReadableError
 from jobreport.readers import event_files
 from jobreport.readers.base import Found
 from jobreport.readers.event_files import CutError, Records
 from jobreport.readers.listing import listing
+from jobreport.readers.registry import read_directory
 from jobreport.readers.tally import Tally, UnusableError
 from jobreport.readers.tensorboard.reader import TensorBoard
 from jobrules.model.learning import EVALUATION, TRAINING, Scalars
@@ -248,6 +250,13 @@ def test_a_file_without_scalars_has_a_remark(tmp_path: Path, content: bytes, exp
 
     assert not found.learning
     assert counts(found)[expected] == 1
+
+
+def test_without_any_scalar_a_sentence_says_why(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(event_file())
+
+    with pytest.raises(NothingReadableError, match="an event file of TensorBoard without scalars"):
+        read_directory(tmp_path)
 
 
 def test_files_of_the_profiler_are_no_noise(tmp_path: Path) -> None:
