@@ -34,8 +34,7 @@ Bytes: TypeAlias = bytes | memoryview
 
 #: Bytes in front of a message and behind it.
 _HEADER, _FOOTER = 12, 4
-#: Compressed data is damage if it has more bytes than the first and than so many times its size.
-_MAX_UNPACKED, _MAX_RATIO = 1 << 28, 200
+_NOT_UNPACKED = (EOFError, zlib.error, gzip.BadGzipFile)
 #: Types of elements.
 _BFLOAT16 = "bfloat16"
 _TYPES = dict(enumerate(("", "float32", "float64", "int32", "uint8", "int16", "int8")))
@@ -45,10 +44,6 @@ _MAX_AXES = _MAX_NOTES = 16
 _MAX_INTEGERS = 1 << 10
 #: Fields of a message, and values of an event.
 _MAX_FIELDS = 1 << 12
-
-
-class NotEventsError(Exception):
-    """A file that does not begin with a record."""
 
 
 class MessageError(ValueError):
@@ -143,20 +138,23 @@ class Records:
             is_packed = plain.read(2) == text_files.GZIP_MAGIC
             plain.seek(0)
             self._file: BufferedIOBase = gzip.GzipFile(fileobj=plain) if is_packed else plain
-            end = max(_MAX_UNPACKED, _MAX_RATIO * size) if is_packed else size
+            end = text_files.most_text(size) if is_packed else size
             try:
                 yield from self._read(end, TooLargeError(end) if is_packed else CutError())
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            except _NOT_UNPACKED as error:
                 raise DamagedError from error
 
     def whole(self) -> memoryview:
-        """The whole message of which the iteration gave the beginning."""
+        """The whole message of which the iteration gave the beginning. Raises ``DamagedError`` and ``OSError``."""
         found, begun = memoryview(bytearray(self.size)), len(self._begun)
         found[:begun] = self._begun
-        if self._file.readinto(found[begun:]) < self.size - begun:
-            raise CutError
-        self._left = 0
-        self._taken(_FOOTER)
+        try:
+            if self._file.readinto(found[begun:]) < self.size - begun:
+                raise CutError
+            self._left = 0
+            self._taken(_FOOTER)
+        except _NOT_UNPACKED as error:
+            raise DamagedError from error
         return found
 
     def _read(self, end: int, ends: DamagedError) -> Iterator[bytes]:
@@ -254,16 +252,16 @@ def event(message: Bytes, *, is_cut: bool = False) -> Event:
     return Event(wall_time, step, begins, values)
 
 
-def elements(message: Bytes, *, is_cut: bool = False) -> Elements:
-    """The elements of a tensor, none if ``is_cut``. Raises ``MessageError``."""
+def elements(message: Bytes) -> Elements:
+    """The elements of a tensor. Raises ``MessageError``."""
     code, shape = 0, list[int]()
     stored: Bytes = b""
     integers: list[int] = []
-    for number, integer, data in _fields(message, is_cut=is_cut):
+    for number, integer, data in _fields(message):
         if number == 1:
             code = integer
         elif number == 2:
-            axes = [one for field, _, one in _fields(data, is_cut=is_cut) if field == 2]
+            axes = [one for field, _, one in _fields(data) if field == 2]
             shape = [next((size for key, size, _ in _fields(one) if key == 1), 0) for one in axes]
         # Floats by themselves lie as those of the content do.
         elif number in (4, 5, 6):
@@ -274,8 +272,6 @@ def elements(message: Bytes, *, is_cut: bool = False) -> Elements:
     if not dtype or len(shape) > _MAX_AXES or len(integers) > _MAX_INTEGERS:
         raise MessageError
     bits = np.dtype("uint16" if dtype == _BFLOAT16 else dtype).newbyteorder("<")
-    if is_cut:
-        return Elements(dtype, tuple(shape), np.empty(0, bits))
     if integers:
         # Half precision has its bits in integers.
         kind = np.dtype("uint16") if dtype == "float16" else bits

@@ -128,6 +128,11 @@ def content(path: Path, most: int) -> bytes:
     return b"".join(parts)
 
 
+def most_text(packed: int) -> int:
+    """The most bytes of text that so many bytes of compressed data may become."""
+    return max(_MAX_TEXT, _MAX_RATIO * packed)
+
+
 def _pieces(path: Path) -> Iterator[bytes]:
     with open(path, "rb", buffering=0, opener=opened) as file:
         data = file.read(_CHUNK)
@@ -151,7 +156,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
             if text:
                 yield text
             size += len(text)
-            if size > (limit := max(_MAX_TEXT, _MAX_RATIO * file.tell())):
+            if size > (limit := most_text(file.tell())):
                 raise TooLargeError(limit)
             if unzip.eof:
                 # After a member of the file comes the next one, or padding, or nothing.

@@ -403,6 +403,16 @@ def test_compressed_files_are_read_too(tmp_path: Path) -> None:
     assert scalars(found) == {(LOSS, EVALUATION, 0): {0: 1}}
 
 
+def test_a_compressed_tensor_that_is_cut_is_counted(tmp_path: Path) -> None:
+    files = saved({0: {LOSS: np.float32(1), NAME: RNG.normal(size=30_000).astype("f4")}})
+    name = next(one for one in files if one.startswith("events"))
+    whole = gzip.compress(files.pop(name))
+    for damaged in (whole[:50_000], whole[:50_000] + b"\xff" * 100 + whole[50_100:], whole[:-5]):
+        found = read(tmp_path, files | {f"{name}.gz": damaged})
+        assert scalars(found) == {(LOSS, TRAINING, 0): {0: 1}}
+        assert {"file.cut", "events.damaged"} & set(counts(found))
+
+
 def test_jobs_side_by_side_are_read_each(tmp_path: Path) -> None:
     files = saved({0: {LOSS: np.float32(1)}})
     found = read(
