@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from jobreport import open_job
 from jobreport.library import learning as frames
 from jobreport.library.job import JobFrames
 from jobreport.timeline.trace import write_trace
@@ -21,6 +22,7 @@ from tests.learning_data import START_US as LOGGED_US
 from tests.learning_data import counted, learning_job, matrix, scalars, tensors
 from tests.report.library.frames import opened
 from tests.report.library.test_tables import types
+from tests.report.readers.learning.test_reader import SHARDS, of_ranks
 from tests.report.timeline.test_trace import checked
 
 GRADIENT, UPDATE, PARAMETER = Collection.GRADIENT, Collection.UPDATE, Collection.PARAMETER
@@ -224,6 +226,35 @@ def test_a_frame_that_would_not_fit_is_refused() -> None:
 
     with pytest.raises(ValueError, match="too large"):
         trained(classes=(counts,)).confusion()
+
+
+# Files, and other tables
+
+
+def test_shards_of_ranks_are_one_tensor(tmp_path: Path) -> None:
+    """The vector of the specification: ranks with the norms 3 and 4."""
+    for name, text in of_ranks(*SHARDS).items():
+        assert isinstance(text, str)
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    with open_job(tmp_path) as job:
+        assert job.tensors(collection="gradient", statistic="l2").to_numpy().tolist() == [[5]]
+        assert job.collections["name"].tolist() == ["parameter", "gradient", "update"]
+        assert job.start == pd.Timestamp(LOGGED_US, unit="us", tz="UTC")
+        assert len(job.export(tmp_path / "out", "csv", ["scalars", "tensors", "classes"])) == 3
+    assert "(2, 4)" in (tmp_path / "out" / "tensors.csv").read_text()
+
+
+def test_the_loss_lies_next_to_what_the_machine_did() -> None:
+    series = scalars([2.0, 1.0])
+    series = replace(series, time_us=START_US + np.array([1, 9]) * 10**6)
+    job = opened(make_job(gpu=[10] * 10 + [90] * 10), learning=Learning(scalars=(series,)))
+
+    use = job.samples("gpu_utilization", every="5s", wide=True).reset_index()
+    found = pd.merge_asof(job.scalars("loss"), use, on="time")
+
+    assert found["algo-1/gpu0/gpu_utilization"].tolist() == [10, 90]
 
 
 # Nothing recorded
