@@ -27,7 +27,7 @@ from jobrules.verdict.profiled import NEAR_US
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from jobreport.timeline.rows import Chosen
+    from jobreport.timeline.rows import Chosen, LeftOut
     from jobrules.captures.trace import DeviceEvents, Trace
     from jobrules.measures.clock_offsets import Clocks
     from jobrules.model import CodeArray, IntArray, Job
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 
 #: Lanes of the threads of a process, and of its streams; the last one holds all the rest.
 _MOST = 100
-NO_EPOCH = "whose clocks do not count from the epoch"
-ANOTHER_TIME = "recorded at another time"
-NO_PLACE = "of more nodes or processes than a file can tell apart"
-GONE = "which cannot be read again"
+#: What may be left out, and why.
+NO_EPOCH = "PyTorch trace", "whose clock does not count from the epoch"
+ANOTHER_TIME = "PyTorch trace", "recorded at another time"
+NO_PLACE = "PyTorch trace", "of more nodes or processes than a file can tell apart"
+GONE = "PyTorch trace", "which cannot be read again"
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -60,7 +61,7 @@ class Placed(Struct, frozen=True, kw_only=True):
         return start_us - self.late_us, end_us - self.late_us
 
 
-def placed(job: Job, clocks: Clocks) -> tuple[list[Placed], Counter[str]]:
+def placed(job: Job, clocks: Clocks) -> tuple[list[Placed], LeftOut]:
     """The captures near the records of the job, on the clocks of their nodes; and why others are left out."""
     captures = [one for one in job.captures if not one.copy_of]
     hosts = dict.fromkeys(one.host for one in captures)
@@ -68,7 +69,7 @@ def placed(job: Job, clocks: Clocks) -> tuple[list[Placed], Counter[str]]:
     # As the verdict of the page: those of one machine are of the only one that was sampled.
     only = job.nodes[0] if len(job.nodes) == len(hosts) == 1 else None
     found: list[Placed] = []
-    left_out = Counter[str]()
+    left_out: LeftOut = Counter()
     for one in captures:
         node = only or one.host
         placed = Placed(capture=one, node=node, number=nodes.index(node), late_us=clocks.late_us(node))
@@ -86,7 +87,7 @@ def placed(job: Job, clocks: Clocks) -> tuple[list[Placed], Counter[str]]:
 
 
 def of_captures(
-    captures: Sequence[Placed], read: Read, chosen: Chosen, names: list[Name], left_out: Counter[str]
+    captures: Sequence[Placed], read: Read, chosen: Chosen, names: list[Name], left_out: LeftOut
 ) -> Iterator[Rows]:
     """The rows of captures; ``names`` gains those of their processes and lanes.
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from jobreport.timeline.rows import NODES, Name, Rows, text
 from jobrules.model.learning import GRADIENT_NORM, LEARNING_RATE, TRAINING
+from jobrules.verdict.profiled import NEAR_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jobreport.timeline.rows import Chosen
+    from jobreport.timeline.rows import Chosen, LeftOut
     from jobrules.measures.clock_offsets import Clocks
     from jobrules.model.learning import Learning
 
@@ -20,19 +21,47 @@ if TYPE_CHECKING:
 _LABELS = {LEARNING_RATE: "learning rate", GRADIENT_NORM: "gradient norm"}
 
 
+def with_scalars(
+    span_us: tuple[int, int] | None, learning: Learning | None, clocks: Clocks
+) -> tuple[int, int]:
+    """The span of all other records, and of scalars near them."""
+    own = learning.span_us if learning else None
+    if learning is None or own is None or span_us is None:
+        return span_us or own or (0, 0)
+    late_us = clocks.late_us(learning.node)
+    start_us, end_us = (
+        max(own[0] - late_us, span_us[0] - NEAR_US),
+        min(own[1] - late_us, span_us[1] + NEAR_US),
+    )
+    return (min(start_us, span_us[0]), max(end_us, span_us[1])) if start_us <= end_us else span_us
+
+
 def of_scalars(
-    learning: Learning, nodes: Sequence[str], chosen: Chosen, clocks: Clocks, names: list[Name]
+    learning: Learning,
+    nodes: Sequence[str],
+    chosen: Chosen,
+    span_us: tuple[int, int],
+    clocks: Clocks,
+    names: list[Name],
+    left_out: LeftOut,
 ) -> Iterator[Rows]:
-    """Counters of the scalars of rank 0, on the node where they were recorded, and marks where one is no number."""
+    """Counters of the scalars of rank 0, on the node where they were recorded, and marks where one is no number.
+
+    Those outside of the span of the whole job are left out.
+    """
     number = nodes.index(learning.node) if learning.node in nodes else 0
     late_us = clocks.late_us(learning.node)
     if not nodes:
         names.append(Name(pid=NODES, name=learning.node or "training", sort=0))
-    for series in learning.scalars:
+    for series in (one for one in learning.scalars if not one.rank):
         time_us = series.time_us - late_us
-        inside = (series.time_us > 0) & (time_us >= chosen.start_us) & (time_us < chosen.end_us)
-        rows = np.flatnonzero(inside)
-        if series.rank or not len(rows) or not chosen.allows(len(rows)):
+        timed = series.time_us > 0
+        during = timed & (time_us >= span_us[0]) & (time_us <= span_us[1])
+        for why, lacks in (("without a time", ~timed), ("of another time", timed & ~during)):
+            if lacks.any():
+                left_out["logged value", why] += int(lacks.sum())
+        rows = np.flatnonzero(during & (time_us >= chosen.start_us) & (time_us < chosen.end_us))
+        if not len(rows) or not chosen.allows(len(rows)):
             continue
         label = _LABELS.get(series.name, series.name)
         label += f" ({series.mode})" if series.mode != TRAINING else ""

@@ -18,10 +18,15 @@ from jobrules.measures.sample_weights import sample_weights
 from jobrules.model import EventSource, natural_sorted
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Collection, Iterator, Sequence
+    from typing import TypeAlias
 
     from jobrules.measures.clock_offsets import Clocks
     from jobrules.model import BoolArray, IntArray, Job, Lane, Metric, Panel
+
+    #: How many of what are not in the file, and why.
+    LeftOut: TypeAlias = Counter[tuple[str, str]]
 
 #: Processes of the file: nodes, and from each thousand the training processes of one.
 NODES, PROCESSES = 2_000_000, 1000

@@ -16,17 +16,18 @@ from jobreport import __version__
 from jobreport.errors import UsageError
 from jobreport.timeline import LIMIT, METRICS
 from jobreport.timeline.captures import of_captures, placed
-from jobreport.timeline.learning import of_scalars
+from jobreport.timeline.learning import of_scalars, with_scalars
 from jobreport.timeline.rows import NODES, Chosen, Name, Rows, of_node, ranks_of, step_window, text
 from jobrules.measures.clock_offsets import Clocks, offsets
 from jobrules.model import Metric, span_of
 from jobrules.text import count, dated
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from jobreport.timeline.captures import Read
+    from jobreport.timeline.rows import LeftOut
     from jobrules.model import Finding, IntArray, Job
 
 #: Nodes that a file can tell apart, and rows that are put into words at a time.
@@ -74,7 +75,7 @@ def write_trace(
     captures, without = placed(job, clocks) if read else ([], Counter())
     spans = [*([(clocks.start_us, clocks.end_us)] if job.facts else []), *(one.span_us for one in captures)]
     recorded = job.learning if learning else None
-    first_us, last_us = span_of(spans) or (recorded and recorded.span_us) or (0, 0)
+    first_us, last_us = with_scalars(span_of(spans), recorded, clocks)
     chosen = Chosen(
         start_us=first_us if start_us is None else start_us,
         end_us=last_us + 1 if end_us is None else end_us,
@@ -93,7 +94,7 @@ def write_trace(
     if read:
         rows += of_captures(captures, read, chosen, names, without)
     if recorded:
-        rows += of_scalars(recorded, job.nodes, chosen, clocks, names)
+        rows += of_scalars(recorded, job.nodes, chosen, (first_us, last_us), clocks, names, without)
     if chosen.count > limit:
         raise UsageError(
             f"The trace would have {count(chosen.count, 'row')}, more than {limit:,}. Choose a time, some steps, or fewer "
@@ -163,11 +164,10 @@ def _of_findings(findings: Sequence[Finding], chosen: Chosen) -> Iterator[Rows]:
         )
 
 
-def _left_out(job: Job, captures: Mapping[str, int]) -> Iterator[str]:
+def _left_out(job: Job, without: LeftOut) -> Iterator[str]:
     if len(job.nodes) > _MAX_NODES:
         yield f"{count(len(job.nodes) - _MAX_NODES, 'node')} after the first {_MAX_NODES:,}"
-    for why, number in captures.items():
-        yield f"{count(number, 'PyTorch trace')} {why}"
+    yield from (f"{count(number, what)} {why}" for (what, why), number in without.items())
 
 
 def _write(

@@ -378,6 +378,7 @@ def test_scalars_are_counters_and_marks_where_there_is_no_number(tmp_path: Path)
         ("loss is infinite", "i", 3 * 10**6, None),
     ]
     assert summary.counters == 4
+    assert summary.left_out == ("1\N{NO-BREAK SPACE}logged value without a time",)
     names = [row["args"]["name"] for row in json.loads(data)["traceEvents"] if row["name"] == "process_name"]
     assert names == ["algo-1"]
     assert write_trace(job, tmp_path / "trace.json").counters == 0
@@ -393,7 +394,13 @@ def test_scalars_are_on_the_node_that_logged_them(tmp_path: Path) -> None:
         learning=Learning(scalars=(series,), node="algo-2"),
     )
 
-    write_trace(job, tmp_path / "trace.json", metrics=(), learning=True)
+    summary = write_trace(job, tmp_path / "trace.json", metrics=(), learning=True)
 
     rows = checked((tmp_path / "trace.json").read_bytes())
     assert [(row["pid"], row["ts"]) for row in rows] == [(2_000_001, 0), (2_000_001, 10**6)]
+    assert summary.left_out == ("1\N{NO-BREAK SPACE}logged value of another time",)
+    soon = replace(series, time_us=START_US + np.array([-5, 1, 60]) * 10**6)
+    later = replace(job, learning=Learning(scalars=(soon,), node="algo-2"))
+    assert write_trace(later, tmp_path / "soon.json", learning=True).left_out == ()
+    rows = checked((tmp_path / "soon.json").read_bytes())
+    assert [row["ts"] for row in rows if row["name"] == "loss"] == [0, 6 * 10**6, 65 * 10**6]

@@ -209,7 +209,7 @@ def test_what_is_left_out_says_why(tmp_path: Path) -> None:
     _, found, summary = written(job, lambda _: None, tmp_path)  # type: ignore[arg-type, return-value]
 
     assert summary.left_out == (
-        "1\N{NO-BREAK SPACE}PyTorch trace whose clocks do not count from the epoch",
+        "1\N{NO-BREAK SPACE}PyTorch trace whose clock does not count from the epoch",
         "1\N{NO-BREAK SPACE}PyTorch trace recorded at another time",
         "1\N{NO-BREAK SPACE}PyTorch trace which cannot be read again",
     )
