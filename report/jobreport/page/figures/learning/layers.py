@@ -89,9 +89,9 @@ def layer_map(found: LayerMap, *, shares: bool) -> Figure:
 
 
 def _values(levels: bytes, top: float, *, shares: bool) -> npt.NDArray[np.float32]:
-    """(columns,) percent, or the power of ten of each level; NaN for cells without one."""
+    """(columns,) percent, or the power of ten of each level; −∞ for exactly 0, NaN for cells without a number."""
     found = np.frombuffer(levels, np.uint8).astype(np.float32)
-    found[found > FULL] = np.nan
+    found[found > FULL] = np.where(found[found > FULL] == ZERO, -np.inf, np.nan)
     return found if shares else (math.log10(top or 1.0) + DECADES * (found / FULL - 1)).astype(np.float32)
 
 

@@ -188,7 +188,9 @@ def _gradients(found: LearningPlots) -> Figure | None:
         name="learning-gradients",
         title="Gradients",
         finding=_gradients_finding(found),
-        aid=f"Color: root mean square, {DECADES} decades below the largest." if by_layer else "",
+        aid=f"Color: root mean square, {DECADES} decades below the largest; all that is smaller is at the low end."
+        if by_layer
+        else "",
         key=_map_key(by_layer, decade_labels(by_layer)) if by_layer else (),
         drawings=drawings,
         tables=[_of_map(by_layer, "Gradients")] if by_layer else [],
