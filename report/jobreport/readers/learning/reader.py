@@ -68,7 +68,7 @@ class TrainingLogs:
         starts = _starts(begun, tally)
         found: list[Learning] = []
         for some in starts:
-            one = _read_start(some, len(begun), tally)
+            one = _read_start(some, len(begun), len(starts), tally)
             continued = [earlier for earlier in found if _goes_on(earlier.first_step, one.first_step)]
             tally.note("learning.not_continued", count=len(found) - len(continued), file=some[0][0].name)
             found = [*continued, one]
@@ -100,15 +100,16 @@ def _goes_on(first: int | None, then: int | None) -> bool:
     return first is None or then is None or first <= then
 
 
-def _read_start(files: Sequence[_Begun], share: int, tally: Tally) -> Learning:
-    """What the ranks of one start recorded."""
-    from jobreport.readers.learning.shards import JoinedRanks  # noqa: PLC0415 - as above
+def _read_start(files: Sequence[_Begun], all_files: int, starts: int, tally: Tally) -> Learning:
+    """What the ranks of one start recorded; all starts and files share the memory, of which half is the first ranks'."""
+    from jobreport.readers.learning.rows import MAX_ROWS  # noqa: PLC0415 - as above
+    from jobreport.readers.learning.shards import JoinedRanks  # noqa: PLC0415
     from jobreport.readers.learning.training_log import SOURCE, read_log  # noqa: PLC0415
 
     logs: list[TrainingLog] = []
     joined = None
     for file, head in files:
-        log = read_log(file, head, tally, share)
+        log = read_log(file, head, tally, all_files if logs else starts)
         if log.tensors is not None:
             joined = joined or JoinedRanks(is_split=log.head.sharding in _SHARDED)
             joined.add(log.head.rank, log.tensors)
@@ -120,7 +121,9 @@ def _read_start(files: Sequence[_Begun], share: int, tally: Tally) -> Learning:
     tensors, differences = None, tuple[ReplicaDifference, ...]()
     not_recorded = {reason: None for log in logs for reason in log.not_recorded}
     if joined:
-        tensors, differences = joined.joined(is_complete=len(ranks) >= world), tuple(joined.differences)
+        most = MAX_ROWS if starts == 1 else 2 * MAX_ROWS // starts
+        tensors = joined.joined(is_complete=len(ranks) >= world, most=most)
+        differences = tuple(joined.differences)
         tally.note("learning.thinned", count=joined.left_out, file=files[0][0].name)
         tally.note("learning.incomplete", count=joined.incomplete, file=files[0][0].name)
         if joined.incomplete and len(ranks) < world:

@@ -57,10 +57,17 @@ class JoinedRanks:
         self.incomplete += int((is_shard & np.isnan(rows["count"])).sum())
         self._shards = _folded(self._shards, shards) if self._shards else shards
         whole = _where(rows, ~is_shard)
-        self._compare(rank, whole)
-        new = {*np.unique(whole["code"]).tolist()} - self._owned
-        self._owned |= new
-        self._whole.append(_where(whole, np.isin(whole["code"], [*new])))
+        if not self._is_split:
+            self._compare(rank, whole)
+        if new := {*np.unique(whole["code"]).tolist()} - self._owned:
+            self._owned |= new
+            self._whole.append(_where(whole, np.isin(whole["code"], [*new])))
+        # Each stage of a pipeline has its own.
+        if sum(len(one["step"]) for one in self._whole) > 2 * MAX_ROWS:
+            table = {name: np.concatenate([one[name] for one in self._whole]) for name in rows}
+            kept = _even(table["step"], MAX_ROWS)
+            self.left_out += int((~kept).sum())
+            self._whole = [_where(table, kept)]
 
     def _rows(self, rank: int, records: TensorRecords) -> dict[str, Any]:
         """The columns of a rank, with the numbers of which shares are made."""
@@ -115,7 +122,7 @@ class JoinedRanks:
                     )
                 )
 
-    def joined(self, *, is_complete: bool) -> TensorRecords | None:
+    def joined(self, *, is_complete: bool, most: int = MAX_ROWS) -> TensorRecords | None:
         """All rows; without those of tensors of which a shard is missing, as where a rank has no file."""
         tables = [*self._whole]
         if self._shards and len(self._shards["step"]):
@@ -132,7 +139,8 @@ class JoinedRanks:
             bins=rows["bins"][order] if rows["bins"].any() else np.empty((0, BINS), np.int32),
             **{name: rows[name][order] for name in COLUMNS},
         )
-        found, self.left_out = thinned(found)
+        found, left_out = thinned(found, most)
+        self.left_out += left_out
         return found if len(found) else None
 
     def _with_shares(self, rows: dict[str, Any], *, is_complete: bool) -> dict[str, Any]:
@@ -157,13 +165,19 @@ class JoinedRanks:
         return rows
 
 
-def thinned(records: TensorRecords) -> tuple[TensorRecords, int]:
-    """At most ``MAX_ROWS`` rows, of steps that are evenly distributed, and how many rows were left out."""
-    steps, number = np.unique(records.step, return_inverse=True)
-    stride = 1
-    while (kept := number % stride == 0).sum() > MAX_ROWS and stride < len(steps):
-        stride *= 2
+def thinned(records: TensorRecords, most: int = MAX_ROWS) -> tuple[TensorRecords, int]:
+    """At most so many rows, of steps that are evenly distributed, and how many rows were left out."""
+    kept = _even(records.step, most)
     return where(records, kept), int((~kept).sum())
+
+
+def _even(step: IntArray, most: int) -> BoolArray:
+    """(n,) the rows of so many steps, evenly distributed, as have at most so many rows; one step if it has more."""
+    steps, number = np.unique(step, return_inverse=True)
+    stride = 1
+    while (kept := number % stride == 0).sum() > most and stride < len(steps):
+        stride *= 2
+    return np.asarray(kept)
 
 
 def where(records: TensorRecords, kept: BoolArray | IntArray) -> TensorRecords:

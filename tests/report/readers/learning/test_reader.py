@@ -323,3 +323,54 @@ def test_a_line_that_is_too_long_costs_itself(tmp_path: Path) -> None:
     numbers = f'{{"kind":"record","step":1,"id":[{"0," * 5_000_000}0]}}'
     found, remarks = logged(tmp_path, scalar(1, loss=1), "x" * (70 << 20), numbers, scalar(2, loss=2))
     assert (values(found), remarks) == ({1: 1, 2: 2}, [("learning.line", 2)])
+
+
+def test_groups_that_have_all_shards_each_count_once(tmp_path: Path) -> None:
+    ranks = [
+        text(sharded(rank, 4), NAMES, record(0, [0], count=[4], l2=[l2], sum=[1], hist_first=[0], hist=[[4]]))
+        for rank, l2 in enumerate((3.0, 4.0, 3.0, 4.0))
+    ]
+    tensors = read(tmp_path, of_ranks(*ranks))[0].tensors
+    assert tensors
+    assert (tensors.l2[0], tensors.count[0], tensors.sum[0], tensors.bins.sum()) == (
+        pytest.approx(5),
+        8,
+        2,
+        8,
+    )
+
+
+def test_stages_of_a_pipeline_have_tensors_of_their_own(tmp_path: Path) -> None:
+    ranks = []
+    for rank in range(2):
+        named = NAMES | {"tensors": [TENSORS[0] | {"n": f"{rank}.weight"}]}
+        ranks.append(text(sharded(rank, sharding="other"), named, record(0, [0], l2=[rank + 1.0])))
+    found, _ = read(tmp_path, of_ranks(*ranks))
+    assert found.tensors
+    assert (found.tensors.l2.tolist(), found.replicas) == ([1, 2], ())
+    assert [one.name for one in found.tensors.tensors] == ["0.weight", "1.weight"]
+
+
+def test_what_all_ranks_count_of_an_evaluation_is_added(tmp_path: Path) -> None:
+    line = {"kind": "classes", "step": 5, "mode": "EVAL", "labels": [3, 1], "predicted": [2, 2]}
+    one = line | {"pairs": [[0, 0, 2], [0, 1, 1], [1, 1, 1]]}
+    other = line | {"labels": [0, 0, 4], "predicted": [0, 1, 3], "pairs": [[2, 2, 3], [2, 1, 1]]}
+    files = of_ranks(text(sharded(0), one, one), text(sharded(1), other))
+
+    first, second = read(tmp_path, files)[0].classes
+
+    assert (first.labels.tolist(), first.predicted.tolist()) == ([3, 1, 4], [2, 3, 3])
+    assert (first.recall.tolist(), first.complete) == ([2 / 3, 1, 3 / 4], True)
+    assert second.labels.tolist() == [3, 1]
+
+
+def test_what_is_known_later_is_in_a_later_head(tmp_path: Path) -> None:
+    later = HEAD | {"rank": 3, "optimizer": "AdamW", "every": 100, "not_recorded": ["a: b"], "classes": 10}
+    found, remarks = logged(tmp_path, scalar(1, loss=1), later)
+    assert (found.optimizer, found.every, found.class_count, found.not_recorded) == (
+        "AdamW",
+        100,
+        10,
+        ("a: b",),
+    )
+    assert (found.ranks, remarks) == ((0,), [])
