@@ -151,7 +151,7 @@ def saved(
             for name, shape in (shapes or {}).items()
         ]
         files[f"index/{step // 1000:09}/{step:012}_{worker}.json"] = (
-            json.dumps(index) + json.dumps({"meta": {"mode": mode}, "shape_payload": of_shapes})
+            json.dumps(index) + json.dumps({"meta": {}, "shape_payload": of_shapes})
         ).encode()
         files[f"events/{step:012}/{step:012}_{worker}.tfevents"] = saved_file(step, arrays, dtype=dtype)
     return files

@@ -129,7 +129,8 @@ class Known(Struct, kw_only=True):
                 index = msgspec.convert(one, _Index, strict=False)
             except (msgspec.ValidationError, RecursionError):
                 raise UnusableError("saved_tensors.index") from None
-            self.modes[step, worker] = MODES.get(index.meta.mode.rpartition(".")[2], "")
+            if mode := MODES.get(index.meta.mode.rpartition(".")[2]):
+                self.modes[step, worker] = mode
             if len(self.names) + len(self.shapes) < _MAX_NAMES:
                 self.names.update(tensor.tensorname for tensor in index.tensor_payload)
                 for tensor in index.shape_payload:

@@ -102,7 +102,7 @@ class SavedJob:
             reads_tensors = self._table.begin(number, step)
             for worker, file in sorted(files, key=lambda one: self._ranks[one[0]]):
                 rank = self._ranks[worker]
-                mode = self._known.modes.get((step, worker), "") or TRAINING
+                mode = self._known.modes.get((step, worker), TRAINING)
                 one = _File(
                     file=file,
                     step=step,

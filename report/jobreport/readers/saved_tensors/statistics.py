@@ -65,10 +65,10 @@ def fired(elements: Elements) -> BoolArray | None:
     shape = elements.shape or (1,)
     axis = 1 if len(shape) in (4, 5) else len(shape) - 1
     units, inner = shape[axis], math.prod(shape[axis + 1 :])
-    if not 0 < units <= _MAX_UNITS:
+    if not 0 < units <= _MAX_UNITS or not inner:
         return None
     found = np.zeros(units, np.bool_)
-    some = max(1, _CHUNK // max(1, units * inner)) * units * inner
+    some = max(1, _CHUNK // (units * inner)) * units * inner
     for begin in range(0, len(elements.stored), some):
         found |= elements.positive(begin, begin + some).reshape(-1, units, inner).any(axis=(0, 2))
     return found

@@ -228,6 +228,7 @@ def test_saturated_outputs(module: str, values: list[float], expected: float | N
         (5, [True]),
         (np.ones((0, 3)), [False, False, False]),
         (np.ones((3, 0)), None),
+        (np.ones((2, 3, 0, 4)), None),
         (np.ones((1, 65_537)), None),
     ],
 )
