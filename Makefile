@@ -82,6 +82,7 @@ bench: $(VENV)/installed-bench $(VENV)/monitors/bin/python $(VENV)/hta/bin/pytho
 	$(BIN)/python benchmarks/static_figures.py
 	$(BIN)/python -m benchmarks.recording --python $(VENV)/monitors/bin/python --store
 	$(BIN)/python -m benchmarks.false_alarms --store
+	-PYTHONPATH=record $(VENV)/monitors/bin/python -m benchmarks.learning --store
 
 # The short ones of these run in make test. FUZZ is how long each reader is fuzzed, in seconds; JOBS, KILLS how many;
 # SECONDS how long a job is recorded while it is killed, restarted, and its disk is full.
@@ -137,6 +138,8 @@ $(VENV)/monitors/bin/python:
 	@$(PYTHON) -m venv $(VENV)/monitors
 	@$@ -m pip install --quiet --disable-pip-version-check mlflow wandb \
 		|| echo "W&B and MLflow could not be installed: they will not be measured."
+	@$@ -m pip install --quiet --disable-pip-version-check torch \
+		|| echo "PyTorch could not be installed: what needs it will not be measured."
 
 # What else reads PyTorch traces, with libraries of its own versions.
 $(VENV)/hta/bin/python:
