@@ -75,7 +75,7 @@ class Classes:
         self._counts = torch.zeros((rows, count), dtype=torch.int64, device=device)
         if before is None:
             return
-        if rows == 3 and before.shape[1] <= MAX_EXACT:
+        if before.shape[1] <= MAX_EXACT < count:
             before = torch.stack([before.sum(1), before.sum(0), before.diagonal()])
         self._counts[: before.shape[0], : before.shape[1]] = before
 

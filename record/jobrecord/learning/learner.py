@@ -203,7 +203,9 @@ class Learner:
         found = [
             one
             for one in models.parameters(self.model)
-            if one[1].requires_grad and (id(one[1]) in mine or (self._holds and id(one[1]) not in others))
+            if one[1].requires_grad
+            and (id(one[1]) in mine or (self._holds and id(one[1]) not in others))
+            and not models.is_copy(one[1])
         ]
         if len(found) > MAX_TENSORS:
             self.learning.remark(f"tensors: {len(found) - MAX_TENSORS} of {len(found)} parameters")
@@ -239,7 +241,8 @@ class Learner:
             self._prefix + name,
             collection,
             held,
-            shape=list(parameter.shape),
+            # Where it is that of a part, the whole is not known.
+            shape=[] if self.learning.hides_shapes else list(parameter.shape),
             trainable=parameter.requires_grad,
             optimized=id(parameter) in self._optimized,
             m=module,

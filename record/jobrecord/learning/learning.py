@@ -77,7 +77,7 @@ class Learning:
         self._records, self._cost_ns, self._since_ns = 0, 0, 0
         self._facts: dict[str, Any] = {"every": options.every, "sample": SAMPLE, "classes": options.classes}
         self._facts |= {"resumed_from": resumed_from, "accumulation": None, "not_recorded": self._remarks}
-        self._facts |= {"parameters": 0, "trainable": 0, "groups": []}
+        self._facts |= {"parameters": None, "trainable": None, "groups": []}
         is_scaled = options.scaler is not None and options.scaler.is_enabled()
         self._scaler = options.scaler if is_scaled else None
         if is_scaled:
@@ -87,6 +87,11 @@ class Learning:
     def step(self) -> int:
         """The step that has begun."""
         return self._steps.number
+
+    @property
+    def hides_shapes(self) -> bool:
+        """Whether parameters have the shape of this rank's part."""
+        return bool(self._facts.get("sharding") == "fsdp1")
 
     def is_due(self, step: int) -> bool:
         """Whether a step is recorded."""
@@ -112,18 +117,18 @@ class Learning:
     def _add(self, model: Any, layers: list[Any], prefix: str, known: dict[str, Any]) -> None:
         optimizer = layers[-1]
         facts, is_first = self._facts, not any(one.model is model for one in self.learners)
-        if is_first:
-            every = [one for _, one, _ in models.parameters(model)]
-            facts["parameters"] += sum(one.numel() for one in every)
-            facts["trainable"] += sum(one.numel() for one in every if one.requires_grad)
         facts["groups"] = [*facts["groups"], *models.groups(optimizer)]
-        for fact, value in {
-            "optimizer": type(optimizer).__name__,
-            "sharding": models.sharding(model),
-        }.items():
-            facts.setdefault(fact, value)
+        facts.setdefault("optimizer", type(optimizer).__name__)
+        facts.setdefault("sharding", models.sharding(model))
         facts |= {fact: value for fact, value in known.items() if value}
         facts["compiled"] = facts.get("compiled", False) or models.is_compiled(model)
+        if self.hides_shapes:
+            self.remark("shapes: FSDP1 does not tell them")
+        elif is_first:
+            every = [one for _, one, _ in models.parameters(model)]
+            facts["parameters"] = (facts["parameters"] or 0) + sum(one.numel() for one in every)
+            trainable = sum(one.numel() for one in every if one.requires_grad)
+            facts["trainable"] = (facts["trainable"] or 0) + trainable
         if why := models.held_elsewhere(model, layers):
             self.remark(f"tensors: {why}")
         else:

@@ -62,6 +62,15 @@ def sharding(model: Any) -> str:
     return "ddp" if "DistributedDataParallel" in kinds else "none"
 
 
+def is_copy(parameter: Any) -> bool:
+    """Whether another rank has the same part of a parameter, and records it."""
+    kinds = getattr(parameter, "placements", ())
+    if not any(one.is_shard() for one in kinds):
+        return False
+    place = parameter.device_mesh.get_coordinate() or ()
+    return any(kind.is_replicate() and at for kind, at in zip(kinds, place, strict=False))
+
+
 def is_compiled(model: Any) -> bool:
     """Whether it is, or holds, something that PyTorch compiles."""
     return any(

@@ -61,6 +61,19 @@ STEPS = 2
 jobrecord.learn(model, optimizer, budget=1)
 full = lambda model: model[0].weight.grad.full_tensor()
 """
+FSDP1 = """
+from torch.distributed.fsdp import FullyShardedDataParallel
+model = FullyShardedDataParallel(model, use_orig_params=True, device_id=torch.device("cpu"))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+STEPS = 2
+jobrecord.learn(model, optimizer, budget=1)
+def full(model):
+    square = sum(one.grad.square().sum() for one in model.parameters() if one.grad is not None)
+    dist.all_reduce(square)
+    return square.sqrt()
+"""
+#: Each shard is on both ranks.
+HYBRID = FSDP2.replace("(dist.get_world_size(),)", '(2, 1), mesh_dim_names=("copies", "shards")')
 
 
 def run(out: Path, code: str) -> Any:
@@ -130,3 +143,30 @@ def test_shards_join_to_the_whole(tmp_path: Path) -> None:
         of_rank["0.weight", 1]["ratio"] > 0
         for of_rank in (rows(tmp_path, "update", one) for one in names(tmp_path))
     )
+
+
+@pytest.mark.slow
+def test_parts_of_the_older_sharding_join_to_the_whole(tmp_path: Path) -> None:
+    norms = run(tmp_path, FSDP1)
+
+    every = [rows(tmp_path, "gradient", name) for name in names(tmp_path)]
+    for step, norm in enumerate(norms):
+        parts = [row for of_rank in every for (_, at), row in of_rank.items() if at == step]
+        assert sum(one["l2"] ** 2 for one in parts) ** 0.5 == pytest.approx(norm, rel=1e-3)
+        assert sum(one["count"] for one in parts) == 71
+    assert {name for of_rank in every for name, _ in of_rank} == {
+        "0.weight", "0.bias", "2.weight", "2.bias"
+    }  # fmt: skip
+    # A shape of a part would be taken for that of the whole.
+    assert all(row["shape"] == [] for of_rank in every for row in of_rank.values())
+    assert (head(tmp_path)["sharding"], head(tmp_path)["parameters"]) == ("fsdp1", None)
+
+
+@pytest.mark.slow
+def test_of_copies_of_a_shard_one_is_recorded(tmp_path: Path) -> None:
+    norms = run(tmp_path, HYBRID)
+
+    first, second = names(tmp_path)
+    found = rows(tmp_path, "gradient", first)
+    assert [found["0.weight", step]["l2"] for step in range(2)] == pytest.approx(norms, rel=1e-3)
+    assert (steps(tmp_path, "gradient", second), steps(tmp_path, "output", second)) == ([], [0, 1])
