@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jobreport.timeline.rows import NODES, Name, Rows, text
+from jobreport.timeline.rows import NODES, Rows, text
 from jobrules.model.learning import GRADIENT_NORM, LEARNING_RATE, TRAINING
 from jobrules.verdict.profiled import NEAR_US
 
@@ -42,7 +42,6 @@ def of_scalars(
     chosen: Chosen,
     span_us: tuple[int, int],
     clocks: Clocks,
-    names: list[Name],
     left_out: LeftOut,
 ) -> Iterator[Rows]:
     """Counters of the scalars of rank 0, on the node where they were recorded, and marks where one is no number.
@@ -51,8 +50,6 @@ def of_scalars(
     """
     number = nodes.index(learning.node) if learning.node in nodes else 0
     late_us = clocks.late_us(learning.node)
-    if not nodes:
-        names.append(Name(pid=NODES, name=learning.node or "training", sort=0))
     for series in (one for one in learning.scalars if not one.rank):
         time_us = series.time_us - late_us
         timed = series.time_us > 0

@@ -64,10 +64,10 @@ def write_trace(
 ) -> TraceSummary:
     """Write steps, events, samples, and findings of a job into a file, compressed if its name ends in ``.gz``.
 
-    ``read`` gives the events of a capture; without it, there are none of captures; ``learning`` adds scalars. Times are microseconds: since the first
-    record, or with ``absolute`` since the epoch. ``start_us`` and ``end_us``
-    (since the epoch, the end is no part) choose a time, ``steps`` the training steps from a number to before another: of
-    each process its own, and some process must have one.
+    ``read`` gives the events of a capture; without it, there are none of captures. ``learning`` adds scalars. Times are
+    microseconds: since the first record, or with ``absolute`` since the epoch. ``start_us`` and ``end_us`` (since the epoch,
+    the end is no part) choose a time, ``steps`` the training steps from a number to before another: of each process its own,
+    and some process must have one.
 
     Raises ``UsageError`` if there are more rows than ``limit``.
     """
@@ -85,16 +85,18 @@ def write_trace(
     )
     if steps:
         chosen.start_us, chosen.end_us = _window_of(job, steps, clocks)
-    names: list[Name] = []
+    nodes = job.nodes[:_MAX_NODES]
+    # What is of no node is of the job.
+    names = [] if nodes else [Name(pid=NODES, name=job.name, sort=0)]
     rows: list[Rows] = []
-    for number, part in enumerate(job.one_by_one(job.nodes[:_MAX_NODES])):
+    for number, part in enumerate(job.one_by_one(nodes)):
         found = of_node(part, number, chosen, clocks)
         names += found[0]
         rows += found[1]
     if read:
         rows += of_captures(captures, read, chosen, names, without)
     if recorded:
-        rows += of_scalars(recorded, job.nodes, chosen, (first_us, last_us), clocks, names, without)
+        rows += of_scalars(recorded, nodes, chosen, (first_us, last_us), clocks, without)
     if chosen.count > limit:
         raise UsageError(
             f"The trace would have {count(chosen.count, 'row')}, more than {limit:,}. Choose a time, some steps, or fewer "

@@ -380,7 +380,7 @@ def test_scalars_are_counters_and_marks_where_there_is_no_number(tmp_path: Path)
     assert summary.counters == 4
     assert summary.left_out == ("1\N{NO-BREAK SPACE}logged value without a time",)
     names = [row["args"]["name"] for row in json.loads(data)["traceEvents"] if row["name"] == "process_name"]
-    assert names == ["algo-1"]
+    assert names == ["training"]
     assert write_trace(job, tmp_path / "trace.json").counters == 0
 
 

@@ -17,6 +17,7 @@ from jobreport.timeline.trace import write_trace
 from jobrules.model import Events, Finding, Job, Metric, Severity
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
+from tests.learning_data import learning_job, scalars
 from tests.paths import SAMPLES
 
 Row = dict[str, Any]
@@ -192,6 +193,17 @@ def test_findings_are_marks(tmp_path: Path) -> None:
     marks = [(row["name"], row["ts"], row["args"]) for row in rows if row["ph"] == "i"]
     args = {"severity": "warning", "advice": "Do less."}
     assert marks == [("<b>", 10**6, args), ("<b>: ends", 2 * 10**6, args)]
+
+
+def test_marks_of_a_job_without_nodes_have_a_process_with_its_name(tmp_path: Path) -> None:
+    finding = Finding(
+        key="x", severity=Severity.INFO, title="x", evidence=(), advice=(), rules=(), section="steps", start_us=START_US,
+    )  # fmt: skip
+    job = learning_job(replace(scalars([1.0]), time_us=np.array([START_US])))
+
+    rows = rows_of(job, tmp_path, findings=[finding], learning=True)
+
+    assert [row["ph"] for row in rows] == ["C", "i"]
 
 
 def test_names_are_texts_whatever_they_hold(tmp_path: Path) -> None:
