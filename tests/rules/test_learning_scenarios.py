@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from generator.learning.scenarios import SCENARIOS
 
+from jobreport.debugger_report import differences
 from jobreport.readers.registry import read_job
 from jobrules.model import Severity, Status
 from jobrules.rule import run_rules
@@ -83,3 +84,17 @@ def test_readme_states_what_each_training_triggers() -> None:
     ]
 
     assert (ROOT / "sample_data" / "README.md").read_text("utf-8").endswith("\n".join(["", *rows, ""]))
+
+
+def test_the_page_of_differences_has_no_alarm_of_jobreport_without_a_fault_and_all_with_one() -> None:
+    marks = "<!-- made by python -m benchmarks.learning_alarms --store -->", "<!-- end -->"
+    table = differences.page().partition(marks[0])[2].partition(marks[1])[0].strip().splitlines()
+    rows = {
+        name: cells for name, *cells in ([cell.strip() for cell in row.split("|")[1:-1]] for row in table[3:])
+    }
+
+    assert rows.keys() == {rule for one in SCENARIOS.values() for rule in one.triggers}
+    for rule, (_, alarms, _, found) in rows.items():
+        runs = sum(len(one.seeds) for one in SCENARIOS.values() if rule in one.triggers)
+        assert alarms.partition(",")[0] == "0"
+        assert found == f"{runs} of {runs}"

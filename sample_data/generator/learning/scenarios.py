@@ -153,7 +153,7 @@ _SICK = {
     "dead-lr": Scenario(
         summary="Adam with 0.3",
         triggers=("DeadRelu", "VanishingGradient", "WeightUpdateRatio", "LossAtChance"),
-        also=("LossNotDecreasing", "LossSpike", *_NOTHING_LEARNED),
+        also=("LossNotDecreasing", "LossSpike", "Overtraining", "Confusion"),
         options={"lr": 0.3},
     ),
     "saturated": Scenario(
@@ -195,7 +195,7 @@ _SICK = {
     "plateau": Scenario(
         summary="SGD with 1e-5",
         triggers=("WeightUpdateRatio", "LossNotDecreasing", "LossAtChance"),
-        also=_NOTHING_LEARNED,
+        also=("Confusion",),
         optimizer="SGD",
         options={"lr": 1e-5},
     ),

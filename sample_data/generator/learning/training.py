@@ -65,7 +65,7 @@ def train(scenario: Scenario, seed: int, recorder: Recorder, **options: Any) -> 
         if scaled:
             recorder.log(loss_scale=scaler.get_scale())
         if scenario.clip is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), scenario.clip)
+            recorder.log(grad_norm=torch.nn.utils.clip_grad_norm_(model.parameters(), scenario.clip))
         scaler.step(optimizer)
         scaler.update()
         schedule.step()
