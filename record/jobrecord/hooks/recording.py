@@ -192,8 +192,6 @@ class Recording:
         Numbers on a device are written with the next record of `learn`. Raises TypeError for what is no number.
         """
         self._log.scalars(self.steps.number if step is None else int(step), self._mode(mode, "TRAIN"), values)
-        if self._learning is not None:
-            self._learning.look_at_scaler()
 
     def learn(
         self,

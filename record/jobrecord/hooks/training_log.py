@@ -64,7 +64,9 @@ class TrainingLog:
             self._waiting.append(line)
             self._count += count
             if self._count >= MAX_WAITING:
-                self.write_waiting()
+                # A device that fails says so to the script.
+                with suppress(Exception):
+                    self.write_waiting()
         else:
             self.write(line)
 

@@ -84,8 +84,9 @@ class Learner:
                 remark(f"activations: {found.left_out} of {found.left_out + found.count} modules")
             if not found.count:
                 remark("activations: the model has no module of an activation")
-        call = Hook(self._enters, lambda: True)
-        self._handles.append(self.model.register_forward_pre_hook(call, with_kwargs=True))
+        if self._holds:
+            call = Hook(self._enters, lambda: True)
+            self._handles.append(self.model.register_forward_pre_hook(call, with_kwargs=True))
         if options.gradients == "accumulate":
             self._handles += [
                 one.register_post_accumulate_grad_hook(partial(self._accumulates, name, module))

@@ -69,7 +69,6 @@ class Learning:
         self._extra = resumed_from
         self._remarks: list[str] = []
         self._ids: dict[tuple[Any, ...], int] = {}
-        self._scale: float | None = None
         #: Steps of fused optimizers, when they were, and whether they were skipped, on the device.
         self._overflows: list[tuple[int, int, Any]] = []
         self._looks_at_precision = True
@@ -80,6 +79,7 @@ class Learning:
         self._facts |= {"parameters": None, "trainable": None, "groups": []}
         is_scaled = options.scaler is not None and options.scaler.is_enabled()
         self._scaler = options.scaler if is_scaled else None
+        self._scale = self._scaler.get_scale() if self._scaler is not None else 0.0
         if is_scaled:
             self._facts["amp"] = "float16"
 
@@ -176,7 +176,7 @@ class Learning:
         if self._scaler is not None and not any(_is_fused(one.optimizer) for one in self.learners):
             scale, before = self._scaler.get_scale(), self._scale
             self._scale = scale
-            if before is not None and scale < before:
+            if scale < before:
                 times = math.log(scale / before) / math.log(self._scaler.get_backoff_factor())
                 for _ in range(min(_MOST, round(times))):
                     self._log.event(self.step, "overflow", f"scale {before:g} to {scale:g}")
@@ -211,7 +211,7 @@ class Learning:
         self._records, self._cost_ns = self._records + 1, self._cost_ns + cost_ns
         if self._records < _MEASURED:
             return
-        share = self._cost_ns / (perf_counter_ns() - self._since_ns)
+        share = min(1.0, self._cost_ns / (perf_counter_ns() - self._since_ns))
         if share > self.options.budget:
             self._double(f"records took {share:.1%} of the time")
             self._records, self._cost_ns, self._since_ns = 0, 0, perf_counter_ns()

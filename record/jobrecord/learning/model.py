@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 #: Parts of names that wrappers add.
@@ -112,6 +113,8 @@ def number(value: Any) -> float | None:
 def amp(device: str) -> str | None:
     """What is computed in lower precision by autocast, as it is now."""
     torch = sys.modules["torch"]
-    if not torch.is_autocast_enabled(device):
-        return None
-    return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+    # PyTorch before 2.4 has another call for each device.
+    with suppress(TypeError, AttributeError):
+        if torch.is_autocast_enabled(device):
+            return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+    return None

@@ -85,6 +85,20 @@ def test_an_overflow_is_an_event_and_its_gradient_no_record(out: Path, is_fused:
     assert not any(row["nan"] or row["inf"] for row in rows(out, "gradient").values())
 
 
+def test_overflows_without_any_step_are_known_at_the_end(out: Path) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    begin(model, optimizer, scaler=scaler)
+    for _ in range(12):
+        scaler.scale(model(torch.full((4, 8), float("inf"))).mean()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    jobrecord.stop()
+
+    assert (events(out), steps(out, "parameter")) == ([("overflow", 0)] * 12, [])
+
+
 def test_an_overflow_of_a_fused_optimizer_at_a_record_has_no_gradient(out: Path) -> None:
     model = net()
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
