@@ -11,7 +11,7 @@ import pytest
 
 import jobrecord
 from jobrecord import command as recorder
-from jobreport import cli
+from jobreport import JobFrames, cli
 from jobreport.readers.nvidia_smi.columns import columns
 from jobreport.readers.system_samples import sensors
 from tests.paths import ROOT
@@ -107,3 +107,13 @@ def test_the_schema_is_valid_json_with_every_field_of_the_report() -> None:
 
     report = schema["$defs"]["Report"]
     assert {"schema_version", "job", "verdict", "rules", "quality"} <= set(report["required"])
+
+
+def test_what_the_library_has_instead_exists() -> None:
+    table = (ROOT / "docs" / "differences.md").read_text("utf-8").partition("## The library")[2]
+    ours = {
+        name for row in table.splitlines() for name in re.findall(r"`job\.(\w+)", row.rpartition(" | ")[2])
+    }
+
+    assert len(ours) > 20
+    assert [name for name in ours if not hasattr(JobFrames, name)] == []

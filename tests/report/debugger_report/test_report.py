@@ -526,7 +526,7 @@ def test_differences_have_ids_of_their_own_and_three_columns() -> None:
     assert len(ids) == len(set(ids)) > 50
     assert all(len(row) == 5 and row[2].endswith(". ") for row in rows)
     sections = set(re.findall("^## (.+)$", differences.page(), re.MULTILINE))
-    assert sections == {"Every rule", *NAMES, "Rules on the training itself"}
+    assert sections == {"Every rule", *NAMES, "Rules on the training itself", "The library"}
 
 
 def test_samples_come_first(tmp_path: Path) -> None:
