@@ -349,6 +349,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "kineto.shortened": "duration is impossible: it covers whole later events of the same stream; cut by {ms} ms together",
     },
     ("dropped", "events"): {
+        "learning.events": "more than 100,000 of a training",
         "kineto.long": "lasts more than 7 days",
         "kineto.late": "ends more than an hour after all events of other kinds",
         "kineto.devices": "of more than 256 devices; those with the lowest numbers are used",
@@ -361,7 +362,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "learning.candidate": "{name}: another series that may be {measure}; the one with more values is in use (change with --scalar {measure}=NAME)",
     },
     ("dropped", "tensor rows"): {
-        "learning.unnamed": "of a tensor whose name is missing or damaged, or over the limit of 120,000 tensors",
+        "learning.unnamed": "of a tensor without a name, of an unknown kind, or over the limit of 120,000 tensors",
         "learning.incomplete": "of tensors of which a shard is missing: a norm over the others would be too low",
         "learning.thinned": "more than 250,000 rows: evenly distributed records are in use",
         "learning.rows_again": "of steps that come again after a restart; the later ones are in use",

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from jobreport.errors import UsageError
 from jobreport.readers.learning.names import as_canonical, canonical, mode_of
@@ -42,7 +42,7 @@ def joined(parts: Sequence[Learning], chosen: Mapping[str, str], tally: Tally) -
         scalars=scalars,
         tensors=_tensors(parts, tally),
         classes=_classes(parts),
-        events=tuple(sorted({one for part in parts for one in part.events}, key=lambda one: one.step)),
+        events=tuple(sorted({one for part in parts for one in part.events}, key=astuple)),
         trees=next((part.trees for part in reversed(parts) if part.trees), None),
         replicas=tuple(one for part in parts for one in part.replicas)[:_MAX_DIFFERENCES],
         cost_us=sum(part.cost_us for part in parts),

@@ -158,7 +158,7 @@ def _events(events: Iterable[LearningEvent]) -> tuple[LearningEvent, ...]:
     found: dict[tuple[int, str, str], LearningEvent] = {}
     for one in events:
         found.setdefault((one.step, one.name, one.text), one)
-    return tuple(sorted(found.values(), key=lambda one: (one.step, one.time_us, one.name)))
+    return tuple(found.values())
 
 
 def _summed(logs: Sequence[TrainingLog]) -> tuple[ClassCounts, ...]:

@@ -55,9 +55,8 @@ _WORDS = {"nan": np.nan, "inf": np.inf, "infinity": np.inf, "-inf": -np.inf, "-i
 _COLLECTIONS = frozenset(Collection)
 _EVENTS = ("overflow", "skipped", "resume", "epoch", "checkpoint", "error")
 _DTYPE = re.compile(r"bool|bfloat16|(?:float|u?int|complex)[0-9]{1,3}(?:_e[0-9]m[0-9][a-z]{0,6})?")
-#: Of a file: tensors, numbers of evaluations, events, features, and trees.
-_MAX_TENSORS = 120_000
-_MAX_COUNTS, _MAX_EVENTS, _MAX_FEATURES, _MAX_TREES = 4_000_000, 100_000, 10_000, 1_000_000
+#: Of a file: tensors, numbers of evaluations, events, and reasons.
+_MAX_TENSORS, _MAX_COUNTS, _MAX_EVENTS, _MAX_REASONS = 120_000, 4_000_000, 100_000, 100
 #: Characters of a name, and of a text.
 _MAX_NAME, _MAX_TEXT = 200, 200
 
@@ -89,7 +88,7 @@ def head_of(file: SourceFile) -> Head:
 
 def read_log(file: SourceFile, head: Head, tally: Tally, share: int = 1) -> TrainingLog:
     """What a file says, one of ``share`` that share the memory; a damaged line costs itself."""
-    reading = _Reading(file, tally, share)
+    reading = _Reading(file, head, tally, share)
     with text_files.noting(file, tally):
         for number, line in enumerate(text_files.lines(file.path, LONGEST), start=1):
             try:
@@ -99,19 +98,18 @@ def read_log(file: SourceFile, head: Head, tally: Tally, share: int = 1) -> Trai
                 tally.note("learning.line", file=file.name, line=number)
             else:
                 tally.note("learning.bare", count=is_bare, file=file.name, line=number)
-    return reading.finished(head)
+    return reading.finished()
 
 
 class _Reading:
     """A file, as far as it was read."""
 
-    def __init__(self, file: SourceFile, tally: Tally, share: int) -> None:
-        self._file, self._tally = file, tally
+    def __init__(self, file: SourceFile, head: Head, tally: Tally, share: int) -> None:
+        self._file, self._head, self._tally = file, head, tally
         self._rows, self._logged = Rows(), Logged(share)
         self._names: dict[int, Tensor] = {}
         self._classes: list[ClassCounts] = []
         self._counts = 0
-        self._heads: list[Head] = []
         self._found: dict[LearningEvent, None] = {}
         self._trees: BoostedTrees | None = None
         self._not_recorded: dict[str, None] = {}
@@ -128,27 +126,35 @@ class _Reading:
                 self._add_classes(one)
             case Names():
                 self._add_names(one.first, one.tensors)
-            case Event(step=step, name=name, text=text) if name in _EVENTS:
-                if len(self._found) < _MAX_EVENTS:
-                    event = LearningEvent(step=step, time_us=_time(one), name=name, text=text[:_MAX_TEXT])
-                    self._found[event] = None
             case Event():
-                raise ValueError
+                self._add_event(one)
             case Trees():
-                gains = sorted(one.importance.items(), key=lambda item: -item[1])[:_MAX_FEATURES]
+                gains = sorted(one.importance.items(), key=lambda item: -item[1])
                 self._trees = BoostedTrees(
                     importance=tuple((_name(name), gain) for name, gain in gains),
-                    depths=tuple(one.depths[:_MAX_TREES]),
+                    depths=tuple(one.depths),
                     max_depth=one.max_depth,
                 )
             case Head():
-                self._heads.append(one)
+                known = {name: value for name in ABOUT if (value := getattr(one, name)) is not None}
+                self._head = replace(self._head, **known)
                 self._add_reasons(one.not_recorded or ())
             case NotRecorded():
                 self._add_reasons(one.not_recorded or ())
 
     def _add_reasons(self, reasons: Iterable[str]) -> None:
-        self._not_recorded |= {one[:_MAX_TEXT]: None for one in [*reasons][:100]}
+        for one in reasons:
+            if len(self._not_recorded) < _MAX_REASONS:
+                self._not_recorded[one[:_MAX_TEXT]] = None
+
+    def _add_event(self, one: Event) -> None:
+        if one.name not in _EVENTS:
+            raise ValueError
+        event = LearningEvent(step=one.step, time_us=_time(one), name=one.name, text=one.text[:_MAX_TEXT])
+        if event in self._found or len(self._found) < _MAX_EVENTS:
+            self._found[event] = None
+        else:
+            self._note("learning.events", 1)
 
     def _add_record(self, one: Record) -> None:
         if one.mode != TRAINING:
@@ -205,19 +211,16 @@ class _Reading:
     def _note(self, code: str, count: int) -> None:
         self._tally.note(code, count=count, file=self._file.name)
 
-    def finished(self, head: Head) -> TrainingLog:
+    def finished(self) -> TrainingLog:
         """All of it."""
-        for later in self._heads[1:]:
-            added = {name: getattr(later, name) for name in ABOUT}
-            head = replace(head, **{name: value for name, value in added.items() if value is not None})
         classes = self._classes
         modes = np.array([_MODES.index(one.mode) for one in classes], np.int32)
         kept = latest(np.array([one.step for one in classes], np.int64), modes)
-        scalars = self._logged.scalars(SOURCE, head.rank)
+        scalars = self._logged.scalars(SOURCE, self._head.rank)
         self._note("learning.thinned_values", self._logged.left_out)
         self._note("learning.again", self._logged.repeated)
         return TrainingLog(
-            head=head,
+            head=self._head,
             scalars=scalars,
             tensors=self._tensors(),
             classes=[classes[i] for i in kept.tolist()],
