@@ -14,7 +14,7 @@ from jobreport.comparison.build import compare
 from jobreport.comparison.comparing import Settings as ComparisonSettings
 from jobreport.comparison.runs import run_of
 from jobreport.document import checked, to_json
-from jobreport.errors import UsageError
+from jobreport.errors import NothingReadableError, UsageError
 from jobreport.files import DEFAULT, FILES
 from jobreport.library import captures, results
 from jobreport.library.asked import chosen, moment, numbered
@@ -314,7 +314,11 @@ def _reader(source: Unpacked) -> Callable[[Capture], Trace | None]:
     """Reads the file of a capture again."""
     from jobreport.readers.kineto.table import read_trace  # noqa: PLC0415 - most jobs have no such file
 
-    files = {one.name: one for one in source.files or listing(source.directory, Tally())}
+    try:
+        files = {one.name: one for one in source.files or listing(source.directory, Tally())}
+    except NothingReadableError:
+        # The job has been moved since it was opened.
+        files = {}
 
     def read(capture: Capture) -> Trace | None:
         file = files.get(capture.file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -233,6 +234,17 @@ def test_an_archive_of_captures_alone_is_read_again(tmp_path: Path) -> None:
     assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
     assert summaries[0].events > 10_000 > len(steps)
     assert len(events) == 4
+
+
+def test_a_job_that_was_moved_is_written_without_its_captures(tmp_path: Path) -> None:
+    (sample,) = (one for one in SAMPLES if one.name == "late-rank-4gpu")
+    shutil.copytree(sample, tmp_path / "job")
+    job = open_job(tmp_path / "job")
+    (tmp_path / "job").rename(tmp_path / "moved")
+
+    summary = job.trace(tmp_path / "trace.json")
+
+    assert summary.left_out == ("4\N{NO-BREAK SPACE}PyTorch traces which cannot be read again",)
 
 
 #: Prints the most memory that opening a job and writing its trace took, in KiB.
