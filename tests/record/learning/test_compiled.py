@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 import jobrecord
-from tests.record.learning.test_learn import net, train
 from tests.record.learning.trained import head, rows, steps
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
+
+from tests.record.learning.models import net, train  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

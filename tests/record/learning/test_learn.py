@@ -20,41 +20,14 @@ pytestmark = pytest.mark.filterwarnings("default")
 from torch import nn  # noqa: E402
 
 from jobrecord.learning import statistics  # noqa: E402
-
-
-def net(*activations: Any) -> Any:
-    torch.manual_seed(0)
-    layers = [layer for one in activations or (nn.ReLU(),) for layer in (nn.Linear(8, 8), one)]
-    return nn.Sequential(*layers, nn.Linear(8, 4))
-
-
-def train(model: Any, optimizer: Any, steps: int, batches: int = 1) -> list[float]:
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        for _ in range(batches):
-            loss = nn.functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(0, 4, (16,)))
-            loss.backward()
-        losses.append(loss.item())
-        optimizer.step()
-    return losses
-
-
-def learned(out: Path, model: Any, count: int = 1, batches: int = 1, **options: Any) -> Any:
-    """Train a model while it is recorded. Returns its optimizer."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    jobrecord.start()
-    jobrecord.learn(model, optimizer, **{"budget": 1} | options)
-    train(model, optimizer, count, batches)
-    jobrecord.stop()
-    return optimizer
+from tests.record.learning.models import learned, net, train  # noqa: E402
 
 
 def test_a_record_is_what_the_step_was_made_of(out: Path) -> None:
     model = net()
     model[0].weight.register_hook(lambda gradient: gradient.fill_(0.5))
     before = model[0].weight.detach().clone()
-    learned(out, model)
+    learned(model)
 
     moved = model[0].weight.detach() - before
     weight, gradient, update = (rows(out, one)["0.weight", 0] for one in ("parameter", "gradient", "update"))
@@ -67,7 +40,7 @@ def test_a_record_is_what_the_step_was_made_of(out: Path) -> None:
 
 
 def test_records_come_at_the_first_steps_and_at_each_hundredth(out: Path) -> None:
-    learned(out, net(), 202)
+    learned(net(), 202)
 
     assert steps(out) == [*range(10), 100, 200]
     assert steps(out, "output") == [*range(10), 100, 200]
@@ -77,7 +50,7 @@ def test_records_come_at_the_first_steps_and_at_each_hundredth(out: Path) -> Non
 def test_the_head_tells_of_model_and_optimizer(out: Path) -> None:
     model = net()
     model[0].bias.requires_grad_(False)
-    learned(out, model, every=7, classes=4)
+    learned(model, every=7, classes=4)
 
     found = head(out)
     assert lines(out)[0]["kind"] == "head"

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import jobrecord
-from tests.record.learning.test_learn import learned, net
 from tests.record.learning.trained import head, lines, rows, steps
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -17,6 +16,7 @@ pytestmark = pytest.mark.filterwarnings("default")
 from torch import nn  # noqa: E402
 
 from jobrecord.learning.classes import MAX_CLASSES, Classes  # noqa: E402
+from tests.record.learning.models import learned, net  # noqa: E402
 
 
 def once(out: Path, model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def test_gradients_that_another_library_holds_are_not_looked_for(out: Path) -> N
         pass
 
     Engine.__module__ = "deepspeed.runtime.engine"
-    learned(out, Engine(*net()))
+    learned(Engine(*net()))
     jobrecord.start()
     jobrecord.log(loss=1.0)
     jobrecord.stop()
@@ -160,7 +160,7 @@ def test_gradients_that_another_library_holds_are_not_looked_for(out: Path) -> N
 
 
 def test_a_model_without_activation_modules_says_so(out: Path) -> None:
-    learned(out, nn.Linear(8, 4))
+    learned(nn.Linear(8, 4))
     assert head(out)["not_recorded"] == ["activations: the model has no module of an activation"]
 
 
@@ -168,6 +168,6 @@ def test_the_activations_of_a_deep_model_are_spread_over_its_depth(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jobrecord.learning.activations.MAX_MODULES", 2)
-    learned(out, net(*(nn.ReLU() for _ in range(4))))
+    learned(net(*(nn.ReLU() for _ in range(4))))
     assert {name for name, _ in rows(out, "output")} == {"1", "5"}
     assert head(out)["not_recorded"] == ["activations: 2 of 4 modules"]

@@ -13,13 +13,14 @@ import pytest
 
 import jobrecord
 from tests.paths import ROOT
-from tests.record.learning.test_learn import learned, net, train
 from tests.record.learning.trained import events, head, lines, rows, steps
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.filterwarnings("default")
 
 from torch import nn  # noqa: E402
+
+from tests.record.learning.models import learned, net, train  # noqa: E402
 
 SCALE = 65_536.0
 
@@ -36,7 +37,7 @@ def begin(model: Any, optimizer: Any, **options: Any) -> None:
 def test_micro_batches_are_one_step_whose_gradient_is_their_sum(out: Path) -> None:
     model, calls = net(), list[Any]()
     model[0].weight.register_hook(calls.append)
-    learned(out, model, 2, batches=4)
+    learned(model, 2, batches=4)
 
     assert len(calls) == 8
     assert steps(out) == [0, 1]
@@ -112,7 +113,7 @@ def test_an_overflow_of_a_fused_optimizer_at_a_record_has_no_gradient(out: Path)
 
 
 def test_a_scaler_that_is_off_is_none(out: Path) -> None:
-    learned(out, net(), scaler=torch.amp.GradScaler("cpu", enabled=False))
+    learned(net(), scaler=torch.amp.GradScaler("cpu", enabled=False))
     assert head(out)["amp"] is None
 
 
@@ -206,7 +207,7 @@ def test_two_optimizers_of_one_model_share_its_parameters(out: Path) -> None:
 
 def test_steps_go_on_after_a_restart(out: Path) -> None:
     model = net()
-    learned(out, model, 3)
+    learned(model, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     jobrecord.start()
     jobrecord.resume(299)
@@ -273,7 +274,7 @@ def learned_open(model: Any) -> Any:
 
 
 def test_costly_records_become_rare(out: Path) -> None:
-    learned(out, net(), 120, every=1, budget=1e-6)
+    learned(net(), 120, every=1, budget=1e-6)
 
     found = steps(out)
     assert found[:15] == [*range(15)]
@@ -293,13 +294,13 @@ def test_a_fault_within_the_optimizer_does_not_reach_it(
 
     called = {"_begins": "_own", "_stepped": "_frozen"}[place]
     monkeypatch.setattr(f"jobrecord.learning.learner.Learner.{called}", fail)
-    learned(out, net(), 3)
+    learned(net(), 3)
     assert events(out) == [("error", 0)]
 
 
 def test_a_large_model_has_its_largest_tensors(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobrecord.learning.learner.MAX_TENSORS", 1)
-    learned(out, net())
+    learned(net())
     assert {name for name, _ in rows(out, "gradient")} == {"0.weight"}
     assert "tensors: 3 of 4 parameters" in head(out)["not_recorded"]
 
