@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Annotated
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 
 from jobrules.model.names import Message, Name, NodeName, OwnText
 from jobrules.model.types import BoolArray, CodeArray, FloatArray, IntArray, span_of
@@ -41,7 +41,6 @@ class Training(StrEnum):
     OUTPUT = "outputs of activation modules"
     CLASSES = "labels and predictions"
     INPUT = "inputs of the model"
-    TREES = "boosted trees"
 
 
 class Collection(StrEnum):
@@ -270,13 +269,12 @@ class Learning(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     #: Why something was not recorded, a clause each: ``activations: the model is compiled``.
     not_recorded: tuple[Message, ...] = ()
     #: Where scalars were looked for.
-    sources: tuple[OwnText, ...] = field(default_factory=tuple)
+    sources: tuple[OwnText, ...] = ()
 
-    def series(self, name: str, mode: str | None = None, rank: int = 0) -> Scalars | None:
-        """The series of a name; of several modes, that of training first."""
-        found = [one for one in self.scalars if one.name == name and one.rank == rank]
-        found = [one for one in found if mode is None or one.mode == mode]
-        return min(found, key=lambda one: one.mode != TRAINING, default=None)
+    def series(self, name: str, mode: str | None = None) -> Scalars | None:
+        """The series of a name, of the first rank that has it; of several modes, that of training first."""
+        found = [one for one in self.scalars if one.name == name and mode in (None, one.mode)]
+        return min(found, key=lambda one: (one.mode != TRAINING, one.rank), default=None)
 
     @cached_property
     def has(self) -> frozenset[Training]:
@@ -285,7 +283,6 @@ class Learning(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             Training.LOSS: self.series(LOSS),
             Training.VALIDATION: self.series(VAL_LOSS),
             Training.CLASSES: self.classes,
-            Training.TREES: self.trees,
         }
         collections = {one.collection for one in self.tensors.tensors} if self.tensors else set()
         of_tensors = {

@@ -101,7 +101,7 @@ def _since(job: Job, learning: Learning, details: Mapping[str, Any]) -> tuple[fl
     tables += [learning.tensors.step] if learning.tensors and not tables else []
     steps = max(tables, key=len)
     first, end = int(steps[0]), int(steps[-1]) + 1
-    return max(0, end - details["since_step"]) / (end - first), None
+    return max(0, end - max(first, details["since_step"])) / (end - first), None
 
 
 def training_findings(

@@ -18,7 +18,7 @@ from jobrules.verdict.learning import LossReason
 from jobrules.verdict.not_evaluated import by_reason
 from tests.copies import replace
 from tests.jobs import make_job
-from tests.learning_data import START_US, counted, learning_job, scalars
+from tests.learning_data import START_US, counted, learning_job, matrix, scalars, tensors
 from tests.verdicts import found, keys, verdict_of
 
 ALL = tuple(kind() for kind in dict.fromkeys((*RULES, *LEARNING_RULES)))
@@ -93,6 +93,20 @@ def test_without_times_or_gpu_samples_it_is_the_share_of_steps(timed: bool, has_
     assert (verdict.learning.gpu_s is None) == (not (timed and has_gpu))
     whole = "used GPU time" if timed and has_gpu else "steps"
     assert verdict.learning.sentence.startswith(f"25.0% of the {whole} came after")
+
+
+def test_a_share_of_steps_is_at_most_all() -> None:
+    """The loss is logged from step 100 on, gradients from step 0."""
+    rows = {matrix("w"): [{"rms": 1.0, "nan": 1.0}] * 10}
+
+    learning = judged(scalars([np.nan] * 100, steps=range(100, 200)), tensors=tensors(rows)).learning
+
+    assert learning
+    assert (learning.since_step, learning.share) == (0, 1.0)
+
+
+def test_a_loss_that_the_last_rank_alone_logs_is_that_of_the_training() -> None:
+    assert judged(scalars([1.0, np.nan], rank=7)).learning
 
 
 def test_times_of_another_day_are_not_those_of_the_samples() -> None:

@@ -9,10 +9,10 @@ import numpy as np
 from msgspec import Struct
 
 from jobrules.measures.learning.robust import few, shown
-from jobrules.model import BoolArray, FloatArray, HowMuch, Reason, ReasonKind, Severity
+from jobrules.model import BoolArray, FloatArray, Note, Reason, ReasonKind, Severity
 from jobrules.model.learning import Collection, Training
 from jobrules.rule import number
-from jobrules.rules.learning.learning_rule import LearningRule
+from jobrules.rules.learning.learning_rule import LearningRule, named
 
 if TYPE_CHECKING:
     from jobrules.model import Job, RuleResult
@@ -81,16 +81,15 @@ class CheckInputImages(LearningRule):
         if not worst:
             return self.passed(f"Means are within {self.shift:g} standard deviations of 0", **facts)
         first = worst[0]
-        mean = shown(float(found.mean[first]))
+        said = [
+            f"mean {shown(mean)} and standard deviation {shown(one)}"
+            for mean, one in zip(found.mean.tolist(), std.tolist(), strict=True)
+        ]
         is_byte = found.low[first] >= 0 and _BYTE / 2 < found.high[first] <= _BYTE
-        looks = "Inputs look like 0 to 255: mean" if is_byte else "Inputs have mean"
+        looks = "Inputs look like 0 to 255:" if is_byte else "Inputs have"
         finding = self.finding(
-            f"{looks} {mean} and standard deviation {shown(float(std[first]))}",
-            *(
-                HowMuch(what, float(f"{values[i]:.4g}"), of=found.names[i])
-                for what, values in (("Mean", found.mean), ("Standard deviation", std))
-                for i in worst[:_NAMED]
-            ),
+            f"{looks} {said[first]}",
+            *(Note(f"{named([found.names[i]])}: {said[i]}") for i in worst[:_NAMED]),
             severity=Severity.WARNING if far.any() else Severity.INFO,
         )
         return self.found(learning, finding, **facts)

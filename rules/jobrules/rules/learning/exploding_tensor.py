@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _NOTHING = Reason(kind=ReasonKind.NOT_RECORDED, what="the loss, gradients, and weights", verb="were")
 #: Tensors that count, a gradient before the weight that it changes; and events without a change.
 _KINDS, _SKIPPED = (Collection.GRADIENT, Collection.PARAMETER), ("overflow", "skipped")
-#: Steps in which a loss scale settles, and skipped steps in a row that it may need then.
-_SETTLING, _IN_A_ROW = 1000, 10
+#: Steps in which a loss scale settles, and skipped steps in a row that it may need then; of fewer steps after that, one is no share.
+_SETTLING, _IN_A_ROW, _FEWEST = 1000, 10, 100
 _SKIPPED_ADVICE = (
     "Lower the learning rate, or use bfloat16, which needs no loss scale.",
     "Look for operations that leave the range of float16, such as large sums and exponentials.",
@@ -60,7 +60,7 @@ class ExplodingTensor(LearningRule):
     def judge(self, learning: Learning, job: Job) -> RuleResult:
         """Counts are of steps with a loss, or with a record of gradients or weights."""
         del job
-        skipped = np.array([one.step for one in learning.events if one.name in _SKIPPED], np.int64)
+        skipped = distinct(np.array([one.step for one in learning.events if one.name in _SKIPPED], np.int64))
         main = learning.series(LOSS)
         losses = [one for one in learning.scalars if main and (one.name, one.mode) == (LOSS, main.mode)]
         rows = [Rows.of(learning.tensors, kind) for kind in _KINDS] if learning.tensors else []
@@ -73,7 +73,7 @@ class ExplodingTensor(LearningRule):
             return self.not_evaluated(_NOTHING)
         known = {"evaluated": len(every), "violating": len(wrong), "counted": "steps"}
         if not len(wrong):
-            return self._finite(learning, np.sort(skipped), known)
+            return self._finite(learning, skipped, known)
         # What is wrong at the end has been so since the last step without.
         fine = every[~np.isin(every, wrong)]
         lasting = wrong[wrong > fine[-1]] if len(fine) else wrong
@@ -90,15 +90,16 @@ class ExplodingTensor(LearningRule):
 
     def _finite(self, learning: Learning, skipped: IntArray, known: dict[str, Any]) -> RuleResult:
         """The result without NaN and infinity: of skipped steps alone."""
-        late, last = int((skipped >= _SETTLING).sum()), max(learning.last_step, int(skipped.max(initial=0)))
-        part = late / max(1, last + 1 - _SETTLING)
+        steps = [learning.first_step or 0, learning.last_step, *skipped.tolist()]
+        first, end = min(steps), max(steps) + 1
+        part = int((skipped >= _SETTLING).sum()) / max(_FEWEST, end - max(_SETTLING, first))
         ends = np.flatnonzero(np.diff(skipped) > 1) + 1
         row = int(np.diff(ends, prepend=0, append=len(skipped)).max())
         if 100 * part <= self.skipped and row <= _IN_A_ROW:
             what = "losses, gradients, and weights" if learning.tensors else "losses"
             also = f"; {count(len(skipped), 'step')} skipped for overflow" if len(skipped) else ""
             return self.passed(
-                f"The {what} of all {count(known['evaluated'], 'step')} are finite{also}", **known
+                f"All recorded {what} are finite ({count(known['evaluated'], 'step')}){also}", **known
             )
         finding = self.finding(
             f"{count(len(skipped), 'step')} skipped for overflow, up to {number(row)} in a row",
@@ -106,7 +107,7 @@ class ExplodingTensor(LearningRule):
             key="skipped-steps",
             advice=_SKIPPED_ADVICE,
         )
-        counts = {"evaluated": last + 1, "violating": len(distinct(skipped))}
+        counts = {"evaluated": end - first, "violating": len(skipped)}
         return self.found(learning, finding, **known | counts)
 
 

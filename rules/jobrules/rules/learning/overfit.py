@@ -9,7 +9,7 @@ import numpy as np
 
 from jobrules.measures.learning.evaluations import MIN_EVALUATIONS, Evaluations
 from jobrules.measures.learning.robust import TINY, around, few, finite, noise, shown
-from jobrules.model import HowMuch, Measure, Severity
+from jobrules.model import HowMuch, Measure, Reason, ReasonKind, Severity
 from jobrules.model.learning import LOSS, TRAINING, VAL_ACCURACY, Training
 from jobrules.rule import percent
 from jobrules.rules.learning.learning_rule import LearningRule
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jobrules.model import FloatArray, IntArray, Job, RuleResult
     from jobrules.model.learning import Learning
 
+_NO_TRAINING = Reason(kind=ReasonKind.OTHER, what="no value of the training loss is finite")
 #: Evaluations after the best one.
 _AFTER = 5
 #: The training loss of an evaluation is the mean of so many values up to it.
@@ -76,8 +77,11 @@ class Overfit(LearningRule):
         rest = len(found) - 1 - k
         if rest < _AFTER:
             return self.not_evaluated(few(rest, _AFTER, "evaluations after the best"), details=details)
-        train = around(_up_to(*finite(learning.series(LOSS, TRAINING)), found.steps))
-        if not train[-1] <= train[k - 1]:
+        steps, loss = finite(learning.series(LOSS, TRAINING))
+        if not len(steps):
+            return self.not_evaluated(_NO_TRAINING, details=details)
+        train = around(_up_to(steps, loss, found.steps))
+        if train[-1] > train[k - 1]:
             return self.passed("The training loss rose with the validation loss", **facts)
         fall = _fall_of_accuracy(learning, step)
         keeps = fall is not None and fall <= _POINT
@@ -95,13 +99,11 @@ class Overfit(LearningRule):
 
 
 def _up_to(steps: IntArray, loss: FloatArray, evaluations: IntArray) -> FloatArray:
-    """(evaluations,) mean of the last values of the training loss since the evaluation before; of none, the last value."""
-    end = np.searchsorted(steps, evaluations, side="right")
-    start = np.maximum(end - _TRAIN_VALUES, np.append(0, end[:-1]))
-    start = np.maximum(np.minimum(start, end - 1), 0)
+    """(evaluations,) mean of the last values of the training loss since the evaluation before; of none, the nearest value."""
+    end = np.maximum(1, np.searchsorted(steps, evaluations, side="right"))
+    start = np.minimum(np.maximum(end - _TRAIN_VALUES, np.append(0, end[:-1])), end - 1)
     sums = np.append(0.0, np.cumsum(loss))
-    # NaN before the first value.
-    return np.where(end > 0, (sums[end] - sums[start]) / np.maximum(end - start, 1), np.nan)
+    return np.asarray((sums[end] - sums[start]) / (end - start))
 
 
 def _fall_of_accuracy(learning: Learning, step: int) -> float | None:

@@ -34,7 +34,7 @@ class StalledTraining(LearningRule):
 
     What it checks
         Time without any record of the training, above ``threshold`` and 20 times the usual distance of records. Critical
-        if samples end in it.
+        if the samples of the job end in it.
 
     Why it matters
         A process that hangs keeps its GPUs.
@@ -45,7 +45,7 @@ class StalledTraining(LearningRule):
 
     Details
         Evaluations, checkpoints, and restarts in that time are named. GPUs at 100% are often those of a collective for
-        which a rank is missing. A job that reported its end did not hang: a warning.
+        which a rank is missing. A job that reported its end, or whose GPUs idled, did not hang: a warning.
     """
 
     title: ClassVar[str] = "No step for a long time"

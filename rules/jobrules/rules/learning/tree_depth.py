@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.measures.learning.robust import few, of_hundred
-from jobrules.model import Severity
+from jobrules.measures.learning.robust import of_hundred
+from jobrules.model import Reason, ReasonKind, Severity
 from jobrules.model.order import median
 from jobrules.rule import percent
 from jobrules.rules.learning.feature_importance_overweight import NO_TREES
@@ -18,6 +18,8 @@ from jobrules.text import count, share
 if TYPE_CHECKING:
     from jobrules.model import Job, RuleResult
     from jobrules.model.learning import Learning
+
+_NO_DEPTHS = Reason(kind=ReasonKind.NOT_RECORDED, what="depths of trees", verb="were")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +49,10 @@ class TreeDepth(LearningRule):
             return self.not_evaluated(NO_TREES)
         depths, limit = np.array(learning.trees.depths, np.int64), learning.trees.max_depth
         if not len(depths):
-            return self.not_evaluated(few(0, 1, "trees"))
+            return self.not_evaluated(_NO_DEPTHS)
         used = f"{count(len(depths), 'tree')}: depth {median(depths):g} at the median, {depths.max()} at most"
-        if limit is None:
+        # 0 is none, too, in XGBoost.
+        if not limit:
             return self.passed(f"{used}, without a limit", datapoints=len(depths))
         part = float((depths >= limit).mean())
         facts: dict[str, Any] = {

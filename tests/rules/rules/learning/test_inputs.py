@@ -59,7 +59,10 @@ def test_bytes_are_named() -> None:
 
     assert of_bytes.title == "Inputs look like 0 to 255: mean 121 and standard deviation 60"
     assert other.title == "Inputs have mean 121 and standard deviation 60"
-    assert in_words(of_bytes.evidence) == "Mean: x[0] 121. Standard deviation: x[0] 60."
+    assert (
+        in_words(images(0.45, 0.25).findings[0].evidence) == "`x[0]`: mean 0.45 and standard deviation 0.25."
+    )
+    assert in_words(of_bytes.evidence) == "`x[0]`: mean 121 and standard deviation 60."
 
 
 def test_mean_and_deviation_are_those_of_all_records_and_of_each_channel() -> None:

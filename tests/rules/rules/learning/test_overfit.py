@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jobrules.model import RuleResult, Severity, Status
+from jobrules.model import FloatArray, RuleResult, Severity, Status
 from jobrules.model.learning import VAL_ACCURACY, VAL_LOSS, Scalars
 from jobrules.rules.learning.overfit import Overfit
 from tests.learning_data import learning_job, scalars
@@ -77,6 +77,19 @@ def test_the_training_loss_is_the_mean_of_up_to_twenty_steps_before_an_evaluatio
     train = np.append(np.full(400, 0.45), np.full(600, 0.46))
     train[900] = -1000
     assert judged(RISING, list(train)).status is Status.PASSED
+
+
+def test_an_evaluation_before_the_first_step_has_the_first_training_loss() -> None:
+    validation = [2.0, 0.5, 0.55, *np.linspace(0.6, 1.2, 7)]
+    series = scalars(validation, VAL_LOSS, mode="EVAL", steps=range(0, 1000, 100))
+
+    def of(train: FloatArray) -> RuleResult:
+        return Overfit().check(learning_job(series, scalars(train.tolist(), steps=range(10, 910))))
+
+    assert of(np.linspace(1, 0.1, 900)).details["since_step"] == 100
+    assert of(np.linspace(1, 0.1, 900)).findings[0].severity is Severity.WARNING
+    assert of(np.linspace(1, 1.1, 900)).status is Status.PASSED
+    assert str(of(np.full(900, np.nan)).reason) == "no value of the training loss is finite"
 
 
 @pytest.mark.parametrize(

@@ -303,6 +303,29 @@ def test_skipped_steps_count_where_there_are_too_many(steps: range, status: Stat
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "steps", "skipped", "status"),
+    [
+        # Each in two events: of two ranks, or of an overflow and the step that it cost.
+        (0, 400, range(5, 11), PASSED),
+        (0, 1050, [1010], PASSED),
+        (0, 1050, [1010, 1030], TRIGGERED),
+        (100_000, 500, range(100_000, 100_500, 125), PASSED),
+        (100_000, 500, range(100_000, 100_500, 50), TRIGGERED),
+    ],
+)
+def test_skipped_steps_are_a_share_of_those_that_were_recorded(
+    first: int, steps: int, skipped: Sequence[int], status: Status
+) -> None:
+    loss = scalars([1.0] * steps, steps=range(first, first + steps))
+    result = ExplodingTensor().check(
+        learning_job(loss, events=events("overflow", *skipped) + events("skipped", *skipped))
+    )
+
+    assert (result.status, result.evaluated) == (status, steps)
+    assert f"{len(skipped)} step" in result.headline.replace("\u00a0", " ")
+
+
 def test_the_gradient_norm_is_that_of_all_recorded_gradients_if_none_was_logged() -> None:
     rows = {matrix("a"): [{"l2": 3.0}] * 45, matrix("b"): [{"l2": 4.0}] * 30 + [{"l2": 400.0 * 5}] * 15}
 

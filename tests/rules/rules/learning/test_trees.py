@@ -47,7 +47,7 @@ def depths(*of: int, limit: int | None = 6) -> Trees:
 def test_depth() -> None:
     kept = judged(TreeDepth(), depths(*[6] * 90, *[5] * 10))
     result = judged(TreeDepth(), depths(*[6] * 91, *[5] * 9))
-    free = judged(TreeDepth(), depths(3, 4, limit=None))
+    free, zero = (judged(TreeDepth(), depths(3, 4, limit=one)) for one in (None, 0))
 
     assert (kept.status, kept.headline.replace("\u00a0", " ")) == (
         Status.PASSED,
@@ -58,6 +58,8 @@ def test_depth() -> None:
     assert free.headline.replace("\u00a0", " ") == (
         "2 trees: depth 3.5 at the median, 4 at most, without a limit"
     )
+    # As XGBoost has it.
+    assert zero == free
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_depth() -> None:
         (TreeDepth(), None, "no boosted trees were recorded"),
         (FeatureImportanceOverweight(), gains(1, 1, 1, 1, 1), "6 features needed, 5 recorded"),
         (FeatureImportanceOverweight(), gains(*[0.0] * 6), "no feature has any gain"),
-        (TreeDepth(), gains(1), "1 trees needed, 0 recorded"),
+        (TreeDepth(), gains(1), "depths of trees not recorded"),
     ],
 )
 def test_not_evaluated(rule: LearningRule, trees: Trees | None, words: str) -> None:
