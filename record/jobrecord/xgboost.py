@@ -36,7 +36,8 @@ class JobRecorderCallback(TrainingCallback):  # type: ignore[misc]
         """Write what the trees came to."""
         # Linear models have none, and a cross-validation has several models.
         with suppress(Exception):
-            gains = model.get_score(importance_type="gain")
+            # Of all splits: the mean gain of a split makes rare features large.
+            gains = model.get_score(importance_type="total_gain")
             depths = [max(line.count("\t") for line in tree.splitlines()) for tree in model.get_dump()]
             limit = int(_setting(json.loads(model.save_config()), "max_depth") or 0)
             self._marks.boosted(gains, depths, limit or None)

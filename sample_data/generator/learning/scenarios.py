@@ -255,7 +255,7 @@ _SICK = {
         triggers=("FeatureImportanceOverweight", "TreeDepth"),
         task="trees",
         separation=0.0,
-        steps=10,
+        steps=60,
     ),
 }
 #: By the name that the command knows.
