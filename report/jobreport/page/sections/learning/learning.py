@@ -232,7 +232,7 @@ def _drawn_map(found: LayerMap, title: str, *, shares: bool) -> Drawing:
 def _map_key(found: LayerMap, ends: tuple[str, str]) -> list[Entry]:
     """The scale of the colors, and what else is drawn."""
     others = [
-        *([swatch("h-zero", "exactly 0")] if any(ZERO in one.levels for one in found.rows) else []),
+        *([swatch("value", "exactly 0")] if any(ZERO in one.levels for one in found.rows) else []),
         *([swatch("l", "NaN or infinite")] if any(NOT_FINITE in one.levels for one in found.rows) else []),
         *([swatch("x", "not recorded")] if has_holes(found) else []),
     ]
