@@ -89,15 +89,13 @@ def head_of(file: SourceFile) -> Head:
 def read_log(file: SourceFile, head: Head, tally: Tally, share: int = 1) -> TrainingLog:
     """What a file says, one of ``share`` that share the memory; a damaged line costs itself."""
     reading = _Reading(file, head, tally, share)
+    damaged = first = 0
     with text_files.noting(file, tally):
         for number, line in enumerate(text_files.lines(file.path, LONGEST), start=1):
-            try:
-                one, is_bare = decoded(line or b"")
-                reading.add(one)
-            except (ValueError, RecursionError):
-                tally.note("learning.line", file=file.name, line=number)
-            else:
-                tally.note("learning.bare", count=is_bare, file=file.name, line=number)
+            if not line or not reading.takes(line, number):
+                damaged += 1
+                first = first or number
+    tally.note("learning.line", count=damaged, file=file.name, line=first)
     return reading.finished()
 
 
@@ -115,8 +113,17 @@ class _Reading:
         self._not_recorded: dict[str, None] = {}
         self._cost_us = 0
 
-    def add(self, one: Line) -> None:
-        """Take a line. Raises ``ValueError`` if its parts do not agree."""
+    def takes(self, line: bytes, number: int) -> bool:
+        """Whether a line is one whose parts agree, which is taken."""
+        try:
+            one, is_bare = decoded(line)
+            self._add(one)
+        except (ValueError, RecursionError):
+            return False
+        self._tally.note("learning.bare", count=is_bare, file=self._file.name, line=number)
+        return True
+
+    def _add(self, one: Line) -> None:
         match one:
             case Record():
                 self._add_record(one)

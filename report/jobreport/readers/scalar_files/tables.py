@@ -55,18 +55,24 @@ def read_table(file: SourceFile, tally: Tally) -> tuple[Header, Logged]:
     time_at = next((plain.index(name) for name in _TIMES if name in plain), -1)
     tally.note("learning.epochs", count=plain[step_at] == "epoch", file=file.name)
     columns = [i for i, name in enumerate(plain) if name and name not in (*_STEPS, *_TIMES)]
+    bad_rows = bad_values = 0
     with text_files.noting(file, tally):
         for fields in _fields(lines, _delimiter(first)):
             step = _number(fields[step_at]) if len(fields) == len(header) else None
             if step is None or not 0 <= step <= _MAX_STEP or step % 1:
-                tally.note("learning.row", file=file.name)
+                bad_rows += 1
                 continue
             time_us = _time_us(fields[time_at]) if time_at >= 0 else 0
             for i in columns:
-                if (value := _number(fields[i])) is not None:
-                    logged.add("", header[i], int(step), time_us, value)
-                elif fields[i].strip():
-                    tally.note("learning.value", file=file.name)
+                if not fields[i]:
+                    continue
+                if (value := _number(fields[i])) is not None and logged.add(
+                    "", header[i], int(step), time_us, value
+                ):
+                    continue
+                bad_values += not fields[i].isspace()
+    tally.note("learning.row", count=bad_rows, file=file.name)
+    tally.note("learning.value", count=bad_values, file=file.name)
     tally.note("learning.thinned_values", count=logged.left_out, file=file.name)
     if not logged:
         raise UnusableError("learning.no_number")
@@ -84,6 +90,9 @@ def _lines(file: SourceFile, tally: Tally) -> Iterator[str]:
 def _fields(lines: Iterator[str] | Sequence[str], delimiter: str) -> Iterator[list[str]]:
     """The fields of each line; a quoted one does not go on in the next."""
     for line in lines:
+        if '"' not in line:
+            yield line.split(delimiter)
+            continue
         try:
             yield from csv.reader([line], delimiter=delimiter)
         except csv.Error:
