@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from jobrules.measures.learning.evaluations import MIN_EVALUATIONS, Evaluations
+from jobrules.measures.learning.last_classes import last_evaluation
 from jobrules.model import Count, FloatArray, IntArray, Positive
 from jobrules.model.learning import (
     CANONICAL,
@@ -483,7 +484,7 @@ def _updates(records: TensorRecords) -> tuple[Spread, ...] | None:
 
 
 def _classes(counts: Sequence[ClassCounts]) -> Classes:
-    last = counts[-1]
+    last = last_evaluation(counts)
     recall, labels = last.recall, last.labels
     order = np.lexsort((-labels, np.nan_to_num(recall, nan=2.0)))[:MAX_CLASSES].tolist()
     of_label, other, n = last.pairs.T if len(last.pairs) else np.empty((3, 0), np.int64)
@@ -494,7 +495,7 @@ def _classes(counts: Sequence[ClassCounts]) -> Classes:
     right = int(n[of_label == other].sum()) / total if last.complete and total else None
     return Classes(
         step=last.step,
-        evaluations=len(counts),
+        evaluations=len({one.step for one in counts if one.mode == last.mode}),
         classes=len(labels),
         labels=total,
         right=None if right is None else _rounded(right),

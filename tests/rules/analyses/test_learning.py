@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from jobrules.analyses.learning import (
     MAX_ROWS,
@@ -244,6 +245,15 @@ def test_classes_are_those_of_lowest_recall_and_pairs_of_largest_share() -> None
     assert [(one.number, one.recall) for one in found.rows] == [(2, 0.0), (0, 0.66), (1, 1.0)]
     # Class 2 has fewer than 20 labels.
     assert found.pairs == ((0, 1, 34, 0.34),)
+
+
+def test_classes_are_those_of_the_evaluation_that_rules_judge() -> None:
+    one = counted([100, 50], [(0, 0, 100), (1, 1, 50)], step=200)
+    training = replace(one, step=900, mode="TRAIN")
+    found = plots(classes=(replace(one, step=100), one, one, training)).classes
+
+    assert found
+    assert (found.step, found.labels, found.evaluations) == (200, 300, 2)
 
 
 def test_trees_are_shares_of_gain_and_counts_of_depths() -> None:

@@ -11,6 +11,8 @@ from jobrules.model.learning import EVALUATION, ClassCounts
 from jobrules.model.order import distinct
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jobrules.model import IntArray, Reason
     from jobrules.model.learning import Learning
 
@@ -19,12 +21,19 @@ MIN_LABELS = 200
 
 
 def last_classes(learning: Learning) -> ClassCounts | Reason:
-    """All that was counted at the step of the last evaluation, or of anything else without one; or what there is too little of."""
-    rows = [one for one in learning.classes if one.mode == EVALUATION] or list(learning.classes)
+    """The last evaluation, or what there is too little of."""
+    found = last_evaluation(learning.classes)
+    labels = int(found.labels.sum())
+    return found if labels >= MIN_LABELS else few(labels, MIN_LABELS, "labels of an evaluation")
+
+
+def last_evaluation(classes: Sequence[ClassCounts]) -> ClassCounts:
+    """All that was counted at the step of the last evaluation, or of anything else without one."""
+    rows = [one for one in classes if one.mode == EVALUATION] or list(classes)
     step = max(one.step for one in rows)
     rows = [one for one in rows if one.step == step]
     size = max(len(one.labels) for one in rows)
-    found = ClassCounts(
+    return ClassCounts(
         step=step,
         mode=rows[0].mode,
         labels=np.sum([_padded(one.labels, size) for one in rows], axis=0),
@@ -32,8 +41,6 @@ def last_classes(learning: Learning) -> ClassCounts | Reason:
         pairs=_summed(np.concatenate([one.pairs for one in rows]), size),
         complete=all(one.complete for one in rows),
     )
-    labels = int(found.labels.sum())
-    return found if labels >= MIN_LABELS else few(labels, MIN_LABELS, "labels of an evaluation")
 
 
 def _padded(counts: IntArray, size: int) -> IntArray:

@@ -39,7 +39,7 @@ class Spikes(Struct, frozen=True, kw_only=True, eq=False):
     first: IntArray
     last: IntArray
     back: IntArray
-    #: (spikes,) the loss stays above the limit.
+    #: (spikes,) the loss is above the limit 50 to 100 values later, too.
     lasts: BoolArray
 
     @classmethod
@@ -60,7 +60,13 @@ class Spikes(Struct, frozen=True, kw_only=True, eq=False):
             # NaN, of a series that ends before, is not above.
             lasts[some] = np.sort(after[:, _LATER:], axis=1)[:, (_AFTER - _LATER) // 2] > limit[some]
             lasts[some] &= last[some] + _AFTER < len(loss)
-        return cls(first=first, last=last, back=np.where(lasts, len(loss), back), lasts=lasts)
+        # A value below the limit is no return there, but a median is.
+        medians = _middle(np.sort(loss[: len(loss) // _BEFORE * _BEFORE].reshape(-1, _BEFORE), axis=1))
+        for i in np.flatnonzero(lasts):
+            block = last[i] // _BEFORE + 2
+            low = medians[block:] <= limit[i]
+            back[i] = _BEFORE * (block + low.argmax()) if low.any() else len(loss)
+        return cls(first=first, last=last, back=back, lasts=lasts)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -91,7 +97,7 @@ class LossSpike(LearningRule):
     Details
         A deviation is the median absolute one times 1.4826; a spike is also above by 5% of the median of the first ten
         values. Values up to 10 apart are one spike. The loss stays high if its median over values 50 to 100 after the
-        spike is above the limit. Steps are those with a value.
+        spike is above the limit; it is back with the first 50 values whose median is not. Steps are those with a value.
     """
 
     title: ClassVar[str] = "The loss jumps"
@@ -110,17 +116,17 @@ class LossSpike(LearningRule):
         if not len(spikes):
             return self.passed(f"No spike in {count(len(loss), 'value')} of the loss", datapoints=len(loss))
         inside = spikes.inside(len(loss))
-        lasting = steps[spikes.first[spikes.lasts]]
+        stays = steps[spikes.first[spikes.lasts & (spikes.back == len(loss))]]
         at = [f"{step:,}" for step in steps[spikes.first[:5]].tolist()]
         more = f"{join_names(at, 5)}{', …' if len(spikes) > 5 else ''}"
         title = f"{count(len(spikes), 'loss spike')} ({'step' if len(spikes) == 1 else 'steps'} {more})"
-        if len(lasting):
-            title += f"; from step {lasting[0]:,} on the loss stayed high"
+        if len(stays):
+            title += f"; from step {stays[0]:,} on the loss stayed high"
         elif (spikes.back < len(loss)).all():
             longest = int((steps[spikes.back] - steps[spikes.first]).max())
             who = "it" if len(spikes) == 1 else "both" if len(spikes) == 2 else "all"
             title += f"; {who} recovered within {count(longest, 'step')}"
-        is_warning = bool(len(lasting)) or 100 * inside >= self.inside
+        is_warning = bool(spikes.lasts.any()) or 100 * inside >= self.inside
         begin, end = (time_of_step(learning, int(steps[i])) for i in (spikes.first[0], spikes.last[-1]))
         finding = self.finding(
             title,
@@ -131,7 +137,7 @@ class LossSpike(LearningRule):
         return self.found(
             learning,
             finding,
-            since_step=int(lasting[0]) if len(lasting) else None,
+            since_step=int(stays[0]) if len(stays) else None,
             violations=len(spikes),
             datapoints=len(loss),
             details={"steps": steps[spikes.first[:100]].tolist(), "inside": inside},

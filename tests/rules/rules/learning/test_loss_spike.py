@@ -48,6 +48,11 @@ def test_the_vector() -> None:
             Severity.WARNING,
             "1 loss spike (step 200); from step 200 on the loss stayed high",
         ),
+        (
+            with_spikes(100, length=180),
+            Severity.WARNING,
+            "1 loss spike (step 100); it recovered within 200 steps",
+        ),
         # 29 of 600 are below 5%, 30 are 5%.
         (
             with_spikes(*range(100, 100 + 29 * 15, 15)),
@@ -67,6 +72,14 @@ def test_the_sentence_and_the_severity(loss: list[float], severity: Severity, wo
     (finding,) = judged(loss).findings
 
     assert (finding.severity, finding.title.replace("\u00a0", " ")) == (severity, words)
+
+
+def test_steps_after_a_long_spike_are_not_inside() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.01, 10_000)
+    result = judged(np.array(with_spikes(1000, n=10_000, high=3.0, length=200)) + noise)
+
+    assert result.details["inside"] == 0.02
+    assert "since_step" not in result.details
 
 
 def test_hits_up_to_ten_apart_are_one_spike() -> None:
