@@ -154,7 +154,7 @@ class Learner:
                 row.sample(histogram=options.histograms)
             if options.updates:
                 self._before = [(one, statistics.sample(_elements(one[1])).clone()) for one in own]
-            closure = kwargs.get("closure") or next(iter(args[1:]), None)
+            closure = next(filter(callable, [kwargs.get("closure"), *args[1:2]]), None)
             if options.gradients and closure is None and not has_overflow():
                 self._rows += self._gradients(own)
         Row.fetch(self._rows)
@@ -180,7 +180,7 @@ class Learner:
         self._before, self._inputs = [], []
         if self._closure_calls == 1 and options.gradients:
             rows += self._gradients(self._own())
-        elif self._closure_calls is not None:
+        elif self._closure_calls is not None and options.gradients:
             self.learning.remark("gradients: closure")
         for (name, one, module), taken in before:
             moved = statistics.sample(_elements(one)) - taken
