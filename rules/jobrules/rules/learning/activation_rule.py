@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.model import Measure, Note, Reason, ReasonKind, Severity
+from jobrules.measures.learning.robust import few, of_hundred
+from jobrules.model import Note, Reason, ReasonKind, Severity
 from jobrules.model.learning import Collection
-from jobrules.rule import reason_few_samples
 from jobrules.rules.learning.learning_rule import MIN_RECORDS, LearningRule, named
 from jobrules.rules.learning.tensor_rows import Rows
 from jobrules.text import percent, some_of
@@ -54,7 +54,7 @@ class ActivationRule(LearningRule):
         judged = records >= MIN_RECORDS
         if not judged.any():
             what = f"records of a {self.module}"
-            return self.not_evaluated(reason_few_samples(int(records.max()), MIN_RECORDS - 1, what))
+            return self.not_evaluated(few(int(records.max()), MIN_RECORDS, what))
         late = rows.where((rows.earlier >= records[rows.tensor] // 2) & judged[rows.tensor])
         # Half of the records are above the limit if the upper one in the middle is.
         share = 100 * late.median(late(self.column), upper=True)
@@ -62,14 +62,7 @@ class ActivationRule(LearningRule):
         worst = int(np.nanargmax(share))
         most = f"{percent(share[worst])} {self.did} in {named(rows.names(np.arange(len(share)) == worst))}"
         facts: dict[str, Any] = {
-            "measure": Measure(
-                value=round(float(share[worst]), 1),
-                limits=(self.limit,),
-                bad="above",
-                scale=100.0,
-                unit=f"% {self.did}",
-                limit_text=f"threshold {self.limit:g}%",
-            ),
+            "measure": of_hundred(float(share[worst]), self.limit, f"% {self.did}"),
             "details": {"modules": dict(zip(rows.names(hit), share[hit].tolist(), strict=True))},
             "evaluated": whole,
             "violating": int(hit.sum()),

@@ -81,7 +81,7 @@ class ClassImbalance(LearningRule):
             return self.passed(f"The largest class has {times} (threshold {self.imbalance:g})", **facts)
         # NaN, of a recall that is not known, is not below.
         is_warning = of_small < _HALF * recall[top]
-        title = f"Class {top} makes {share(most / whole)} of the labels"
+        title = f"Class {top} has {share(most / whole)} of the labels"
         if is_warning:
             title += f", and small classes are recognized in {share(of_small)} of cases (median)"
         evidence: list[Fact] = [HowMuch("Labels of the largest class by the smallest", round(ratio, 1))]

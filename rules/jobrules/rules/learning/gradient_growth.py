@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from jobrules.measures.learning.robust import few
 from jobrules.model import Measure, Note, Severity
 from jobrules.model.learning import GRADIENT_NORM, Collection, Training
 from jobrules.model.order import median, quantiles
 from jobrules.rule import number as a_number
-from jobrules.rule import reason_few_samples
 from jobrules.rules.learning.learning_rule import LearningRule, fold, not_recorded
 from jobrules.rules.learning.tensor_rows import Rows
 from jobrules.text import number, times
@@ -63,7 +63,7 @@ class GradientGrowth(LearningRule):
         known = np.isfinite(norm)
         step, norm = step[known], norm[known]
         if len(norm) < _NEEDED:
-            return self.not_evaluated(reason_few_samples(len(norm), _NEEDED - 1, "gradient norms"))
+            return self.not_evaluated(few(len(norm), _NEEDED, "gradient norms"))
         later = norm[_SETTLING:]
         quarter = len(later) // 4
         first, last = median(later[:quarter]), median(later[-quarter:])

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.model import Measure, Note, Reason, ReasonKind
+from jobrules.measures.learning.robust import few, of_hundred
+from jobrules.model import Note, Reason, ReasonKind
 from jobrules.model.learning import LOSS_SCALE, Collection, Training
 from jobrules.model.order import distinct
-from jobrules.rule import percent, reason_few_samples
+from jobrules.rule import percent
 from jobrules.rules.learning.learning_rule import MIN_RECORDS, TensorRule, at_steps
 from jobrules.rules.learning.tensor_rows import Rows
 from jobrules.text import percent as in_percent
@@ -75,18 +76,11 @@ class LowPrecisionUnderflow(TensorRule):
         elements = np.add.reduceat(records.bins.sum(axis=1)[rows.places], starts)
         parts = 100 * np.add.reduceat(small, starts)[elements > 0] / elements[elements > 0]
         if len(parts) < MIN_RECORDS:
-            return self.not_evaluated(reason_few_samples(len(parts), MIN_RECORDS - 1, "records of gradients"))
+            return self.not_evaluated(few(len(parts), MIN_RECORDS, "records of gradients"))
         # Half of the records are above the share if the upper one in the middle is.
         lost = float(np.sort(parts)[len(parts) // 2])
         facts: dict[str, Any] = {
-            "measure": Measure(
-                value=round(lost, 1),
-                limits=(self.share,),
-                bad="above",
-                scale=100.0,
-                unit="% of gradient elements",
-                limit_text=f"threshold {self.share:g}%",
-            ),
+            "measure": of_hundred(lost, self.share, "% of gradient elements"),
             "details": {"share": lost},
             "evaluated": len(parts),
             "violating": int((parts > self.share).sum()),

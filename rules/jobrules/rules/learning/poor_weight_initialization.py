@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from jobrules.measures.learning.robust import shown
 from jobrules.model import Note, Reason, ReasonKind, Severity
 from jobrules.model.learning import LOSS, Collection
 from jobrules.rule import number as a_number
@@ -99,7 +100,7 @@ class PoorWeightInitialization(LearningRule):
         first, guess = float(loss.value[0]), math.log(classes)
         if first <= self.loss_factor * guess:
             return ""
-        return f"the loss was {first:.4g}, where guessing among {number(classes)} classes gives {guess:.4g}"
+        return f"the loss was {shown(first)}, where guessing among {number(classes)} classes gives {shown(guess)}"
 
     def _activations(self, records: TensorRecords) -> str | None:
         rows = Rows.of(records, Collection.PREACTIVATION)

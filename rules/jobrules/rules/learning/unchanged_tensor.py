@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from jobrules.measures.learning.robust import few
 from jobrules.model import Note, Severity
 from jobrules.model.learning import LEARNING_RATE, Collection, Training
-from jobrules.rule import reason_few_samples
 from jobrules.rules.learning.learning_rule import MIN_RECORDS, TensorRule, frozen, named
 from jobrules.rules.learning.tensor_rows import Rows
 from jobrules.rules.learning.vanishing_gradient import VanishingGradient
@@ -62,7 +62,7 @@ class UnchangedTensor(TensorRule):
         flowing, known = gradients.count(size > 0), gradients.count(~np.isnan(size))
         if not (known >= MIN_RECORDS).any():
             most = int(known.max(initial=0))
-            return self.not_evaluated(reason_few_samples(most, MIN_RECORDS - 1, "records of gradients"))
+            return self.not_evaluated(few(most, MIN_RECORDS, "records of gradients"))
         still = (updates("ratio") == 0) | (updates("l2") == 0)
         unmoved = {*updates.names((updates.count() > 0) & (updates.count(still) == updates.count()))}
         unchanged = [name for name in gradients.names(flowing >= MIN_RECORDS) if name in unmoved]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec import Struct
 
-from jobrules.model import BoolArray, FloatArray, IntArray, Measure, Note, Severity
+from jobrules.measures.learning.robust import few, of_hundred
+from jobrules.model import BoolArray, FloatArray, IntArray, Note, Severity
 from jobrules.model.learning import Collection, Training
 from jobrules.rule import number as a_number
-from jobrules.rule import percent, reason_few_samples
+from jobrules.rule import percent
 from jobrules.rules.learning.learning_rule import (
     MIN_RECORDS,
     TensorRule,
@@ -60,13 +61,12 @@ class VanishingGradient(TensorRule):
     def judge_tensors(self, records: TensorRecords, learning: Learning) -> RuleResult:
         """Counts are of matrices."""
         found = self.gradients(records)
-        few = int((found.records > 0).sum())
-        if few < 2:
-            return self.not_evaluated(reason_few_samples(few, 1, "weight matrices with gradients"))
+        matrices = int((found.records > 0).sum())
+        if matrices < 2:
+            return self.not_evaluated(few(matrices, 2, "weight matrices with gradients"))
         judged = found.records >= MIN_RECORDS
         if not judged.any():
-            most = int(found.records.max())
-            return self.not_evaluated(reason_few_samples(most, MIN_RECORDS - 1, "records of gradients"))
+            return self.not_evaluated(few(int(found.records.max()), MIN_RECORDS, "records of gradients"))
         gone, whole = found.vanishing(self.share), int(judged.sum())
         names = found.rows.names(gone)
         if (
@@ -80,14 +80,7 @@ class VanishingGradient(TensorRule):
         note = f"Smallest: {smallest[least]:.1g} of the largest, {named(found.rows.names(smallest == smallest[least]))}"
         often = float(100 * (found.rows.count(found.is_gone)[judged] / found.records[judged]).max())
         facts: dict[str, Any] = {
-            "measure": Measure(
-                value=round(often, 1),
-                limits=(self.share,),
-                bad="above",
-                scale=100.0,
-                unit="% of the records of a matrix",
-                limit_text=f"threshold {self.share:g}%",
-            ),
+            "measure": of_hundred(often, self.share, "% of the records of a matrix"),
             "details": {"vanishing": names},
             "evaluated": whole,
             "violating": len(names),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from msgspec.structs import replace
 
+from jobrules.measures.learning.robust import few
 from jobrules.model import Note, Reason, ReasonKind
 from jobrules.model.learning import LEARNING_RATE, Collection, Training
 from jobrules.model.order import median
 from jobrules.rule import number as a_number
-from jobrules.rule import reason_few_samples
 from jobrules.rules.learning.learning_rule import (
     MIN_RECORDS,
     TensorRule,
@@ -72,7 +72,7 @@ class WeightUpdateRatio(TensorRule):
         number_of = rows.count()
         if not (number_of >= MIN_RECORDS).any():
             most = int(number_of.max(initial=0))
-            return self.not_evaluated(reason_few_samples(most, MIN_RECORDS - 1, "records of weight updates"))
+            return self.not_evaluated(few(most, MIN_RECORDS, "records of weight updates"))
         rate = learning.series(LEARNING_RATE)
         if rate_is_zero(rate):
             return self.not_evaluated(NO_RATE)

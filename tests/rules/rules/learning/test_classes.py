@@ -50,7 +50,7 @@ def test_what_is_said_of_classes_that_are_never_predicted() -> None:
     (finding,) = judged(ClassImbalance(), row).findings
 
     assert finding.title == (
-        "Class 0 makes 90.7% of the labels, and small classes are recognized in 0.0% of cases (median)"
+        "Class 0 has 90.7% of the labels, and small classes are recognized in 0.0% of cases (median)"
     )
     assert in_words(finding.evidence).replace("\u00a0", " ") == (
         "Labels of the largest class by the smallest: 90.7. Accuracy: 90.7%. Recall of class 0: 100.0%. "
