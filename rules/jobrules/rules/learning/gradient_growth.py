@@ -68,8 +68,11 @@ class GradientGrowth(LearningRule):
         quarter = len(later) // 4
         first, last = median(later[:quarter]), median(later[-quarter:])
         growth = last / first if first else 0.0
-        usual = quantiles(np.lib.stride_tricks.sliding_window_view(norm[:-1], _BEFORE), (0.5,))[:, 0]
-        jumped = np.flatnonzero((norm[_BEFORE:] > self.jump * usual) & (usual > 0)) + _BEFORE
+        before = np.lib.stride_tricks.sliding_window_view(norm[:-1], _BEFORE)
+        # Few values are that much above the lowest before them; medians of all take much memory.
+        above = np.flatnonzero(norm[_BEFORE:] > self.jump * before.min(axis=1))
+        usual = quantiles(before[above], (0.5,))[:, 0]
+        jumped = above[(norm[above + _BEFORE] > self.jump * usual) & (usual > 0)] + _BEFORE
         jumps = step[jumped[np.diff(jumped, prepend=-1) > 1]]
         facts: dict[str, Any] = {
             "measure": Measure(

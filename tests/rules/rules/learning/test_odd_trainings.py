@@ -13,6 +13,7 @@ import pytest
 from jobrules.model import FloatArray, Job, Severity, Status, in_words
 from jobrules.model.learning import (
     CANONICAL,
+    GRADIENT_NORM,
     LOSS,
     VAL_ACCURACY,
     VAL_LOSS,
@@ -117,6 +118,7 @@ def test_a_million_values_take_half_a_second(rule: Any) -> None:
         scalars(rng.normal(2, 0.1, n).tolist(), LOSS),
         scalars(rng.normal(2, 0.1, n).tolist(), VAL_LOSS, mode="EVAL"),
         scalars(rng.uniform(0, 1, n).tolist(), VAL_ACCURACY, mode="EVAL"),
+        scalars(rng.uniform(1, 2, n).tolist(), GRADIENT_NORM, timed=False),
     ]
     job = learning_job(*series, class_count=8)
     start = time.process_time()
