@@ -86,7 +86,8 @@ def refusal(kind: Kind, pair: Together) -> str:
         return "the batch size is not known of all" if None in pair.batches else "the batch sizes differ"
     if pair.batches != {None} or kind.whole not in (JOB, STEP):
         return ""
-    unlike = "steps" if pair.other_steps else "GPUs" if counts_steps and pair.other_gpus else ""
+    unlike = "GPUs" if pair.other_gpus else pair.other_parts
+    unlike = "steps" if pair.other_steps else unlike if counts_steps else ""
     return f"the numbers of {unlike} differ, and the batch sizes are not known" if unlike else ""
 
 

@@ -14,6 +14,7 @@ from jobreport.comparison.real_difference import Sample
 from jobreport.comparison.runs import NOT_RECORDED
 from jobreport.cost.facts import samples_per_step
 from jobrules.analyses.blocks import BLOCKS, MIN_STEPS, block_edges
+from jobrules.analyses.learning import PIECES
 from jobrules.model import Metric
 
 if TYPE_CHECKING:
@@ -175,13 +176,16 @@ def _outside(_: RunOf, blocks: StepBlocks) -> float | None:
 
 
 def _loss(run: RunOf) -> Measured:
-    after = dict(run.report.learning.loss_after) if run.report.learning else {}
-    value = after.get(run.loss_steps)
-    if value is None:
+    known = run.report.learning.loss_after if run.report.learning else ()
+    after = next((one for one in known if one.steps == run.loss_steps), None)
+    if after is None:
         return Measured(reason="the loss of all runs after equal steps was not recorded")
-    return (
-        Measured(value=value, reason=ONE_NUMBER) if value > 0 else Measured(reason="the loss is not positive")
-    )
+    if min((after.loss, *after.pieces)) <= 0:
+        return Measured(reason="the loss is not positive")
+    if not after.pieces:
+        return Measured(value=after.loss, reason=f"fewer than {PIECES} values of the loss")
+    sample = Sample.of_blocks([math.log(one) for one in after.pieces], math.log(after.loss))
+    return Measured(value=after.loss, sample=sample)
 
 
 # --- of the whole job

@@ -196,7 +196,7 @@ def run_of(label: str, name: str, report: Report, given: Mapping[str, str | floa
 
 def equal_steps(runs: Sequence[RunOf]) -> int:
     """The largest round number of steps after which the loss of every run that recorded one is known; 0 without any."""
-    known = [{steps for steps, _ in run.report.learning.loss_after} for run in runs if run.report.learning]
+    known = [{one.steps for one in run.report.learning.loss_after} for run in runs if run.report.learning]
     return max(set.intersection(*known), default=0) if known else 0
 
 
@@ -216,6 +216,8 @@ class Together(Struct, frozen=True, kw_only=True):
     other_steps: bool
     #: Whether they had other numbers of GPUs: a batch is most often that of a GPU times their number.
     other_gpus: bool
+    #: What steps of the optimizer differ in if batches are not known: ``ranks``, ``micro-batches of a step``; or empty.
+    other_parts: str
     #: Whether they did the same work: equal samples, or equal steps of equal batches; None if that is not known.
     same_work: bool | None
 
@@ -244,8 +246,19 @@ def together(runs: Sequence[RunOf]) -> Together:
         have_steps=all(steps),
         other_steps=not stopped and all(steps) and not _alike(steps),
         other_gpus=other_gpus,
+        other_parts=_other_parts(runs),
         same_work=_alike(samples) if all(samples) else same_work,
     )
+
+
+def _other_parts(runs: Sequence[RunOf]) -> str:
+    """Ranks and micro-batches of which a step of the optimizer is made, as far as they were recorded with the training."""
+    known = [run.report.learning for run in runs if run.report.learning]
+    parts: dict[str, set[int | None]] = {
+        "ranks": {one.world_size or None for one in known} - {None},
+        "micro-batches of a step": {one.accumulation for one in known} - {None},
+    }
+    return next((what for what, numbers in parts.items() if len(numbers) > 1), "")
 
 
 def _alike(amounts: Sequence[float]) -> bool:

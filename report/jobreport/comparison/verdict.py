@@ -123,25 +123,24 @@ def _of_runs(one: Against) -> str:
     pace = _pace(one, than="" if steps else than)
     pace = f"{steps}{aside(f'; {with_asides(pace)}')}" if steps else pace
     joint = "" if not amount else " " if pace.startswith("in ") else " and "
-    return f"{amount}{joint}{pace}{aside(_reason(one))}{_loss(one)}"
+    # Steps of other batches are other work.
+    condition = "" if steps or one.knows_batches else ", if the batch sizes are equal"
+    return f"{amount}{joint}{pace}{aside(_reason(one))}{_loss(one, condition)}"
 
 
-def _loss(one: Against) -> str:
-    """``; but the loss after 1,000 steps is higher``: what that speed costs; empty if it is not known, or may be chance."""
+def _loss(one: Against, condition: str) -> str:
+    """``; but the loss after 1,000 steps is higher``: what that speed costs; empty unless that is shown."""
     measure = one.measure(LOSS)
     change = measure.against[one.label] if measure else None
-    if measure is None or change is None or change.word in (Word.SAME, Word.SMALL, Word.NOT_RESOLVED):
+    if measure is None or change is None or change.word not in CHANGED:
         return ""
     values = words.of_variants(measure)
-    if abs(change.change or 0.0) < measure.min_effect:
-        return ""
-    higher = (change.change or 0.0) > 0
+    higher = change.word is Word.WORSE
     contrary = one.rate_word is (Word.BETTER if higher else Word.WORSE)
-    tested = f", {change.word}" if change.word is Word.NOT_TESTED else ""
-    amounts = aside(f" ({values[one.label]} against {values[one.base]}{tested})")
+    amounts = f" ({values[one.label]} against {values[one.base]}; {words.tested(change)})"
     return (
         f"; {'but ' if contrary else ''}the {measure.label[0].lower()}{measure.label[1:]} is "
-        f"{'higher' if higher else 'lower'}{amounts}"
+        f"{'higher' if higher else 'lower'}{aside(amounts)}{condition}"
     )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
 from jobrules.measures.learning.evaluations import MIN_EVALUATIONS, Evaluations
-from jobrules.measures.learning.last_classes import last_evaluation
+from jobrules.measures.learning.last_classes import MIN_OF_CLASS, last_evaluation
+from jobrules.measures.learning.robust import block_medians, finite
 from jobrules.model import Count, FloatArray, IntArray, Positive
 from jobrules.model.learning import (
     CANONICAL,
@@ -26,6 +28,7 @@ from jobrules.model.learning import (
     block_of,
 )
 from jobrules.model.names import OwnText
+from jobrules.model.order import median
 from jobrules.model.types import BoolArray
 from jobrules.text import count, duration, escape_name, join_names, percent
 
@@ -39,8 +42,8 @@ DECADES = 6
 FULL, NOT_FINITE, ZERO, NOT_RECORDED = 100, 253, 254, 255
 #: Decimal digits of a number in the report.
 DIGITS = 4
-#: The loss after so many steps is the median over this last part of them.
-LAST_PART = 0.1
+#: The loss after so many steps is the median over this last part of them, and that of so many pieces of it.
+LAST_PART, PIECES = 0.1, 10
 #: Reasons why something was not recorded.
 MAX_LACKS = 6
 _SHARDING = {
@@ -49,8 +52,6 @@ _SHARDING = {
     "fsdp2": "FSDP2",
     "other": "another kind of sharding",
 }
-#: Labels of a class whose mistakes are pairs.
-MIN_LABELS = 20
 
 
 class StepColumns(Struct, frozen=True, kw_only=True):
@@ -159,8 +160,17 @@ class Classes(Struct, frozen=True, kw_only=True):
     right: float | None
     #: The classes of lowest recall, then those with most labels.
     rows: tuple[ClassRow, ...]
-    #: Label, other prediction, count, and its share of the label: the largest shares of at least ``MIN_LABELS`` labels.
+    #: Label, other prediction, count, and its share of the label: the largest shares of at least ``MIN_OF_CLASS`` labels.
     pairs: tuple[tuple[int, int, int, float], ...]
+
+
+class LossAfter(Struct, frozen=True, kw_only=True):
+    """The loss after a number of steps."""
+
+    steps: int
+    loss: float
+    #: Of equal pieces, one after the other: how much it varies. Empty of fewer values than pieces.
+    pieces: tuple[float, ...]
 
 
 class TreeNumbers(Struct, frozen=True, kw_only=True):
@@ -190,7 +200,10 @@ class LearningPlots(Struct, frozen=True, kw_only=True):
     marks: dict[OwnText, tuple[int, ...]]
     events: dict[OwnText, Count]
     #: After round numbers of steps, the median loss of the last tenth of them.
-    loss_after: tuple[tuple[int, float], ...]
+    loss_after: tuple[LossAfter, ...]
+    #: What a step of the optimizer is made of; None and 0 if it is not known.
+    accumulation: int | None
+    world_size: int
     scalars: tuple[ScalarRow, ...]
     scalars_left: Count
     gradients: LayerMap | UnsetType = UNSET
@@ -215,10 +228,10 @@ def learning_plots(
     """None if nothing of the training itself was recorded; ``spikes`` are steps of the first of the loss's spikes."""
     if learning is None:
         return None
-    series = [one for one in _of_first_rank(learning) if len(one)]
-    drawn = [one for name in CANONICAL if (one := _drawn(series, name))]
+    series = _of_first_rank(learning)
+    drawn = [one for name in CANONICAL if (one := learning.series(name))]
     columns = StepColumns.of(np.concatenate([one.step for one in drawn]), MAX_COLUMNS) if drawn else None
-    loss = _drawn(series, LOSS)
+    loss = learning.series(LOSS)
     happened = [(one.name, one.step) for one in learning.events] + [("spike", step) for step in spikes]
     names = sorted({name for name, _ in happened})
     steps = {name: np.array([at for one, at in happened if one == name], np.int64) for name in names}
@@ -231,7 +244,9 @@ def learning_plots(
         best=_best(learning),
         marks={name: _inside(columns, at) for name, at in steps.items()} if columns else {},
         events={name: len(at) for name, at in steps.items()} | ({"spike": spike_count} if spikes else {}),
-        loss_after=_loss_after(loss) if loss else (),
+        loss_after=tuple(_loss_after(loss)) if loss else (),
+        accumulation=learning.accumulation,
+        world_size=learning.world_size,
         scalars=tuple(map(_scalar_row, series[:MAX_SCALARS])),
         scalars_left=max(0, len(series) - MAX_SCALARS),
         gradients=(tensors and _gradients(tensors)) or UNSET,
@@ -249,8 +264,12 @@ def _usual(gaps: IntArray) -> int:
     return int(ordered[np.searchsorted(sums, sums[-1] / 2)]) if len(gaps) else 1
 
 
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
 def _rounded(value: float) -> float | None:
-    return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else None
+    return _short(value) if np.isfinite(value) else None
 
 
 def _quantiles(
@@ -268,6 +287,7 @@ def _quantiles(
         low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
         below, above = values[first[there] + low], values[first[there] + high]
         one = np.full(groups, np.nan)
+        # A difference of the two may be infinite.
         one[there] = below * (1 - (place - low)) + above * (place - low)
         found.append(one)
     return counts.astype(np.int64), found
@@ -279,17 +299,10 @@ def _quantiles(
 def _of_first_rank(learning: Learning) -> list[Scalars]:
     """Of each name and mode the series of the lowest rank; what is drawn comes first."""
     first: dict[tuple[str, str], Scalars] = {}
-    for one in learning.scalars:
-        key = one.name, one.mode
-        if key not in first or one.rank < first[key].rank:
-            first[key] = one
+    for one in sorted(learning.scalars, key=lambda one: one.rank):
+        first.setdefault((one.name, one.mode), one)
     names = {name: i for i, name in enumerate(CANONICAL)}
     return sorted(first.values(), key=lambda one: (names.get(one.name, len(names)), one.mode != TRAINING))
-
-
-def _drawn(series: Sequence[Scalars], name: str) -> Scalars | None:
-    """Of several modes that of training."""
-    return next((one for one in series if one.name == name), None)
 
 
 def _course(series: Scalars, columns: StepColumns) -> Course:
@@ -344,20 +357,18 @@ def _best(learning: Learning) -> tuple[int, float] | None:
     place, value = int(found.loss.argmin()), found.loss.min()
     if len(found) >= MIN_EVALUATIONS:
         place, value = found.best, found.smooth.min()
-    return int(found.steps[place]), float(f"{value:.{DIGITS}g}")
+    return int(found.steps[place]), _short(value)
 
 
-def _loss_after(loss: Scalars) -> tuple[tuple[int, float], ...]:
+def _loss_after(loss: Scalars) -> Iterable[LossAfter]:
     """The first step is number 0 or 1, so ``n`` steps end with step ``n``."""
-    found: list[tuple[int, float]] = []
-    for power in range(1, 18):
-        for steps in (first * 10**power for first in (1, 2, 5)):
-            if steps > int(loss.step[-1]) + 1:
-                return tuple(found)
-            chosen = loss.finite & (loss.step > (1 - LAST_PART) * steps) & (loss.step <= steps)
-            if chosen.any():
-                found.append((steps, float(f"{np.median(loss.value[chosen]):.{DIGITS}g}")))
-    return tuple(found)
+    numbers = (first * 10**power for power in range(1, 18) for first in (1, 2, 5))
+    step, value = finite(loss)
+    for steps in itertools.takewhile(lambda steps: steps <= int(loss.step[-1]) + 1, numbers):
+        values = value[(step > (1 - LAST_PART) * steps) & (step <= steps)]
+        pieces = block_medians(values, PIECES).tolist() if len(values) >= PIECES else ()
+        if len(values):
+            yield LossAfter(steps=steps, loss=_short(median(values)), pieces=tuple(map(_short, pieces)))
 
 
 # --- tensors
@@ -408,7 +419,7 @@ def _spreads(
             records=int(counts[i]),
             zeros=int(zeros[i]),
             **{
-                part: float(f"{one[i]:.{DIGITS}g}")
+                part: _short(one[i])
                 for part, one in zip(("low", "p25", "median", "p75", "high"), found, strict=True)
             },
         )
@@ -453,7 +464,7 @@ def _map(
             for i, (name, n) in enumerate(named)
         ),
         tensors=len(own),
-        top=float(f"{top:.{DIGITS}g}"),
+        top=_short(top),
         extremes=(*ranked[:most], *ranked[max(most, len(ranked) - most) :]),
     )
 
@@ -488,7 +499,7 @@ def _classes(counts: Sequence[ClassCounts]) -> Classes:
     recall, labels = last.recall, last.labels
     order = np.lexsort((-labels, np.nan_to_num(recall, nan=2.0)))[:MAX_CLASSES].tolist()
     of_label, other, n = last.pairs.T if len(last.pairs) else np.empty((3, 0), np.int64)
-    wrong = (of_label != other) & (labels[of_label] >= MIN_LABELS)
+    wrong = (of_label != other) & (labels[of_label] >= MIN_OF_CLASS)
     shares = n[wrong] / labels[of_label[wrong]]
     worst = np.argsort(-shares, kind="stable")[:MAX_PAIRS]
     total = int(labels.sum())
@@ -509,7 +520,7 @@ def _classes(counts: Sequence[ClassCounts]) -> Classes:
             for i in order
         ),
         pairs=tuple(
-            (label, taken, times, float(f"{times / labels[label]:.{DIGITS}g}"))
+            (label, taken, times, _short(times / labels[label]))
             for label, taken, times in last.pairs[wrong][worst].tolist()
         ),
     )
@@ -520,7 +531,7 @@ def _trees(trees: Trees) -> TreeNumbers:
     shown = trees.importance[:MAX_FEATURES]
     depths, counts = np.unique(np.array(trees.depths, np.int64), return_counts=True)
     return TreeNumbers(
-        features=tuple((name, float(f"{gain / whole:.{DIGITS}g}")) for name, gain in shown),
+        features=tuple((name, _short(gain / whole)) for name, gain in shown),
         features_left=len(trees.importance) - len(shown),
         depths=tuple(zip(depths.tolist(), counts.tolist(), strict=True)),
         max_depth=trees.max_depth,

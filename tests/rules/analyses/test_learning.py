@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from jobrules.analyses.learning import (
     MAX_ROWS,
@@ -32,6 +31,7 @@ from jobrules.model.learning import (
     Trees,
     block_of,
 )
+from tests.copies import replace
 from tests.learning_data import counted, matrix, scalars, tensors
 
 NAN, INF = float("nan"), float("inf")
@@ -131,10 +131,13 @@ def test_the_best_validation_loss_is_that_of_the_rules(
 def test_the_loss_after_steps_is_the_median_of_the_last_tenth() -> None:
     values = np.random.default_rng(2).random(1300)
 
-    found = dict(plots(scalars(values.tolist())).loss_after)
+    found = plots(scalars(values.tolist())).loss_after
 
-    assert list(found) == [10, 20, 50, 100, 200, 500, 1000]
-    assert found[1000] == float(f"{np.median(values[901:1001]):.4g}")
+    assert [one.steps for one in found] == [10, 20, 50, 100, 200, 500, 1000]
+    assert found[-1].loss == float(f"{np.median(values[901:1001]):.4g}")
+    # Of steps 91 to 100, and of less than 10 values before.
+    assert found[3].pieces == tuple(float(f"{one:.4g}") for one in values[91:101])
+    assert found[2].pieces == ()
 
 
 def test_events_and_spikes_are_counted_and_kept_by_their_columns() -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from jobreport.readers import text_files
 from jobreport.readers.base import Found
 from jobreport.readers.names import as_name
 from jobreport.readers.tally import Tally
 from jobreport.remarks import SourceQuality
-from jobrules.model.learning import ClassCounts, Learning, LearningEvent, ReplicaDifference
+from jobrules.model.learning import Learning, LearningEvent, ReplicaDifference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from jobreport.readers.base import SourceFile
     from jobreport.readers.learning.lines import Head
     from jobreport.readers.learning.training_log import TrainingLog
+    from jobrules.model.learning import ClassCounts
 
 _NAME = re.compile(r"(?:.*/)?training-[0-9]{5}(?:-[0-9]{1,3})?\.jsonl(?:\.gz)?", re.DOTALL)
 _HEAD = b'{"jobrecord":1'
@@ -163,31 +162,12 @@ def _events(events: Iterable[LearningEvent]) -> tuple[LearningEvent, ...]:
 
 def _summed(logs: Sequence[TrainingLog]) -> tuple[ClassCounts, ...]:
     """The evaluations, each with what all ranks counted; a rank may evaluate several times at a step."""
-    found: dict[tuple[int, str, int], ClassCounts] = {}
+    from jobrules.measures.learning.last_classes import added  # noqa: PLC0415 - as above
+
+    found: dict[tuple[int, str, int], list[ClassCounts]] = {}
     for log in logs:
         times: dict[tuple[int, str], int] = {}
         for one in log.classes:
             number = times[one.step, one.mode] = times.get((one.step, one.mode), 0) + 1
-            key = one.step, one.mode, number
-            found[key] = _added(found[key], one) if key in found else one
-    return tuple(found[key] for key in sorted(found))
-
-
-def _added(one: ClassCounts, other: ClassCounts) -> ClassCounts:
-    size = max(len(one.labels), len(other.labels))
-    both = np.concatenate([one.pairs, other.pairs])
-    pairs, place = np.unique(both[:, :2], axis=0, return_inverse=True)
-    counts = np.zeros(len(pairs), np.int64)
-    np.add.at(counts, place.reshape(-1), both[:, 2])
-    labels, more_labels, predicted, more_predicted = (
-        np.pad(values, (0, size - len(values)))
-        for values in (one.labels, other.labels, one.predicted, other.predicted)
-    )
-    return ClassCounts(
-        step=one.step,
-        mode=one.mode,
-        labels=labels + more_labels,
-        predicted=predicted + more_predicted,
-        pairs=np.column_stack([pairs, counts]),
-        complete=one.complete and other.complete,
-    )
+            found.setdefault((one.step, one.mode, number), []).append(one)
+    return tuple(added(found[key]) for key in sorted(found))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from jobrules.model import IntArray, Reason
     from jobrules.model.learning import Learning
 
-#: Labels of an evaluation that is judged.
-MIN_LABELS = 200
+#: Labels of an evaluation that is judged, and of a class whose mistakes are.
+MIN_LABELS, MIN_OF_CLASS = 200, 20
 
 
 def last_classes(learning: Learning) -> ClassCounts | Reason:
@@ -31,10 +31,14 @@ def last_evaluation(classes: Sequence[ClassCounts]) -> ClassCounts:
     """All that was counted at the step of the last evaluation, or of anything else without one."""
     rows = [one for one in classes if one.mode == EVALUATION] or list(classes)
     step = max(one.step for one in rows)
-    rows = [one for one in rows if one.step == step]
+    return added([one for one in rows if one.step == step])
+
+
+def added(rows: Sequence[ClassCounts]) -> ClassCounts:
+    """The sum of counts of one step, at least one."""
     size = max(len(one.labels) for one in rows)
     return ClassCounts(
-        step=step,
+        step=rows[0].step,
         mode=rows[0].mode,
         labels=np.sum([_padded(one.labels, size) for one in rows], axis=0),
         predicted=np.sum([_padded(one.predicted, size) for one in rows], axis=0),

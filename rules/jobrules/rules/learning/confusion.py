@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jobrules.measures.learning.last_classes import last_classes
+from jobrules.measures.learning.last_classes import MIN_OF_CLASS, last_classes
 from jobrules.measures.learning.robust import of_hundred
 from jobrules.model import HowMuch, Reason, Severity
 from jobrules.model.learning import Training
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from jobrules.model import Job, RuleResult
     from jobrules.model.learning import Learning
 
-#: Labels of a class that is judged, and pairs that are named.
-_MIN_LABELS, _NAMED = 20, 10
+#: Pairs that are named.
+_NAMED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Confusion(LearningRule):
             return self.not_evaluated(found)
         label, taken_for, n = found.pairs.T
         of_label = found.labels[label]
-        judged = (label != taken_for) & (of_label >= _MIN_LABELS)
+        judged = (label != taken_for) & (of_label >= MIN_OF_CLASS)
         shares = np.where(judged, 100 * n / np.maximum(of_label, 1), 0.0)
         most = float(shares.max(initial=0.0))
         facts: dict[str, Any] = {

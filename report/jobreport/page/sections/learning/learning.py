@@ -25,7 +25,8 @@ from jobreport.page.kit.table import PERCENT_SCALE, as_code, bar, swatch
 from jobreport.page.sections.devices import color_scale
 from jobreport.page.sections.outline import section
 from jobreport.sentences import LOSS_EVENTS, loss_sentence
-from jobrules.analyses.learning import DECADES, MIN_LABELS, NOT_FINITE, ZERO
+from jobrules.analyses.learning import DECADES, NOT_FINITE, ZERO
+from jobrules.measures.learning.last_classes import MIN_OF_CLASS
 from jobrules.model.learning import (
     ACCURACY,
     GRADIENT_NORM,
@@ -315,7 +316,7 @@ def _classes(found: Classes | None) -> list[Block]:
     right = (
         ""
         if found.right is None
-        else f"{percent(100 * found.right)} of {count(found.labels, 'label')} were predicted. "
+        else f"{percent(100 * found.right)} of {count(found.labels, 'prediction')} were right. "
     )
     lowest = (
         f"Lowest recall: class {known[0].number} ({percent(100 * (known[0].recall or 0))})." if known else ""
@@ -340,7 +341,7 @@ def _classes(found: Classes | None) -> list[Block]:
         ),
         Table(
             label="Classes taken for others",
-            caption=f"Classes taken for others, of those with at least {MIN_LABELS} labels.",
+            caption=f"Classes taken for others, of those with at least {MIN_OF_CLASS} labels.",
             fold="classes taken for others",
             heads=(":Class", ":Predicted as", "Count", "Share of the class (%)"),
             rows=[
