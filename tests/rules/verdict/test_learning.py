@@ -230,7 +230,7 @@ def test_findings_that_share_a_cause_are_told_once() -> None:
     assert Note("Gradients were not recorded") in finding.evidence
     assert [one.text.replace("\u00a0", " ") for one in finding.evidence if isinstance(one, AlsoSeenAs)] == [
         "the loss is that of guessing among 10 classes (2.303)",
-        "95.5% of the training time (0.317 GPU-hours) came after the best training loss",
+        "95.5% of the training time (0.317 GPU-hours) came after the best training loss (step 9)",
     ]
 
 

@@ -47,7 +47,11 @@ def told_once(findings: Sequence[Finding], learning: Learning) -> tuple[Finding,
     known = replace(
         first,
         severity=min((one.severity for one in chain), key=list(Severity).index),
-        evidence=(*first.evidence, *notes, *(AlsoSeenAs(one.seen_as or one.title) for one in others)),
+        evidence=(
+            *first.evidence,
+            *notes,
+            *(AlsoSeenAs(one.title[0].lower() + one.title[1:]) for one in others),
+        ),
         rules=tuple(dict.fromkeys(name for one in chain for name in one.rules)),
     )
     explained = {one.key for one in others}

@@ -87,7 +87,6 @@ class LossAtChance(LearningRule):
             self.finding(
                 f"The loss is {guessing}",
                 severity=severity,
-                seen_as=f"the loss is {guessing}",
             ),
             since_step=int(starts[since]),
             measure=measure,

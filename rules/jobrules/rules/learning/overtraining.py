@@ -67,22 +67,22 @@ class Overtraining(LearningRule):
             device_hours = hours * (gpus or 1)
             in_gpus = f"{in_words(device_hours, digits_for(device_hours))} GPU-hours"
             amount = f" ({in_gpus if gpus else duration(hours * HOUR_US)})"
-        title = f"{share(after)} of the {'steps' if hours is None else 'training time'}{amount} came after the best {of}"
+        whole = "steps" if hours is None else "training time"
+        title = f"{share(after)} of the {whole}{amount} came after the best {of} (step {in_words(step)})"
         measure = Measure(
             value=round(100 * after, 1),
             limits=(self.threshold, self.warning),
             bad="above",
             scale=100.0,
-            unit=f"% of the {'steps' if hours is None else 'time'} after the best loss",
+            unit=f"% of the {whole} after the best loss",
             limit_text=f"threshold {self.threshold:g}%, warning {self.warning:g}%",
         )
         if 100 * after < self.threshold:
             return self.passed(title, measure=measure)
         is_warning = 100 * after >= self.warning and hours is not None and device_hours >= self.hours
         finding = self.finding(
-            f"{title} (step {in_words(step)})",
+            title,
             severity=Severity.WARNING if is_warning else Severity.INFO,
-            seen_as=title,
             # A warning would be lost in an info.
             because_of=CAUSES if is_warning else (*CAUSES, "overfit"),
         )

@@ -26,8 +26,8 @@ _FORGOTTEN_ADVICE = (
     "Add them to a parameter group of the optimizer.",
     "Set `requires_grad=False` if they are not meant to learn.",
 )
-_FORGOTTEN = "got gradients, but are in no parameter group of the optimizer"
-_ZERO = "were 0 at the end, or never got a gradient"
+_FORGOTTEN = "outside all parameter groups of the optimizer got gradients"
+_ZERO = "had only zeros at the end, or never got a gradient"
 _ZERO_ADVICE = ("Check that the branch is used in the forward pass, and that nothing masks it.",)
 
 

@@ -15,7 +15,7 @@ def finding(key: str, severity: Severity = Severity.WARNING, because_of: tuple[s
     return Finding(
         key=key,
         severity=severity,
-        title=f"title of {key}",
+        title=f"Title of {key}",
         evidence=(Note("seen"),),
         advice=(),
         because_of=because_of,

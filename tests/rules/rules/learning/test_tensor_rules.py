@@ -413,6 +413,10 @@ def test_weights_that_never_move_are_named_by_their_reason() -> None:
         ("unchanged-tensor", WARNING, "`in`"),
         ("always-zero", INFO, "`zeros` and `unused`"),
     ]
+    assert (
+        result.headline
+        == "1\u00a0parameter outside all parameter groups of the optimizer got gradients: `out`"
+    )
     assert in_words(result.findings[0].evidence) == "Frozen, not judged: `frozen`."
     assert not any(one.because_of for one in result.findings)
 
