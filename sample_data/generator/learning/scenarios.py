@@ -253,6 +253,7 @@ _SICK = {
     "leak": Scenario(
         summary="boosted trees of depth 2, to which one of 32 features gives the label away",
         triggers=("FeatureImportanceOverweight", "TreeDepth"),
+        also=("Overtraining",),
         task="trees",
         separation=0.0,
         steps=60,

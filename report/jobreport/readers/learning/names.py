@@ -19,9 +19,11 @@ from jobrules.model.learning import (
 #: Whole names, with an underscore for each blank, slash, dot, and hyphen. Some frameworks add how often they log.
 _TRAINING, _VALIDATION = "(?:(?:train|training|epoch)_)?", "(?:val|valid|validation|eval|test)_"
 _HOW = "(?:_step|_epoch)?"
+#: Boosted trees have log loss, of sets with numbers.
+_LOSS = "(?:loss|m?logloss)"
 _PATTERNS = {
-    LOSS: f"lm_loss|{_TRAINING}loss{_HOW}",
-    VAL_LOSS: f"{_VALIDATION}loss{_HOW}",
+    LOSS: f"lm_loss|{_TRAINING}{_LOSS}{_HOW}",
+    VAL_LOSS: rf"{_VALIDATION}(?:\d_)?{_LOSS}{_HOW}",
     ACCURACY: f"{_TRAINING}(?:acc|accuracy|top1){_HOW}",
     VAL_ACCURACY: f"{_VALIDATION}(?:acc|accuracy|top1){_HOW}",
     LEARNING_RATE: f"{_TRAINING}(?:lr|learning_rate)",

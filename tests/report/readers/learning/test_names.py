@@ -42,6 +42,14 @@ def test_any_other_name_stays(logged: str) -> None:
     assert canonical(logged, "TRAIN") is None
 
 
+@pytest.mark.parametrize(
+    ("logged", "name"),
+    [("train-mlogloss", "loss"), ("validation_0-logloss", "val_loss"), ("eval-mlogloss", "val_loss")],
+)
+def test_log_loss_of_boosted_trees_is_the_loss(logged: str, name: str) -> None:
+    assert canonical(logged, "")[:1] == (name,)  # type: ignore[index]
+
+
 def test_a_loss_of_an_evaluation_is_that_of_validation() -> None:
     assert canonical("loss", "EVAL") == ("val_loss", "EVAL")
     assert canonical("train/acc", "EVAL") == ("val_accuracy", "EVAL")
