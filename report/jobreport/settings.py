@@ -128,7 +128,10 @@ def load(
 def find_rule(name: str, known: Sequence[type[Rule]] = RULES) -> type[Rule]:
     """The rule with this name in any case; ``UsageError`` if there is none."""
     by_name = {rule.__name__: rule for rule in known}
-    found = known_name(name.strip(), by_name, "rule", "`--list-rules` shows all rules.")
+    # SageMaker Debugger has a StalledTrainingRule.
+    name, short = name.strip(), name.strip().removesuffix("Rule")
+    name = short if short in by_name and name not in by_name else name
+    found = known_name(name, by_name, "rule", "`--list-rules` shows all rules.")
     return by_name[found]
 
 

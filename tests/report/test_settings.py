@@ -8,6 +8,7 @@ import pytest
 from jobreport.errors import UsageError
 from jobreport.settings import load
 from jobrules import RULES, BatchSize, LowGPUUtilization, StepOutlier
+from jobrules.rules.learning.stalled_training import StalledTraining
 
 
 def test_by_default_all_rules_run_with_their_defaults() -> None:
@@ -35,6 +36,12 @@ def test_select_and_ignore_keep_the_order_of_the_report() -> None:
     settings = load(select=["OverallSystemUsage", "LowGPUUtilization", "BatchSize"], ignore=["batchsize"])
 
     assert [rule.name for rule in settings.rules] == ["LowGPUUtilization", "OverallSystemUsage"]
+
+
+def test_a_rule_of_sagemaker_debugger_may_end_with_rule() -> None:
+    settings = load(select=["StalledTrainingRule"], assignments=["StalledTrainingRule.threshold=60"])
+
+    assert settings.rules == (StalledTraining(threshold=60.0),)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ class WeightUpdateRatio(TensorRule):
     def _low(self, rows: Rows, change: FloatArray, low: BoolArray, whole: int) -> Finding:
         typical = median(change[low])
         rest = (
-            f": at this rate they need {1 / typical:,.0f} steps to change once; usual is about {_USUAL:g}"
+            f": at this rate they need {float(f'{1 / typical:.1e}'):,.0f} steps to change once; usual is about {_USUAL:g}"
             if typical > _LEAST
             else ""
         )

@@ -386,6 +386,9 @@ def test_a_falling_learning_rate_is_no_reason_for_small_updates() -> None:
     unknown = WeightUpdateRatio().check(learning_job(tensors=tensors(rows)))
 
     assert (known.status, known.details["change"]) == (PASSED, pytest.approx(1e-3))
+    assert "they need 3,200,000 steps to change once" in in_words(
+        WeightUpdateRatio().check(of_updates(3.1415e-7)).findings[0].evidence
+    )
     assert (unknown.status, unknown.details["change"]) == (PASSED, pytest.approx(1e-8))
 
 
