@@ -210,7 +210,10 @@ class Recording:
         from jobrecord.learning.learning import Learning, Options  # noqa: PLC0415 - needs PyTorch
 
         if self._learning is None:
-            self._learning = Learning(self._log, self.steps, Options(**options), self._resumed_from)
+            chosen, since = Options(**options), self._resumed_from
+            self._learning = Learning(self._log, self.steps, self._blocks, chosen, since)
+        elif not self._learning.learners:
+            self._learning.begin(Options(**options))
         self._learning.learn(model, optimizer, name, dict(known or {}))
 
     def end_learning(self) -> None:

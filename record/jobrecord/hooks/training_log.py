@@ -53,13 +53,15 @@ class TrainingLog:
         #: Lines with values that are still on a device, and how many these are.
         self._waiting: list[dict[str, Any]] = []
         self._count = 0
+        #: Names that the script logs.
+        self._names: set[str] = set()
         self._lock, self._thread = Lock(), Thread()
 
     def scalars(self, step: int, mode: str, values: Mapping[str, Any]) -> None:
         """Write numbers of a step. Those on a device wait for the next record. Raises TypeError for anything else."""
         known = {name[:MAX_NAME]: _value(name, value) for name, value in values.items()}
-        line: dict[str, Any] = {"kind": "scalar", "step": step, "mode": mode[:MAX_NAME], "time_us": now_us()}
-        line["values"] = dict(list(known.items())[:MAX_VALUES])
+        line = _scalars(step, mode[:MAX_NAME], dict(list(known.items())[:MAX_VALUES]))
+        self._names |= known.keys()
         if count := sum(map(_is_tensor, line["values"].values())):
             self._waiting.append(line)
             self._count += count
@@ -69,6 +71,11 @@ class TrainingLog:
                     self.write_waiting()
         else:
             self.write(line)
+
+    def rates(self, step: int, values: Mapping[str, float]) -> None:
+        """Write numbers that a step was made with, but for those that the script logs."""
+        if own := {name: _number(one) for name, one in values.items() if name not in self._names}:
+            self.write(_scalars(step, "TRAIN", own))
 
     def write_waiting(self) -> None:
         """Copy the values that wait from their devices, each device once, and write them."""
@@ -187,8 +194,12 @@ class TrainingLog:
 
     def _append(self, line: Mapping[str, Any]) -> None:
         """One write, so that a process that is killed leaves whole lines."""
-        data = json.dumps(line, separators=(",", ":")).encode("utf-8", "backslashreplace") + b"\n"
+        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         self.size += os.write(self._file, data)
+
+
+def _scalars(step: int, mode: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "scalar", "step": step, "mode": mode, "time_us": now_us(), "values": values}
 
 
 def _is_tensor(value: Any) -> bool:

@@ -49,6 +49,7 @@ class Activations:
         """Take the hooks off."""
         for handle in self._entering + self._leaving:
             handle.remove()
+        self._rows = {}
 
     def taken(self, step: int) -> list[Row]:
         """What was seen since the last call, in `step`."""
@@ -68,7 +69,7 @@ class Activations:
         if (row := self._add(name, "output", module, output)) is None:
             return
         held = statistics.local(output)
-        if isinstance(module, nn.ReLU):
+        if isinstance(module, nn.ReLU) and held.dim():
             row.add("dead", self._dead(name, held))
         for one, (low, high) in _STEEP.items():
             if isinstance(module, one):
@@ -76,13 +77,16 @@ class Activations:
 
     def _add(self, name: str, collection: str, module: Any, tensor: Any) -> Row | None:
         is_known = isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.numel()
-        if not is_known or (name, collection) in self._rows:
+        if not (is_known and statistics.is_dense(tensor)) or (name, collection) in self._rows:
             return None
+        held = statistics.local(tensor)
+        # This fails for those of a transform such as vmap, whose numbers are gone after it.
+        held.data_ptr()
         facts: dict[str, Any] = {
             "m": type(module).__name__,
             "order": self._order.setdefault(name, len(self._order)),
         }
-        row = Row(name, collection, statistics.local(tensor), **facts)
+        row = Row(name, collection, held, **facts)
         self._rows[name, collection] = row.summarize().sample(histogram=self._histograms)
         return row
 
@@ -108,7 +112,8 @@ class Hook:
     def __call__(self, module: Any, *args: Any) -> None:
         """See what goes in or out, in training."""
         # Hooks of a module that is compiled later become part of it, and would break its graph.
-        if not self._is_compiling() and module.training and self._is_due() and torch.is_grad_enabled():
+        is_graph = self._is_compiling() or torch.jit.is_tracing()
+        if not is_graph and module.training and self._is_due() and torch.is_grad_enabled():
             self._call(module, *args)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,7 +127,7 @@ def inputs_of(
     given = [*(("input", one) for one in args), *kwargs.items()]
     tensors = ((name, statistics.local(one)) for name, one in given if isinstance(one, torch.Tensor))
     name, tensor = next(tensors, ("", None))
-    if tensor is None or not tensor.numel():
+    if tensor is None or not (statistics.is_dense(tensor) and tensor.numel()):
         return
     if not tensor.is_floating_point():
         # Statistics of numbers of tokens mean nothing, but for the share of one of them.

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from jobrecord.traces import warn
+
 #: Classes up to which all pairs are counted, beyond it only the right ones; classes at all; pairs of a line.
 MAX_EXACT, MAX_CLASSES, _MAX_PAIRS = 200, 100_000, 1000
 
@@ -18,6 +20,7 @@ class Classes:
         #: (classes, classes) pairs; of many classes (3, classes): labels, predictions, and right ones.
         self._counts: Any = None
         self._least = count
+        self._is_over = False
 
     def add(self, labels: Any, predictions: Any) -> None:
         """Add a batch of numbers of classes; predictions may have a score of each class in their last axis.
@@ -33,12 +36,18 @@ class Classes:
         if not labels.numel():
             return
         predictions = predictions.reshape(-1).long()
+        if self._counts is not None:
+            predictions = predictions.to(self._counts.device)
         labels = labels.reshape(-1).long().to(predictions.device)
         if not has_scores:
             # Only here the device is waited for.
             least = int(torch.maximum(labels, predictions).max()) + 1
         if max(least, self._least) > MAX_CLASSES:
-            raise TypeError(f"classes() counts {MAX_CLASSES:,} classes at most")
+            # It is seen at the first evaluation, which is no time to end a training.
+            if not self._is_over:
+                warn(f"classes: at most {MAX_CLASSES:,} classes are counted")
+            self._is_over = True
+            return
         self._grow(max(least, self._least, self.count), labels.device)
         is_class = (labels >= 0) & (labels < self.count) & (predictions >= 0)
         counts, size = self._counts.view(-1), self.count
@@ -72,7 +81,9 @@ class Classes:
             return
         before, self.count = self._counts, count
         rows = count if count <= MAX_EXACT else 3
-        self._counts = torch.zeros((rows, count), dtype=torch.int64, device=device)
+        # Tensors of inference mode cannot be changed outside of it.
+        with torch.inference_mode(mode=False):
+            self._counts = torch.zeros((rows, count), dtype=torch.int64, device=device)
         if before is None:
             return
         if before.shape[1] <= MAX_EXACT < count:

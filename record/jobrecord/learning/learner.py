@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
+from weakref import WeakMethod, ref
 
 import torch
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MAX_TENSORS = 20_000
 #: Of the records of another rank that has the same weights, those with their norms.
 _NORMS_EVERY = 10
+#: Characters of what a fault says.
+_MAX_WHY = 100
 
 
 def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,18 +47,20 @@ def guarded(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Learner:
-    """What is recorded of one model and the optimizer that trains it."""
+    """What is recorded of one model and the optimizer that trains it, whose hooks hold it: it goes with the optimizer."""
 
     def __init__(
         self, learning: Learning, model: Any, optimizer: Any, prefix: str, *, holds: bool, norms: bool
     ) -> None:
-        self.learning, self.model, self.optimizer = learning, model, optimizer
+        self.learning, self.model, self._optimizer = learning, model, ref(optimizer)
         self._prefix = prefix
         #: Whether parameters without an optimizer are its own, and whether only norms of weights are recorded.
         self._holds, self._norms = holds, norms
         #: What was taken since the last record, before the call that began at `since_ns`.
         self.cost_ns = self.since_ns = 0
         self._records = 0
+        #: Whether its optimizer's rates are those of the training.
+        self.leads = False
         self._last = -1
         #: Parameters that are in a group of any optimizer.
         self._optimized = members(optimizer)
@@ -73,6 +78,11 @@ class Learner:
             optimizer.register_step_post_hook(self._stepped),
         ]
 
+    @property
+    def optimizer(self) -> Any:
+        """What trains the model."""
+        return self._optimizer()
+
     def watch(self, *, activations: bool) -> None:
         """Add the hooks of modules."""
         options, remark = self.learning.options, self.learning.remark
@@ -85,21 +95,28 @@ class Learner:
             if not found.count:
                 remark("activations: the model has no module of an activation")
         if self._holds:
-            call = Hook(self._enters, lambda: True)
+            call = Hook(_weak(self._enters), lambda: True)
             self._handles.append(self.model.register_forward_pre_hook(call, with_kwargs=True))
         if options.gradients == "accumulate":
             self._handles += [
-                one.register_post_accumulate_grad_hook(partial(self._accumulates, name, module))
-                for name, one, module in models.parameters(self.model)
+                one.register_post_accumulate_grad_hook(_weak(self._accumulates, name, module))
+                for name, one, module in self.learning.parameters(self.model)
                 if id(one) in self._optimized
             ]
 
     def _hook(self, call: Callable[..., None], name: str) -> Hook:
-        return Hook(partial(self._run, call, name), self.is_due)
+        return Hook(_weak(self._run, call, name), _weak(self.is_due))
 
     @guarded
     def _run(self, call: Callable[..., None], *args: Any) -> None:
-        call(*args)
+        try:
+            call(*args)
+        except Exception as error:  # noqa: BLE001 - gradients and weights are still recorded
+            why = next(iter(str(error).splitlines()), "")[:_MAX_WHY]
+            self.learning.remark(f"activations: {type(error).__name__}: {why}")
+            if self._activations is not None:
+                self._activations.remove()
+                self._activations = None
 
     def remove(self, *, is_stepping: bool = False) -> None:
         """Take the hooks off; those of an optimizer that runs them stay, as it does not expect that."""
@@ -118,7 +135,8 @@ class Learner:
     def is_due(self) -> bool:
         """Whether the step that has begun is recorded, and was not yet."""
         step = self.learning.step
-        return step != self._last and self.learning.is_due(step) and not _is_captured()
+        learning = self.learning
+        return step != self._last and learning.is_due(step) and not (learning.blocks or _is_captured())
 
     @guarded
     def _enters(self, model: Any, args: Any, kwargs: Any) -> None:
@@ -137,6 +155,8 @@ class Learner:
 
     @guarded
     def _begins(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        # A step that failed is none.
+        self._is_begun = False
         if self.learning.is_over:
             return None
         has_overflow = self.learning.look_at_scaler(optimizer)
@@ -203,7 +223,7 @@ class Learner:
         others = self._optimized - mine
         found = [
             one
-            for one in models.parameters(self.model)
+            for one in self.learning.parameters(self.model)
             if one[1].requires_grad
             and (id(one[1]) in mine or (self._holds and id(one[1]) not in others))
             and not models.is_copy(one[1])
@@ -215,8 +235,9 @@ class Learner:
 
     def _frozen(self) -> list[Row]:
         """Parameters that do not train, which are named and not measured."""
-        every = models.parameters(self.model) if self._holds else []
-        return [self._row(*one, "parameter", torch.empty(0)) for one in every if not one[1].requires_grad]
+        every = self.learning.parameters(self.model) if self._holds else []
+        frozen = [one for one in every if not one[1].requires_grad]
+        return [self._row(*one, "parameter", torch.empty(0, dtype=one[1].dtype)) for one in frozen]
 
     def _gradients(self, own: list[tuple[str, Any, str]]) -> list[Row]:
         if self._accumulated:
@@ -228,7 +249,7 @@ class Learner:
         gradient = parameter.grad
         if gradient is None:
             return None
-        if gradient.is_sparse:
+        if not statistics.is_dense(gradient):
             self.learning.remark("gradients: some are sparse")
             return None
         row = self._row(name, parameter, module, "gradient", statistics.local(gradient))
@@ -253,6 +274,17 @@ class Learner:
 def members(optimizer: Any) -> set[int]:
     """The parameters in the groups of an optimizer, which a script may change."""
     return {id(one) for group in optimizer.param_groups for one in group["params"]}
+
+
+def _weak(method: Callable[..., Any], *first: Any) -> Callable[..., Any]:
+    """A method that does not hold its object, so that what a model's hooks call does not keep the model."""
+    held = WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        found = held()
+        return None if found is None else found(*first, *args)
+
+    return call
 
 
 def _is_captured() -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 FIRST_STEPS, _MEASURED = 10, 5
 #: Remarks, and overflows since the last look.
 _MOST = 100
+#: The smallest loss scale above 0.
+_LEAST = 2.0**-149
 COMPILED = "activations: the model is compiled"
 
 
@@ -60,11 +63,14 @@ class Options:
 class Learning:
     """The learners of this process, which share options, and the numbers of tensors."""
 
-    def __init__(self, log: TrainingLog, steps: Steps, options: Options, resumed_from: int | None) -> None:
-        self._log, self._steps, self.options = log, steps, options
-        self.learners: list[Learner] = []
+    def __init__(
+        self, log: TrainingLog, steps: Steps, blocks: list[Any], options: Options, resumed_from: int | None
+    ) -> None:
+        #: Evaluations that have begun.
+        self._log, self._steps, self.blocks = log, steps, blocks
+        #: Those whose optimizers are there.
+        self.learners: WeakSet[Learner] = WeakSet()
         self.is_over = False
-        self._every = options.every
         #: A step after an event, and what cannot be recorded.
         self._extra = resumed_from
         self._remarks: list[str] = []
@@ -74,9 +80,17 @@ class Learning:
         self._looks_at_precision = True
         #: Records, what they took, and since when.
         self._records, self._cost_ns, self._since_ns = 0, 0, 0
-        self._facts: dict[str, Any] = {"every": options.every, "sample": SAMPLE, "classes": options.classes}
-        self._facts |= {"resumed_from": resumed_from, "accumulation": None, "not_recorded": self._remarks}
-        self._facts |= {"parameters": None, "trainable": None, "groups": []}
+        #: Parameters of models, and the step of which, which several optimizers share.
+        self._parameters: WeakKeyDictionary[Any, tuple[int, list[tuple[str, Any, str]]]] = WeakKeyDictionary()
+        self._facts: dict[str, Any] = {"resumed_from": resumed_from, "not_recorded": self._remarks}
+        self.begin(options)
+
+    def begin(self, options: Options) -> None:
+        """Begin a training, the first one or the one after another."""
+        self.options, self._every = options, options.every
+        kept = {name: self._facts[name] for name in ("resumed_from", "not_recorded")}
+        self._facts = kept | {"every": options.every, "sample": SAMPLE, "classes": options.classes}
+        self._facts |= {"accumulation": None, "parameters": None, "trainable": None, "groups": []}
         is_scaled = options.scaler is not None and options.scaler.is_enabled()
         self._scaler = options.scaler if is_scaled else None
         self._scale = self._scaler.get_scale() if self._scaler is not None else 0.0
@@ -116,6 +130,8 @@ class Learning:
 
     def _add(self, model: Any, layers: list[Any], prefix: str, known: dict[str, Any]) -> None:
         optimizer = layers[-1]
+        if any(one.model is model and one.optimizer is optimizer for one in self.learners):
+            return
         facts, is_first = self._facts, not any(one.model is model for one in self.learners)
         facts["groups"] = [*facts["groups"], *models.groups(optimizer)]
         facts.setdefault("optimizer", type(optimizer).__name__)
@@ -134,7 +150,8 @@ class Learning:
         else:
             norms = facts["sharding"] == "ddp" and self.options.ranks == "auto" and _rank() > 0
             learner = Learner(self, model, optimizer, prefix, holds=is_first, norms=norms)
-            self.learners.append(learner)
+            learner.leads = not self.learners
+            self.learners.add(learner)
             if facts["compiled"]:
                 self.remark(COMPILED)
             asks = self.options.activations and is_first and not norms
@@ -142,6 +159,13 @@ class Learning:
         self._log.know(**facts)
         if facts["resumed_from"] is not None and not self._ids:
             self._log.event(facts["resumed_from"], "resume")
+
+    def parameters(self, model: Any) -> list[tuple[str, Any, str]]:
+        """`models.parameters`, looked up once a step."""
+        known = self._parameters.get(model)
+        if known is None or known[0] != self.step:
+            known = self._parameters[model] = self.step, models.parameters(model)
+        return known[1]
 
     def remark(self, clause: str) -> None:
         """Say what is not recorded, and why, once."""
@@ -177,7 +201,8 @@ class Learning:
             scale, before = self._scaler.get_scale(), self._scale
             self._scale = scale
             if scale < before:
-                times = math.log(scale / before) / math.log(self._scaler.get_backoff_factor())
+                # In the end it is 0.
+                times = math.log(max(scale, _LEAST) / before) / math.log(self._scaler.get_backoff_factor())
                 for _ in range(min(_MOST, round(times))):
                     self._log.event(self.step, "overflow", f"scale {before:g} to {scale:g}")
                 self._extra = self.step
@@ -189,6 +214,8 @@ class Learning:
         self._log.wait()
         self._log.write_waiting()
         self._write_overflows()
+        if learner.leads:
+            self._write_rates(step, learner.optimizer)
         first = len(self._ids)
         named = [row for row in [*frozen, *rows] if self._ids.setdefault(row.key, len(self._ids)) >= first]
         named = list({row.key: row for row in named}.values())
@@ -202,6 +229,13 @@ class Learning:
         if self._log.size > MAX_LEARNING_BYTES // 2:
             self._double("the file is large")
         self._keep_budget(step, cost_ns)
+
+    def _write_rates(self, step: int, optimizer: Any) -> None:
+        """Write what the step was made with, unless the script logs it."""
+        rates = {"lr": models.number(optimizer.param_groups[0].get("lr"))}
+        if self._scaler is not None:
+            rates["loss_scale"] = self._scaler.get_scale()
+        self._log.rates(step, {name: one for name, one in rates.items() if one is not None})
 
     def _keep_budget(self, step: int, cost_ns: int) -> None:
         """Record half as often if records take too much of the time; the first steps are close to one another."""
@@ -247,7 +281,7 @@ class Learning:
             self._write_overflows()
         for learner in self.learners:
             learner.remove()
-        self.learners = []
+        self.learners.clear()
 
 
 def _is_fused(optimizer: Any) -> bool:

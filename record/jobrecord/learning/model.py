@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
 
 #: Parts of names that wrappers add.
 _WRAPPERS = frozenset({"_orig_mod", "module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
@@ -18,6 +20,9 @@ def parameters(model: Any) -> list[tuple[str, Any, str]]:
     found: dict[int, tuple[str, Any, str]] = {}
     for path, module in model.named_modules():
         for name, one in module.named_parameters(recurse=False):
+            if is_lazy(one):
+                # Its size is not known before the first batch.
+                continue
             found.setdefault(id(one), (_plain(path, name, wrappers), one, type(module).__name__))
     return list(found.values())
 
@@ -112,7 +117,6 @@ def number(value: Any) -> float | None:
 
 def amp(device: str) -> str | None:
     """What is computed in lower precision by autocast, as it is now."""
-    torch = sys.modules["torch"]
     # PyTorch before 2.4 has another call for each device.
     with suppress(TypeError, AttributeError):
         if torch.is_autocast_enabled(device):

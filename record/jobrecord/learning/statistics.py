@@ -28,11 +28,16 @@ def local(tensor: Any) -> Any:
     return held.to_local() if hasattr(held, "to_local") else held
 
 
+def is_dense(tensor: Any) -> bool:
+    """Whether all elements are there."""
+    return tensor.layout == torch.strided and not tensor.is_nested
+
+
 def flat(tensor: Any) -> Any:
     """All elements in one axis, in the order of memory, so that a dense tensor is not copied."""
     axes = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
     ordered = tensor.permute(axes).reshape(-1)
-    return torch.view_as_real(ordered).reshape(-1) if ordered.is_complex() else ordered
+    return torch.view_as_real(ordered.resolve_conj()).reshape(-1) if ordered.is_complex() else ordered
 
 
 def stride(count: int) -> int:

@@ -139,11 +139,28 @@ def test_of_many_classes_the_right_ones_are_counted() -> None:
 
 @pytest.mark.parametrize(
     ("labels", "predictions"),
-    [([0, 1], [0]), ([0.5], [1]), ([0], [0.5]), ([0], [[[1.0]]]), ([0], [MAX_CLASSES])],
+    [([0, 1], [0]), ([0.5], [1]), ([0], [0.5]), ([0], [[[1.0]]])],
 )
 def test_what_are_no_classes_is_refused(labels: Any, predictions: Any) -> None:
     with pytest.raises(TypeError, match="classes"):
         Classes().add(labels, predictions)
+
+
+def test_too_many_classes_end_no_training(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = Classes()
+    counts.add([0], [1])
+    for _ in range(2):
+        counts.add([0], [MAX_CLASSES])
+    assert counts.line()["labels"] == [1, 0]
+    assert capsys.readouterr().err.count("at most 100,000 classes are counted") == 1
+
+
+def test_classes_are_counted_within_inference_mode_and_outside() -> None:
+    counts = Classes()
+    with torch.inference_mode():
+        counts.add([0], [0])
+    counts.add([0], [0])
+    assert counts.line()["labels"] == [2]
 
 
 def test_gradients_that_another_library_holds_are_not_looked_for(out: Path) -> None:
