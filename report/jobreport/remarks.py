@@ -296,7 +296,7 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
     },
     ("corrected", "series"): {
         "tensorboard.no_steps": "logged without steps; the order of the values numbers them",
-        "tensorboard.counted_on": "steps begin again within a file, as if counted in each epoch; they are counted on",
+        "learning.counted_on": "steps begin again within a file, as if counted in each epoch; they are counted on",
     },
     ("skipped", "logs"): {
         "machines.other_zone": "not in use, recorded at other times than samples and events; for local times try --timezone {offset}",
@@ -397,6 +397,9 @@ _REASONS: dict[tuple[str, str], dict[str, str]] = {
         "debugger.value": "incomplete, of another type, NaN, or out of range",
         "tensorboard.again": "of steps that a later file of TensorBoard has again, as after a restart",
         "tensorboard.other_run": "of a folder of TensorBoard with an earlier run, which the newest does not continue",
+    },
+    ("used", "series"): {
+        "learning.no_loss": "none is the loss by its name, such as {name}; choose it with --scalar loss=NAME",
     },
     ("used", "files"): {
         "debugger.in_addition": "where the job's own records lack something",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from io import BufferedIOBase
     from pathlib import Path
 
-    from jobrules.model import BoolArray, FloatArray, IntArray
+    from jobrules.model import FloatArray, IntArray
 
 Bytes: TypeAlias = bytes | memoryview
 
@@ -112,12 +112,6 @@ class Elements(NamedTuple):
             part = (part.astype(np.uint32) << 16).view(np.float32)
         found: FloatArray = part.astype(np.float64)
         return found
-
-    def positive(self, begin: int = 0, end: int | None = None) -> BoolArray:
-        """(end - begin,) whether each is above 0."""
-        part = self.stored[begin:end]
-        # The bits of numbers are in their order; behind infinity is NaN, and then what is below 0.
-        return np.asarray((part > 0) & (part <= 0x7F80) if self.dtype == _BFLOAT16 else part > 0)
 
 
 class Records:

@@ -82,6 +82,9 @@ class Logged:
     def __bool__(self) -> bool:
         return bool(self._series)
 
+    def __contains__(self, name: str) -> bool:
+        return any(known == name[:_MAX_NAME] for _, known in self._series)
+
     def add(self, mode: str, name: str, step: int, time_us: int, value: float) -> bool:
         """Keep a value; False if it is of one series too many."""
         key = mode, name[:_MAX_NAME]

@@ -14,7 +14,7 @@ from jobreport.readers.learning.shards import restarted
 from jobreport.readers.restarts import latest
 from jobreport.readers.series import is_same
 from jobreport.recordings import Logged
-from jobrules.model.learning import CANONICAL, Learning
+from jobrules.model.learning import CANONICAL, LOSS, VAL_LOSS, Learning
 from jobrules.text import escape_name
 
 if TYPE_CHECKING:
@@ -116,12 +116,19 @@ def _named(found: Sequence[Scalars], chosen: Mapping[str, str], tally: Tally) ->
                     "learning.candidate", count=key[0] in CANONICAL, measure=key[0], name=one.logged_as
                 )
         result[key] = best
+    if losses := [] if {LOSS, VAL_LOSS} & {name for name, _, _ in result} else _losses(found):
+        tally.note("learning.no_loss", count=len(losses), name=losses[0])
     for one in others:
         own = _own_name(one)
         while (own, one.mode, one.rank) in result:
             own = f"{own} ({one.source})"
         result[own, one.mode, one.rank] = replace(one, name=own)
     return tuple(result[key] for key in sorted(result))
+
+
+def _losses(found: Sequence[Scalars]) -> list[str]:
+    """Names that may be those of a loss."""
+    return sorted({one.logged_as for one in found if "loss" in one.logged_as.lower()})
 
 
 def _both(one: Scalars, other: Scalars) -> Scalars:

@@ -70,7 +70,7 @@ def fired(elements: Elements) -> BoolArray | None:
     found = np.zeros(units, np.bool_)
     some = max(1, _CHUNK // (units * inner)) * units * inner
     for begin in range(0, len(elements.stored), some):
-        found |= elements.positive(begin, begin + some).reshape(-1, units, inner).any(axis=(0, 2))
+        found |= (elements.floats(begin, begin + some) > 0).reshape(-1, units, inner).any(axis=(0, 2))
     return found
 
 

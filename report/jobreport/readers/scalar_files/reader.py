@@ -58,7 +58,9 @@ class TrainerStates:
             with text_files.noting(file, tally):
                 states.append((file, read_state(file, tally)))
         states.sort(key=lambda one: _last_step(one[1]))
-        return _found(self.source, SOURCE, [_last_training(states, tally)], tally)
+        for file, scalars in states[:-1]:
+            tally.note("learning.other_run", count=not _agree(scalars, states[-1][1]), file=file.name)
+        return _found(self.source, SOURCE, [states[-1:]], tally)
 
 
 class MetricTables:

@@ -128,7 +128,7 @@ def _counted_on(rows: FloatArray, tally: Tally) -> FloatArray:
     again = 1 + np.flatnonzero((np.diff(step) < 0) & (step[1:] <= step[:1]))
     if not len(again):
         return rows
-    tally.note("tensorboard.counted_on")
+    tally.note("learning.counted_on")
     distance = np.median(np.diff(step)[np.diff(step) > 0]) if (np.diff(step) > 0).any() else 1.0
     added = np.zeros(len(step))
     added[again] = step[again - 1] + np.round(distance) - step[again]

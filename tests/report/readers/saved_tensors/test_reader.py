@@ -240,14 +240,6 @@ def test_units_are_channels_of_images_and_the_last_axis_otherwise(
     assert (None if found is None else found.tolist()) == expected
 
 
-def test_bits_of_bfloat16_are_compared_as_numbers() -> None:
-    bits = (np.array([1.0, -1, 0, math.nan, -math.nan, math.inf], np.float32).view(np.uint32) >> 16).astype(
-        np.uint16
-    )
-
-    assert Elements("bfloat16", (6,), bits).positive().tolist() == [True, False, False, False, False, True]
-
-
 def test_a_dead_unit_fired_in_none_of_the_last_ten_records(tmp_path: Path) -> None:
     outputs = [np.array([[1, 0]], "f4"), *[np.array([[-1, 2]], "f4")] * 10]
     found = read(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from jobreport.errors import UsageError
+from jobreport.errors import NothingReadableError, UsageError
 from jobreport.options import Options
 from jobreport.readers.registry import read_directory
 from tests.paths import CORPUS, SAMPLES
@@ -66,7 +66,13 @@ def test_blank_cells_are_no_values(tmp_path: Path) -> None:
         ("iteration\tloss\n1\t2\n2\t1\n", ([1, 2], [2.0, 1.0]), []),
         ('step,"loss"\r\n1,"2"\r\n2,1\r\n', ([1, 2], [2.0, 1.0]), []),
         ("\ufeffstep,loss\n1,2\n,3\nx,4\n1.5,5\n-1,6\n3\n4,1,1\n5,1", ([1, 5], [2.0, 1.0]), [("learning.row", 6)]),
-        ("epoch, accuracy , loss\n0,N/A,2\n", ([0], [2.0]), [("learning.epochs", 1), ("learning.value", 1)]),
+        ("epoch, accuracy , loss\n0,N/A,2\n", ([0], [2.0]), [("learning.epochs", 1)]),
+        # Steps of an epoch, and of the whole training.
+        ("epoch,step,loss\n0,0,5\n0,9,4\n1,0,3\n1,9,2\n1,0,1\n", ([0, 9, 18, 27], [5.0, 4.0, 1.0, 2.0]), [("learning.again", 1), ("learning.counted_on", 1)]),
+        ("step,global_step,loss\n0,7,2\n0,8,1\n", ([7, 8], [2.0, 1.0]), []),
+        # Rows of two parts of the data.
+        ("step,split,loss\n1,train,2\n1,Val,9\n2,train,1\n", ([1, 2], [2.0, 1.0]), []),
+        ("epoch,step,loss\n0,9e11,5\n1,0,4\n2,9e11,3\n3,0,2\n", ([9 * 10**11, 9 * 10**11 + 1, 10**12, 10**12], [5.0, 4.0, 3.0, 2.0]), [("learning.counted_on", 1)]),
         ("step,loss\n1,2\n5,3\n3,4\n5,5\n", ([1, 3, 5], [2.0, 4.0, 5.0]), [("learning.again", 1)]),
         ("step,loss\n1,inf\n2,1e999\n", ([1, 2], [np.inf, np.inf]), []),
     ],
@@ -131,7 +137,7 @@ def test_the_state_of_a_trainer_has_no_times_and_no_summary(tmp_path: Path) -> N
     assert (remarks(reading), reading.job.span_us) == ([], (0, 0))
 
     reading = read(tmp_path, {"other/trainer_state.json": state(range(0, 60, 10), loss=9)})
-    assert (len(series(reading)["loss"][0]), remarks(reading)) == (6, [("learning.other_run", 1)])
+    assert (len(series(reading)["loss"][0]), remarks(reading)) == (6, [("learning.other_run", 2)])
 
 
 @pytest.mark.parametrize("damage", ["cut", '"log_history": 1', '"log_history": [1, {"step": "x"}]', "NaN"])
@@ -142,6 +148,23 @@ def test_a_damaged_state_is_counted(tmp_path: Path, damage: str) -> None:
     )
     reading = read(tmp_path, {"a.csv": "step,loss\n1,1\n2,1\n3,1\n4,1\n", "trainer_state.json": text})
     assert len(remarks(reading)) >= 1
+
+
+def test_an_acceleration_is_no_accuracy(tmp_path: Path) -> None:
+    with pytest.raises(NothingReadableError):
+        read(tmp_path, {"walk.csv": "step,acc_x,acc_y\n1,2,3\n2,2,3\n"})
+
+
+def test_where_no_loss_is_known_a_remark_says_how_to_choose_it(tmp_path: Path) -> None:
+    table = {"results.csv": "step,train/box_loss,val/box_loss\n1,2,3\n2,2,3\n"}
+    assert remarks(read(tmp_path, table)) == [("learning.no_loss", 2)]
+    assert remarks(read(tmp_path, {}, scalar={"loss": "train/box_loss"})) == []
+
+
+def test_states_of_two_trainings_are_not_mixed(tmp_path: Path) -> None:
+    files = {"first/trainer_state.json": state(range(1, 20, 3)), "second/trainer_state.json": state(range(10, 90, 10), loss=9)}  # fmt: skip
+    reading = read(tmp_path, files)
+    assert (series(reading)["loss"][0][0], remarks(reading)) == (10, [("learning.other_run", 1)])
 
 
 def test_a_log_of_a_gpu_with_a_loss_stays_a_log(tmp_path: Path) -> None:

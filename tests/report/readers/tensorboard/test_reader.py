@@ -215,7 +215,7 @@ def test_steps_that_begin_again_are_counted_on(tmp_path: Path) -> None:
     found = read(tmp_path, event_file(*messages))
 
     assert values(found) == {0: 0, 100: 1, 200: 2, 300: 3, 400: 4, 500: 5}
-    assert counts(found) == {"tensorboard.counted_on": 1}
+    assert counts(found) == {"learning.counted_on": 1}
 
 
 def test_a_step_may_be_there_twice_and_late(tmp_path: Path) -> None:
