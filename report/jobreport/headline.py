@@ -12,7 +12,7 @@ from jobreport.ended import ENDED, lost_work, signal_name, step_name
 from jobreport.sentences import bad_end, loss_sentence
 from jobrules.model import Severity
 from jobrules.model.finding import OF_LOOP
-from jobrules.text import NBSP, capitalized, count, duration, escape_name, number, rounded_percent
+from jobrules.text import NBSP, capitalized, count, duration, escape_name, number, rounded_percent, share
 from jobrules.verdict.learning import LossReason
 from jobrules.verdict.story import UNEXPLAINED_LOSS, WARNING_SHARE
 from jobrules.verdict.time_use import TimeUse, lost_sentence
@@ -58,6 +58,13 @@ def headline(report: Report) -> Headline:
     return Headline(sentence=first, number=number, rest=" ".join(filter(None, said)))
 
 
+def learned(report: Report) -> str:
+    """How much time did not improve the model; empty if the first two lines say as much."""
+    lost, said = report.verdict.learning, headline(report)
+    is_said = lost and share(lost.share) in f"{said.sentence} {said.second}"
+    return f"{lost.sentence}." if lost and not is_said else ""
+
+
 def _first(report: Report) -> str:
     verdict, end = report.verdict, bad_end(report)
     found = f"{verdict.lead.title}." if verdict.lead else ""
@@ -94,7 +101,9 @@ def _nothing_found(report: Report) -> str:
     verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled or None
     if not (use or profiled or report.of_debugger):
         if any(card.was_evaluated for card in report.rules if card.section in ("learning", "trees")):
-            return "Nothing to fix seen in the training itself."
+            return (
+                f"{'No clear fault' if verdict.findings else 'Nothing to fix'} seen in the training itself."
+            )
         return f"Utilization is unknown: {verdict.without_samples}."
     if verdict.not_explained:
         return f"No cause found for {verdict.not_explained}."

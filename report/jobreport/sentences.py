@@ -44,6 +44,8 @@ def loss_sentence(found: LearningPlots) -> str:
         return ""
     what = "loss" if row.name == LOSS else "validation loss"
     clauses = [f"The {what} went from {formats.compact(row.first)} to {formats.compact(row.last)}"]
+    if row.values == 1:
+        clauses = [f"The {what} was {formats.compact(row.last)} in its only record"]
     if row.not_finite_from is not None:
         clauses = [
             f"The {what} was NaN or infinite in {row.not_finite:,} of {count(row.values, 'record')}, "

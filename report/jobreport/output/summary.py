@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobreport import formats
 from jobreport.cost import words
-from jobreport.headline import headline
+from jobreport.headline import headline, learned
 from jobreport.markdown import CODE, MAX_CHARACTERS, document, escape, prose
 from jobreport.output.step_tree import step_tree
 from jobreport.sentences import goodput_sentence, is_running, loss_sentence, mixed, unread, without_steps
@@ -137,10 +137,8 @@ def _parts(report: Report) -> list[str]:
 
 def _learned(report: Report) -> list[str]:
     """How much time did not improve the model, and what the loss did, if the verdict does not say so."""
-    lost = report.verdict.learning
     said = loss_sentence(report.learning) if report.learning else ""
-    shown = [f"{lost.sentence}."] if lost else []
-    return shown + [said] * bool(said and said not in headline(report).second)
+    return [*filter(None, (learned(report), "" if said in headline(report).second else said))]
 
 
 def _cost(report: Report) -> list[str]:

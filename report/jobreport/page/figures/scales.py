@@ -36,14 +36,16 @@ def time_ticks(start_us: int, end_us: int, most: int = 6) -> tuple[Tick, ...]:
         math.ceil(span_us / most / _DAY_US) * _DAY_US,
     )
     first = -(-start_us // step_us) * step_us
-    style = _style(step_us, several_days=start_us // _DAY_US != end_us // _DAY_US)
+    style = time_style(step_us, start_us, end_us)
     return tuple(
         Tick(at=(us - start_us) / span_us, label=_label(us, style))
         for us in range(first, end_us + 1, step_us)
     )
 
 
-def _style(step_us: int, *, several_days: bool) -> str:
+def time_style(step_us: int, start_us: int, end_us: int) -> str:
+    """The format of times that are so far apart."""
+    several_days = start_us // _DAY_US != end_us // _DAY_US
     if step_us >= _DAY_US:
         return "%Y-%m-%d"
     if several_days and step_us >= 60 * _SECOND_US:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from jobreport import formats
 from jobreport.ended import ENDED, Ended
-from jobreport.headline import headline
+from jobreport.headline import headline, learned
 from jobreport.page.kit.fragment import Fragment, render
 from jobreport.page.sections.outline import ANCHORS, has_edges, section
 from jobrules.model import SECOND_US, Severity, Status, in_words
@@ -71,6 +71,7 @@ def verdict(report: Report) -> Fragment:
     html = render(
         "verdict",
         said=said,
+        learned=learned(report),
         use_bar=_use_bar(report),
         # Beside samples, the time in traces has a line of its own.
         profiled=f"{profiled_used(profiled)}. {profiled_lost(profiled)}" if use and profiled else "",

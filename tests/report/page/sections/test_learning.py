@@ -17,11 +17,12 @@ from jobreport.page.sections.learning.learning import learning
 from jobreport.page.sections.learning.trees import trees
 from jobreport.page.sections.order import page
 from jobrules.analyses.learning import NOT_RECORDED, LayerMap
-from jobrules.model.learning import LOSS, VAL_LOSS, Collection, Learning, Tensor, TensorRecords
+from jobrules.model.learning import LOSS, VAL_LOSS, Collection, Learning, LearningEvent, Tensor, TensorRecords
 from jobrules.rule import Rule
 from jobrules.rules.learning.confusion import Confusion
 from jobrules.rules.learning.dead_relu import DeadRelu
 from jobrules.rules.learning.exploding_tensor import ExplodingTensor
+from jobrules.rules.learning.loss_at_chance import LossAtChance
 from jobrules.rules.learning.loss_not_decreasing import LossNotDecreasing
 from jobrules.rules.learning.loss_spike import LossSpike
 from jobrules.rules.learning.overfit import Overfit
@@ -149,12 +150,11 @@ def test_the_figure_of_the_cause_is_the_first(rule: Rule, figure: str) -> None:
 
 
 def test_the_time_that_improved_nothing_is_a_line_of_the_verdict() -> None:
-    report = report_of(Learning(scalars=(scalars([2.0, 1.0, NAN, NAN]),)), ExplodingTensor())
+    report = report_of(Learning(scalars=(scalars([2.303] * 100),), class_count=10), LossAtChance())
 
-    said = "50.0% of the steps came after numbers became NaN or infinite (step 2)."
+    said = "100.0% of the steps passed while the loss was that of guessing, from step 0 on."
     assert f"<p><strong>{said}</strong></p>" in page(report)["verdict"].html
     assert said in summary.markdown(report)
-    assert headline(report).rest == ""
 
 
 def test_spikes_that_the_rule_finds_are_marked() -> None:
@@ -212,3 +212,39 @@ def test_a_large_model_takes_little_of_the_page() -> None:
     assert not any(NOT_RECORDED in one.levels for one in found.gradients.rows)
     assert len(gzip.compress(page(report)["learning"].html.encode())) < MAX_BYTES
     assert len(gzip.compress(document.to_json(report))) < MAX_BYTES
+
+
+def test_a_value_without_neighbors_is_a_point() -> None:
+    for values, points in (([2.0], 1), ([2.0, NAN, 1.0, 1.5], 1), ([2.0, 1.5], 0)):
+        html = learning(report_of(Learning(scalars=(scalars(values),)))).html
+        assert html.count("•</text>") == points
+    assert "The loss was 2 in its only record." in text_of(report_of(Learning(scalars=(scalars([2.0]),))))
+
+
+def test_steps_are_whole_and_times_differ() -> None:
+    three = text_of(report_of(Learning(scalars=(scalars([3.0, 2.0, 1.0]),))))
+    days = text_of(report_of(Learning(scalars=(scalars([2.0] * 1000, step_s=600),))))
+
+    assert "0.5" not in three
+    assert "10:00:02" in three
+    assert "03-10 " in days
+
+
+def test_a_job_that_was_resumed_has_a_line_with_a_key() -> None:
+    resumed = LearningEvent(step=50, time_us=0, name="resume")
+    said = [
+        text_of(report_of(Learning(scalars=(scalars([2.0] * 100),), events=events)))
+        for events in ((), (resumed,))
+    ]
+
+    assert ["resumed" in one for one in said] == [False, True]
+
+
+def test_what_the_verdict_says_is_said_once() -> None:
+    part = "50.0% of the steps"
+    report = report_of(Learning(scalars=(scalars([1.0] * 50 + [NAN] * 50),)), ExplodingTensor())
+
+    assert report.verdict.learning
+    assert report.verdict.learning.share == 0.5
+    assert page(report)["verdict"].html.count(part) == 1
+    assert headline(report).rest == ""

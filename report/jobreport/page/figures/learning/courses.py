@@ -12,8 +12,8 @@ from jobreport.formats import compact
 from jobreport.page.figures import chart, over_columns
 from jobreport.page.figures.canvas import Canvas
 from jobreport.page.figures.chart import Axis
-from jobreport.page.figures.scales import Tick, ceiling
-from jobrules.text import clock, dated
+from jobreport.page.figures.scales import Tick, ceiling, time_style
+from jobrules.text import dated, utc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,6 +69,9 @@ def courses(
             for name, column in texts.items()
         }
         hovered.append(canvas.line(style, middle[shown], median[shown], kept))
+        known = np.pad(~np.isnan(median[shown]), 1)
+        alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:])
+        canvas.text([(middle[shown][i], median[shown][i], "•") for i in alone], style="", series="alone")
         if one.not_finite:
             stretches = over_columns.runs(np.isin(np.arange(columns.count), one.not_finite))
             first, stop = np.array(stretches).T
@@ -134,14 +137,16 @@ def power(exponent: int) -> str:
 
 def steps_axis(columns: StepColumns, times: Sequence[tuple[int, int]] = ()) -> Axis:
     """Steps, with the times of the labeled ones if these are known."""
-    last = columns.start + columns.count * columns.width - 1
-    axis = chart.along(columns.start, max(last, columns.start + 1), 5)
+    length = max(columns.count * columns.width - 1, 1)
+    axis = chart.along(columns.start, columns.start + length, min(5, length))
     if not times or not dated(times[0][1]):
         return axis
     steps, us = np.array(times, np.float64).T
+    style = time_style((times[-1][1] - times[0][1]) // len(axis.ticks), times[0][1], times[-1][1])
     known = ((tick, tick.at * (axis.end - axis.start) + axis.start) for tick in axis.ticks)
     labeled = (
-        replace(tick, label=f"{tick.label}\n{clock(int(np.interp(at, steps, us)))[:5]}") for tick, at in known
+        replace(tick, label=f"{tick.label}\n{utc(int(np.interp(at, steps, us))):{style}}")
+        for tick, at in known
     )
     return replace(axis, ticks=tuple(labeled))
 
