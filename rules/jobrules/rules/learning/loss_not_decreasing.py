@@ -89,7 +89,7 @@ class LossNotDecreasing(LearningRule):
             why = f"noise of the loss hides falls of less than {hidden}"
             return self.not_evaluated(Reason(kind=ReasonKind.OTHER, what=why), details=details)
         rises = gain < -need
-        title = f"After {span} the loss is {shown(last)}; in the first tenth it was {shown(first)}"
+        title = f"After {span} the loss is {shown(last)} ({shown(first)} in the first tenth of them)"
         return self.found(
             learning,
             self.finding(title, severity=Severity.CRITICAL if rises else Severity.WARNING),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 #: Times of the usual distance of two records.
 _USUAL = 20
 _MINUTE_US = 60 * SECOND_US
+_REPEATED = "Steps that were repeated after the restart count with their last time only"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,4 +130,5 @@ def _inside(learning: Learning, stall_us: tuple[int, int], late_us: int) -> list
     for one in learning.scalars:
         if one.mode == EVALUATION and ((begin_us < one.time_us) & (one.time_us <= end_us)).any():
             found["evaluation"] = None
-    return [Note(f"Recorded in that time: {join_names(list(found))}")] if found else []
+    notes = [f"Recorded in that time: {join_names(list(found))}"] if found else []
+    return [*map(Note, notes + [_REPEATED] * ("resume" in found))]

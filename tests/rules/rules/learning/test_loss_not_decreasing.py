@@ -17,7 +17,7 @@ def judged(loss: FloatArray | list[float], rule: LossNotDecreasing | None = None
 @pytest.mark.parametrize(
     ("loss", "status", "words"),
     [
-        ([2.0] * 50, Status.TRIGGERED, "After 50 steps the loss is 2; in the first tenth it was 2"),
+        ([2.0] * 50, Status.TRIGGERED, "After 50 steps the loss is 2 (2 in the first tenth of them)"),
         (
             [2 - 0.01 * i for i in range(100)],
             Status.PASSED,
@@ -29,11 +29,11 @@ def judged(loss: FloatArray | list[float], rule: LossNotDecreasing | None = None
             "Not evaluated: noise of the loss hides falls of less than 13.7%",
         ),
         ([2.0] * 49, Status.NOT_EVALUATED, "Not evaluated: 50 values of the loss needed, 49 recorded"),
-        ([0.0] * 60, Status.TRIGGERED, "After 60 steps the loss is 0; in the first tenth it was 0"),
+        ([0.0] * 60, Status.TRIGGERED, "After 60 steps the loss is 0 (0 in the first tenth of them)"),
         (
             [-2.0] * 60,
             Status.TRIGGERED,
-            "After 60 steps the loss is \u22122; in the first tenth it was \u22122",
+            "After 60 steps the loss is \u22122 (\u22122 in the first tenth of them)",
         ),
         # No floor where the loss is negative: 0.4% less is a fall.
         (
@@ -44,7 +44,7 @@ def judged(loss: FloatArray | list[float], rule: LossNotDecreasing | None = None
         (
             list(np.linspace(2, 1.992, 60)),
             Status.TRIGGERED,
-            "After 60 steps the loss is 1.992; in the first tenth it was 2",
+            "After 60 steps the loss is 1.992 (2 in the first tenth of them)",
         ),
     ],
 )
@@ -55,7 +55,7 @@ def test_vectors(loss: list[float], status: Status, words: str) -> None:
 
 
 def test_a_loss_that_falls_at_once_did_not_begin_low() -> None:
-    assert judged([2.3, 0.9, 0.3, *[0.05] * 97]).headline.endswith("in the first tenth it was 0.05")
+    assert judged([2.3, 0.9, 0.3, *[0.05] * 97]).headline.endswith("(0.05 in the first tenth of them)")
 
 
 def test_a_rise_is_critical_and_the_whole_time_did_not_help() -> None:

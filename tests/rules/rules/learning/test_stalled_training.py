@@ -93,7 +93,10 @@ def test_evaluations_checkpoints_and_restarts_in_the_gap_are_named() -> None:
 
     # The evaluation's own record splits the time; the longer part of it is told.
     assert finding.title.replace("\u00a0", " ") == "No step for 50 min"
-    assert in_words(finding.evidence).endswith("Recorded in that time: checkpoint and resume.")
+    assert in_words(finding.evidence).endswith(
+        "Recorded in that time: checkpoint and resume. "
+        "Steps that were repeated after the restart count with their last time only."
+    )
 
     (finding,) = judged(series(*at), series(490 + 3990, mode="EVAL")).findings
     assert in_words(finding.evidence).endswith("Recorded in that time: evaluation.")
