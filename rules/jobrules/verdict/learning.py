@@ -87,8 +87,11 @@ def learning_loss(job: Job, checks: Checks) -> LearningLoss | None:
 def _since(job: Job, learning: Learning, details: Mapping[str, Any]) -> tuple[float, float | None]:
     """Share of the used GPU time since a moment, and its amount in seconds; of the steps, and None, without it."""
     clocks = Clocks.of(job)
-    since_us = (details.get("since_us") or 0) - clocks.late_us(learning.node)
-    if clocks.start_us <= since_us <= clocks.end_us:
+    late_us = clocks.late_us(learning.node)
+    _, last_us = learning.span_us or (0, 0)
+    # Samples may begin after the training.
+    since_us = max(clocks.start_us, (details.get("since_us") or last_us + 1) - late_us)
+    if since_us <= min(clocks.end_us, last_us - late_us):
         after = Work(clocks=clocks, begin_us=since_us, end_us=clocks.end_us, gpu_us=None, steps_us=None)
         used, used_after = (
             sum(gpu.percent_us for gpu in job.gathered(gpu_use, clocks, time)) / 100 for time in (None, after)

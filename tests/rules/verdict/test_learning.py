@@ -109,6 +109,16 @@ def test_a_loss_that_the_last_rank_alone_logs_is_that_of_the_training() -> None:
     assert judged(scalars([1.0, np.nan], rank=7)).learning
 
 
+@pytest.mark.parametrize("late_s", [0, 5])
+def test_samples_may_begin_after_the_training(late_s: int) -> None:
+    samples = make_job(gpu=[100.0] * N, interval_s=1.0, start_us=START_US + late_s * 1_000_000)
+
+    learning = judged(scalars([2.0] * N), machine=samples).learning
+
+    assert learning
+    assert (learning.share, learning.gpu_s) == (1.0, N - 1)
+
+
 def test_times_of_another_day_are_not_those_of_the_samples() -> None:
     late = with_fields(nan_from(0.5), time_us=nan_from(0.5).time_us + 86_400_000_000)
 
