@@ -117,8 +117,7 @@ def _loss_key(found: LearningPlots, *, has_points: bool) -> list[Entry]:
     entries += [Markup("<span>▼ best validation loss</span>")] if found.best else []
     if any(one.not_finite for one in found.courses if one.name in (LOSS, LEARNING_RATE, LOSS_SCALE)):
         entries.append(("l", "NaN or infinite", ""))
-    if "resume" in found.marks:
-        entries.append(("dots", "resumed", ""))
+    entries += [Markup("<span>┊ resumed</span>")] if "resume" in found.marks else []
     marked = [(character, LOSS_EVENTS[name]) for name, character in _MARKS.items() if name in found.marks]
     return entries + [Markup("<span>{} {}</span>").format(*one) for one in marked]
 
