@@ -276,6 +276,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
         """The measure of a key; None if no run has it."""
         return next((one for one in self.measures if one.key == key), None)
 
+    def compares(self, key: str) -> bool:
+        """Whether a measure of some variant is compared."""
+        measure = self.find(key)
+        return measure is not None and any(change.is_compared for change in measure.against.values())
+
     def measure(self, key: str) -> Measure:
         """As ``find``, of a measure that some run has."""
         return next(one for one in self.measures if one.key == key)

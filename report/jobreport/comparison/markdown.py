@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def markdown(comparison: Comparison) -> str:
     """The verdict, budgets, and every measure that was judged; untested ones are in the page."""
-    learned = "" if comparison.find(LOSS) else " How well the model learned is not compared."
+    learned = "" if comparison.compares(LOSS) else " How well the model learned is not compared."
     labels = " against ".join((", ".join(comparison.others), comparison.base))
     blocks = [
         f"# {escape(labels)}: comparison of runs",

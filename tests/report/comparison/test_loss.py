@@ -132,6 +132,7 @@ def test_equal_steps_of_other_batches_are_not_equal_work() -> None:
     assert measure
     assert measure.against["B"].word is Word.REFUSED
     assert "the loss" not in found.verdict
+    assert "How well the model learned is not compared" in markdown(found)
 
 
 def test_a_loss_below_0_has_no_ratio() -> None:

@@ -180,7 +180,7 @@ def method(comparison: Comparison) -> Content:
     """The notes of the comparison, the formulas in words, and the command."""
     runs = [f"{label}=RUN{i}" for label in comparison.labels[:2] for i in (1, 2, 3)]
     command = Markup("<code>{}</code>").format(unbroken(comparison.command))
-    but = ", but for the loss after equal steps" if comparison.find(LOSS) else ""
+    but = ", but for the loss after equal steps" if comparison.compares(LOSS) else ""
     return [
         Sentences([code(note.text) for note in comparison.notes if note.kind not in (NO_COST, LOST_DATA)]),
         Terms(
