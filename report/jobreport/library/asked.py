@@ -64,6 +64,8 @@ def moment(asked: Moment, start_us: int) -> int | None:
             ) from None
     if asked is None:
         return None
+    if asked != asked:  # noqa: PLR0124 - NaT
+        raise ValueError(f"{asked!r} is no time")
     if isinstance(asked, timedelta):
         return start_us + asked // _US
     if isinstance(asked, datetime):

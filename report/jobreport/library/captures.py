@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from jobreport.document import Report
     from jobreport.library.results import Table
-    from jobrules.model.captures import Capture
 
 
 def _columns(place: int, kind: str, *names: str) -> Table:
@@ -56,7 +55,7 @@ TABLES: dict[str, Table] = {
         **_columns(2, "int64", "number", "start_ns", "window_ns", "compute_ns", "exposed_communication_ns"),
         **_columns(2, "int64", "exposed_copies_ns", "idle_ns"),
         **_columns(2, "Int64", "exposed_waiting_ns"),
-        "host_ns": ("Int64", lambda row: _host_ns(row[0]).get(row[2].number)),
+        "host_ns": ("Int64", itemgetter(3)),
     },
     "operators": {
         **_CAPTURE,
@@ -77,21 +76,19 @@ TABLES: dict[str, Table] = {
 }
 
 
-def _host_ns(capture: Capture) -> dict[int, int]:
-    """The time of each step on the host."""
-    return {step.number: step.host_ns for step in capture.step_times}
-
-
 def rows(report: Report, table: str) -> Iterator[tuple[Any, ...]]:
     """The rows of a table; copies of captures take no part, as on the page."""
     captures = [one for one in report.captures or () if not one.copy_of]
     devices = [(capture, device) for capture in captures for device in capture.devices]
+    host_ns = {(one.file, step.number): step.host_ns for one in captures for step in one.step_times}
     ranks = report.across_ranks or None
     listed: dict[str, Iterable[tuple[Any, ...]]] = {
         "devices": devices,
         "idle": ((*own, cause) for own in devices for cause in own[1].idle_by_cause_ns.items()),
         "kernels": ((*own, kernel) for own in devices for kernel in own[1].kernels),
-        "steps": ((*own, step) for own in devices for step in own[1].steps),
+        "steps": (
+            (*own, step, host_ns.get((own[0].file, step.number))) for own in devices for step in own[1].steps
+        ),
         "operators": ((capture, one) for capture in captures for one in capture.operators),
         "waiting": ((one,) for one in (ranks.waiting if ranks else ())),
         "collectives": ((one,) for one in (ranks.collectives if ranks else ())),

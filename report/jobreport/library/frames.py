@@ -38,7 +38,7 @@ class Clock:
 
     def since_start(self, us: IntArray) -> Any:
         """Times since the start of the job."""
-        return (us - self.start_us).view("timedelta64[us]")
+        return us.view("datetime64[us]") - np.datetime64(self.start_us, "us")
 
     def moments(self, us: Iterable[int | None]) -> pd.DatetimeIndex:
         """As ``times``, of few of which some may be unknown."""
@@ -60,10 +60,11 @@ def frame(columns: Columns, found: Mapping[str, Any] | None = None, **attrs: Any
     return result
 
 
-def of_dicts(columns: Columns, rows: Iterable[Mapping[str, Any]], **attrs: Any) -> pd.DataFrame:
-    """A frame of rows."""
-    rows = list(rows)
-    return frame(columns, {name: tuple(row[name] for row in rows) for name in columns}, **attrs)
+def of_rows(columns: Columns, rows: Iterable[Sequence[Any]], **attrs: Any) -> pd.DataFrame:
+    """A frame of rows, each with its values in the order of the columns."""
+    rows = [*rows]
+    found = dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else None
+    return frame(columns, found, **attrs)
 
 
 def coded(code: CodeArray | IntArray, names: Sequence[str]) -> pd.Categorical[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from jobreport.errors import NothingReadableError, UsageError
 from jobreport.files import DEFAULT, FILES
 from jobreport.library import captures, results
 from jobreport.library.asked import chosen, moment, numbered
+from jobreport.library.frames import of_rows
 from jobreport.library.learning import LEARNING, LearnedJob, differences
 from jobreport.options import Options
 from jobreport.output import places, publish
@@ -225,7 +227,7 @@ class JobFrames(LearnedJob):
             answer=found.answer,
             measures=self._table(results.MEASURES, found.measures),
             differences=self._table(results.DIFFERENCES, found.differences),
-            learning=self._table(LEARNING, differences(self, other, tolerance)),
+            learning=of_rows(LEARNING, differences(self, other, tolerance), **self._attrs()),
         )
 
     def export(
@@ -331,26 +333,13 @@ class JobWindow:
     """A job from one moment to another."""
 
     def __init__(self, job: JobFrames, start: Moment, end: Moment) -> None:
-        """As ``JobFrames.window``."""
-        self._job, self._start, self._end = job, start, end
-
-    def samples(self, metric: Asked = None, **filters: Any) -> pd.DataFrame:
-        """As ``job.samples``."""
-        return self._job.samples(metric, start=self._start, end=self._end, **filters)
-
-    def steps(self, phase: Asked = None, **filters: Any) -> pd.DataFrame:
-        """As ``job.steps``."""
-        return self._job.steps(phase, start=self._start, end=self._end, **filters)
-
-    def events(self, clip: bool = True, **filters: Any) -> pd.DataFrame:
-        """As ``job.events``, cut to the window."""
-        return self._job.events(clip=clip, start=self._start, end=self._end, **filters)
-
-    def scalars(self, name: Asked = None, **filters: Any) -> pd.DataFrame:
-        """As ``job.scalars``."""
-        return self._job.scalars(name, start=self._start, end=self._end, **filters)
+        """The functions are those of the job; events are cut to the window."""
+        self.samples = partial(job.samples, start=start, end=end)
+        self.steps = partial(job.steps, start=start, end=end)
+        self.events = partial(job.events, clip=True, start=start, end=end)
+        self.scalars = partial(job.scalars, start=start, end=end)
+        self._metrics = partial(job.percentiles, by=("node",), q=(), start=start, end=end)
 
     def summary(self) -> pd.DataFrame:
         """Each metric of each node, over time; then each event type, with the sum of its events in the window."""
-        metrics = self._job.percentiles(by=("node",), q=(), start=self._start, end=self._end)
-        return results.summary(metrics, self.events())
+        return results.summary(self._metrics(), self.events())

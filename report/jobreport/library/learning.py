@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jobreport.library.asked import chosen, numbered
-from jobreport.library.frames import DURATION, UTC_TIME, coded, frame, or_missing
+from jobreport.library.frames import DURATION, UTC_TIME, coded, frame, of_rows, or_missing
 from jobreport.library.machine_time import column_of
 from jobreport.library.recorded import RecordedJob
+from jobreport.library.results import widened
 from jobrules.model.learning import Collection
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from jobreport.library.asked import Moment, StepNumbers
     from jobreport.library.asked import Names as Asked
-    from jobreport.library.results import Table
     from jobrules.model import BoolArray, FloatArray, IntArray
     from jobrules.model.learning import ClassCounts, Learning, Scalars, TensorRecords
 
@@ -45,22 +44,13 @@ CLASSES = {
     "step": "int64", "mode": "str", "label": "int64", "labels": "int64", "predicted": "int64", "correct": "Int64",
     "recall": "float64", "precision": "float64",
 }  # fmt: skip
-COLLECTIONS: Table = {
-    "name": ("str", itemgetter(0)),
-    "tensors": ("int64", lambda one: len(np.unique(one[1].tensor[one[2]]))),
-    "records": ("int64", lambda one: int(one[2].sum())),
-    "first_step": ("int64", lambda one: int(one[1].step[one[2]].min())),
-    "last_step": ("int64", lambda one: int(one[1].step[one[2]].max())),
-}
+COLLECTIONS = {
+    "name": "str", "tensors": "int64", "records": "int64", "first_step": "int64", "last_step": "int64",
+}  # fmt: skip
 #: Of two jobs; differences are relative to this job.
-LEARNING: Table = {
-    "kind": ("str", itemgetter(0)),
-    "name": ("str", itemgetter(1)),
-    "mode": ("str", itemgetter(2)),
-    "steps": ("int64", itemgetter(3)),
-    "first_step": ("Int64", itemgetter(4)),
-    "largest": ("float64", itemgetter(5)),
-}
+LEARNING = {
+    "kind": "str", "name": "str", "mode": "str", "steps": "int64", "first_step": "Int64", "largest": "float64",
+}  # fmt: skip
 
 #: Of the smallest of ``TensorRecords.bins``.
 _FIRST_EXPONENT = -40
@@ -84,9 +74,15 @@ class LearnedJob(RecordedJob):
     def collections(self) -> pd.DataFrame:
         """The kinds of tensors that were recorded: ``gradient``, ``parameter``, …"""
         records = self._records
-        kinds = [(str(one), records, records.of(one)) for one in Collection] if records else []
-        rows = (one for one in kinds if one[2].any())
-        return self._table(COLLECTIONS, rows, "" if records else self._not_learned(_NO_TENSORS))
+        found = []
+        for kind in Collection:
+            if records and len(rows := np.flatnonzero(records.of(kind))):
+                step = records.step[rows]
+                found.append(
+                    (str(kind), len(np.unique(records.tensor[rows])), len(rows), step.min(), step.max())
+                )
+        reason = "" if records else self._not_learned(_NO_TENSORS)
+        return of_rows(COLLECTIONS, found, **self._attrs() | {"reason": reason})
 
     def scalars(
         self,
@@ -151,8 +147,6 @@ class LearnedJob(RecordedJob):
         records, rows = self._asked(name, collection, step)
         if records is None:
             return frame(TENSORS, **attrs | {"reason": self._not_learned(_NO_TENSORS)})
-        if wanted:
-            return _wide(records, rows, _statistic(records, wanted), attrs)
         place, shapes = records.tensor[rows], np.empty(len(records.tensors), np.object_)
         shapes[:] = [one.shape for one in records.tensors]
         found = {"step": records.step[rows], "time_us": records.time_us[rows], "shape": shapes[place]}
@@ -161,7 +155,8 @@ class LearnedJob(RecordedJob):
             "collection": _category([str(one.collection) for one in records.tensors], place),
         }
         found |= {one: _statistic(records, one)[rows] for one in _STATISTICS}
-        return frame(TENSORS, self._with_times(found), **attrs)
+        made = frame(TENSORS, self._with_times(found), **attrs)
+        return widened(made, "step", ["name"], wanted, "collection") if wanted else made
 
     def histograms(
         self, name: Asked = None, *, collection: Asked = None, step: StepNumbers = None
@@ -201,7 +196,7 @@ class LearnedJob(RecordedJob):
         Within a bin, which doubles from its low end to its high one, magnitudes are taken as evenly spread on a logarithmic
         scale.
         """
-        attrs = self._attrs(locals()) | {"from": "sampled histogram"}
+        attrs, q = self._attrs(locals()) | {"from": "sampled histogram"}, [*dict.fromkeys(q)]
         columns = QUANTILES | {column_of(one): "float64" for one in q}
         if not all(0 <= one <= 1 for one in q):
             raise ValueError("q: each is from 0 to 1")
@@ -282,8 +277,7 @@ class LearnedJob(RecordedJob):
         us = found["time_us"]
         known_us = np.where(us > 0, us, np.iinfo(np.int64).min)
         times = {"time_us": or_missing(np.where(us > 0, us, -1)), "time": self._clock.times(known_us)}
-        since = known_us.view("datetime64[us]") - np.int64(self.span_us[0]).view("datetime64[us]")
-        return found | times | {"since_start": since}
+        return found | times | {"since_start": self._clock.since_start(known_us)}
 
 
 def _scalar_columns(series: Sequence[Scalars]) -> dict[str, Any]:
@@ -365,23 +359,6 @@ def _category(names: Sequence[str], place: Any) -> Any:
 
 def _named(records: TensorRecords, place: Any) -> Any:
     return _category([one.name for one in records.tensors], place)
-
-
-def _wide(records: TensorRecords, rows: BoolArray, values: FloatArray, attrs: dict[str, Any]) -> pd.DataFrame:
-    """A column for each tensor. Raises ``ValueError`` for several collections."""
-    import pandas as pd  # noqa: PLC0415 - a second
-
-    places = np.unique(records.tensor[rows])
-    kinds = sorted({str(records.tensors[place].collection) for place in places.tolist()})
-    if len(kinds) > 1:
-        raise ValueError(f"statistic: one collection at a time, not {', '.join(kinds)}; choose a collection")
-    steps, at = np.unique(records.step[rows], return_inverse=True)
-    table = np.full((len(steps), len(places)), np.nan)
-    table[at, np.searchsorted(places, records.tensor[rows])] = values[rows]
-    names = [records.tensors[place].name for place in places.tolist()]
-    made = pd.DataFrame(table, index=pd.Index(steps, name="step"), columns=pd.Index(names, dtype="str"))
-    made.attrs.update(**attrs)
-    return made
 
 
 def _quantile(bins: Any, q: float) -> FloatArray:

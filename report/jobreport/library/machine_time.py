@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jobreport.library.tables import ALWAYS, Held, series
+from jobreport.library.tables import ALWAYS, Held, joined, series
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.framework_time import Kind, Sums, summed
 from jobrules.measures.intervals import union, within
@@ -46,13 +46,13 @@ def percentiles(
     phase: str | None,
     by: Collection[str],
     q: Sequence[float],
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[tuple[Any, ...]]:
     """A row for each metric and each of ``by``, of the time that was measured within the window and the steps of a phase."""
     groups: dict[tuple[str, str, str, str], list[Held]] = {}
     for one in series(job, metrics, devices, dict.fromkeys(nodes, ALWAYS)):
         held = Held.of(one, job)
         times = _of_phase(job, one.node, phase, window) if phase else union(*np.array([window]).T)
-        held = held.within(times.start, times.end)
+        held, _ = held.within(times.start, times.end)
         node, device = (one.node if "node" in by else ""), (one.device if "device" in by else "")
         groups.setdefault((str(one.metric), node, device, one.metric.unit), []).append(held)
     for key, several in groups.items():
@@ -60,9 +60,8 @@ def percentiles(
         length = np.concatenate([one.length_us for one in several])
         value, length = value[length > 0], length[length > 0]
         if len(value):
-            yield dict(zip(PERCENTILES, (*key, *_figures(value, length)), strict=True)) | {
-                column_of(one): amount for one, amount in zip(q, _quantiles(value, length, q), strict=True)
-            }
+            mean = value @ length / length.sum()
+            yield (*key, length.sum() / 1e6, mean, value.min(), value.max(), *_quantiles(value, length, q))
 
 
 def column_of(q: float) -> str:
@@ -76,11 +75,6 @@ def _of_phase(job: JobInParts, node: str, phase: str, window: Window) -> Any:
     return within(steps.start_us[mine], steps.end_us[mine], *window)
 
 
-def _figures(value: FloatArray, length: Any) -> tuple[float, ...]:
-    mean = float(value @ length / length.sum())
-    return length.sum() / 1e6, mean, float(value.min()), float(value.max())
-
-
 def _quantiles(value: FloatArray, length: Any, q: Sequence[float]) -> FloatArray:
     """The smallest values that hold for at least these shares of the time, together with all below."""
     order = np.argsort(value, kind="stable")
@@ -89,7 +83,7 @@ def _quantiles(value: FloatArray, length: Any, q: Sequence[float]) -> FloatArray
     return np.asarray(value[order][np.minimum(place, len(value) - 1)])
 
 
-def framework_time(job: JobInParts, by: str) -> Iterator[dict[str, Any]]:
+def framework_time(job: JobInParts, by: str) -> Iterator[tuple[Any, ...]]:
     """Sums of events by event type, or of operators by name, of each node and kind; largest share first."""
     for sums in job.each(_summed):
         for kind in Kind:
@@ -98,35 +92,21 @@ def framework_time(job: JobInParts, by: str) -> Iterator[dict[str, Any]]:
             shared = own or total
             whole = sum(shared.values()) or 1
             for name in sorted(total, key=lambda name: -shared.get(name, 0)):
-                yield {
-                    "node": sums.node,
-                    "kind": kind.name.lower(),
-                    "name": name,
-                    "calls": calls.get(name),
-                    "total_us": total[name],
-                    "self_us": own.get(name, 0) if own else None,
-                    "share": shared.get(name, 0) / whole,
-                }
+                self_us = own.get(name, 0) if own else None
+                share = shared.get(name, 0) / whole
+                yield sums.node, kind.name.lower(), name, calls.get(name), total[name], self_us, share
 
 
 def _summed(part: Job) -> Sums:
     return summed(part.events)
 
 
-def loaders(job: JobInParts) -> Iterator[dict[str, Any]]:
+def loaders(job: JobInParts) -> Iterator[tuple[Any, ...]]:
     """The data loaders that were set up, with the fetches of each."""
     for loading in _loadings(job):
         fetches = np.bincount(loading.loader_of_fetch + 1, minlength=len(loading.loaders) + 1)[1:].tolist()
         for one, own in zip(loading.loaders, fetches, strict=True):
-            yield {
-                "node": one.node,
-                "worker": one.rank,
-                "kind": one.iterator,
-                "start_us": one.start_us,
-                "processes": one.num_workers,
-                "pin_memory": one.pin_memory,
-                "fetches": own,
-            }
+            yield one.node, one.rank, one.iterator, one.start_us, one.num_workers, one.pin_memory, own
 
 
 def fetches(job: JobInParts) -> dict[str, Any]:
@@ -138,22 +118,15 @@ def fetches(job: JobInParts) -> dict[str, Any]:
         known = np.array(
             [(one.num_workers, one.pin_memory) for one in loading.loaders] + [(None, None)], np.object_
         )
-        found.append(
-            {
-                "node": np.array([lane.node for lane in events.lanes], np.object_)[events.lane],
-                "worker": np.array([lane.rank for lane in events.lanes], np.object_)[events.lane],
-                "name": np.array(events.names, np.object_)[events.name],
-                "start_us": events.start_us,
-                "end_us": events.end_us,
-                "duration_us": events.duration_us,
-                "processes": known[place, 0],
-                "pin_memory": known[place, 1],
-            }
-        )
-    if not sum(len(one["node"]) for one in found):
-        return {}
-    columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
-    columns["outlier"] = columns["duration_us"] > 2 * median(columns["duration_us"])
+        lanes = np.array([(lane.node, lane.rank) for lane in events.lanes], np.object_).reshape(-1, 2)
+        columns = {name: getattr(events, name) for name in ("start_us", "end_us", "duration_us")}
+        columns |= {"name": np.array(events.names, np.object_)[events.name]}
+        columns |= dict(zip(("node", "worker"), lanes[events.lane].T, strict=True))
+        columns |= dict(zip(("processes", "pin_memory"), known[place].T, strict=True))
+        found.append(columns)
+    columns = joined(found)
+    if columns:
+        columns["outlier"] = columns["duration_us"] > 2 * median(columns["duration_us"])
     return columns
 
 

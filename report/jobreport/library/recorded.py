@@ -12,7 +12,7 @@ from jobreport.build import report_of
 from jobreport.errors import UsageError
 from jobreport.library import machine_time, results
 from jobreport.library.asked import chosen, length_us, moment, numbered
-from jobreport.library.frames import Clock, frame, of_dicts, timedelta
+from jobreport.library.frames import Clock, frame, of_rows, timedelta
 from jobreport.library.tables import (
     ALWAYS,
     EVENTS,
@@ -90,7 +90,7 @@ class RecordedJob:
         return f"<job {self.name!r}: {size}, {duration(self.span_us[1] - self.span_us[0])}>"
 
     def close(self) -> None:
-        """Remove temporary files. Frames that were made stay as they are; new ones may not be made."""
+        """Remove temporary files. Frames that were made stay as they are; asking for more raises ``UsageError``."""
         self._close()
 
     def reload(self) -> JobFrames:
@@ -198,11 +198,11 @@ class RecordedJob:
                 steps = self._step_windows(step, phase_of_step)
                 windows = {one: common(windows[one], steps[one, ""]) for one in windows if (one, "") in steps}
             found = sample_columns([*series(self._job, metrics, devices, windows, every_us)], self.nodes)
-        if found:
-            found["time"] = self._clock.times(found["time_us"])
-            found["since_start"] = self._clock.since_start(found["time_us"])
-        made = frame(columns, found, **attrs)
-        return results.widened(made, self._clock) if wide else made
+        made = frame(columns, self._timed(found, "time"), **attrs)
+        if not wide:
+            return made
+        index = "time" if self._clock.has_date else "since_start"
+        return results.widened(made, index, ["node", "device", "metric"], "value", "unit")
 
     def steps(
         self,
@@ -309,7 +309,7 @@ class RecordedJob:
         value that holds, together with all below it, for at least this share of the time. ``by`` are ``node`` and ``device``,
         which are empty where they are not told apart; ``phase="TRAIN"`` takes only the time within such steps of the node.
         """
-        attrs = self._attrs(locals())
+        attrs, q = self._attrs(locals()), [*dict.fromkeys(q)]
         columns = machine_time.PERCENTILES | {machine_time.column_of(one): "float64" for one in q}
         metrics, by = chosen(metric, map(str, Metric)), [*chosen(by, ("node", "device"))]
         if not all(0 <= one <= 1 for one in q):
@@ -322,7 +322,7 @@ class RecordedJob:
         found = machine_time.percentiles(
             self._job, metrics, self._devices(device), nodes, window, of_phase, by, q
         )
-        return of_dicts(columns, found, **attrs)
+        return of_rows(columns, found, **attrs)
 
     def framework_time(self, by: str = "phase") -> pd.DataFrame:
         """Sums of all events of each node: by event type (``"phase"``), or of operators by name (``"operator"``).
@@ -367,6 +367,7 @@ class RecordedJob:
 
     @property
     def _whole(self) -> Reading:
+        self._check_open()
         if self._reading is None:
             raise UsageError("A report has the results of rules, not what they need. Open the job itself.")
         return self._reading
@@ -402,7 +403,12 @@ class RecordedJob:
     def _outlier(self) -> StepOutlier:
         return next((one for one in self._settings.rules if isinstance(one, StepOutlier)), StepOutlier())
 
+    def _check_open(self) -> None:
+        if not self._close.alive:
+            raise UsageError("The job was closed. Ask before that, or open it again.")
+
     def _attrs(self, asked: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        self._check_open()
         filters = {
             name: one.pattern if isinstance(one, re.Pattern) else str(one)
             for name, one in (asked or {}).items()
@@ -421,17 +427,17 @@ class RecordedJob:
         return "" if self._job and self._job.event_count else self._none(_NO_EVENTS)
 
     def _of_events(
-        self, columns: Columns, rows: Callable[[JobInParts], Iterable[Mapping[str, Any]]]
+        self, columns: Columns, rows: Callable[[JobInParts], Iterable[tuple[Any, ...]]]
     ) -> pd.DataFrame:
         found = rows(self._job) if self._job else ()
-        return of_dicts(columns, found, **self._attrs() | {"reason": self._no_events})
+        return of_rows(columns, found, **self._attrs() | {"reason": self._no_events})
 
     def _not_sampled(self, metrics: Collection[str]) -> str:
         """Why there are no samples of any of these metrics; empty if there are some."""
         if self._job is None or not self._job.samples_us:
             return self._none(_NO_SAMPLES)
         recorded = any(self._job.has(one) for one in Metric if one in metrics)
-        return "" if recorded else f"{', '.join(sorted(metrics))}: not recorded"
+        return "" if recorded or not metrics else f"{', '.join(sorted(metrics))}: not recorded"
 
     def _devices(self, device: Asked) -> frozenset[str]:
         panels = (panel for part in self._whole.job.facts for panel in part.panels)
@@ -444,15 +450,12 @@ class RecordedJob:
         """Why there is nothing."""
         return what if self._reading else _FROM_REPORT
 
-    def _timed(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The columns with their times and durations."""
+    def _timed(self, found: dict[str, Any], name: str = "start") -> dict[str, Any]:
+        """The columns with times of the one of this name."""
         if not found:
             return found
-        return found | {
-            "start": self._clock.times(found["start_us"]),
-            "since_start": self._clock.since_start(found["start_us"]),
-            "duration_us": found["end_us"] - found["start_us"],
-        }
+        us = found[f"{name}_us"]
+        return found | {name: self._clock.times(us), "since_start": self._clock.since_start(us)}
 
     def _window(self, start: Moment, end: Moment) -> Window:
         first_us, stop_us = (moment(one, self.span_us[0]) for one in (start, end))

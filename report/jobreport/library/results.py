@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jobreport.library.frames import DURATION, UTC_TIME, frame, of_dicts
+from jobreport.library.frames import DURATION, UTC_TIME, frame, of_rows
 from jobrules.model import Metric, in_words
 
 if TYPE_CHECKING:
@@ -183,50 +183,42 @@ def of_ranks(waits: WaitsOfRanks) -> Iterable[Any]:
         yield from ((rank, phase, place, i < waits.late) for place, phase in enumerate(waits.phases))
 
 
-def widened(samples: pd.DataFrame, clock: Clock) -> pd.DataFrame:
-    """A column ``node/device/metric`` for each series. Raises ``ValueError`` for several units."""
+def widened(made: pd.DataFrame, index: str, columns: list[str], values: str, one_of: str) -> pd.DataFrame:
+    """A column for each series, in the order of the categories; of a value that is there twice, the last one.
+
+    Raises ``ValueError`` for several of what must be one, such as a unit.
+    """
     import pandas as pd  # noqa: PLC0415 - a second
 
-    units = samples["unit"].unique().tolist()
-    if len(units) > 1:
-        raise ValueError(f"wide: one unit at a time, not {', '.join(map(repr, units))}; choose a metric")
-    index = "time" if clock.has_date else "since_start"
-    made = samples.pivot(index=index, columns=["node", "device", "metric"], values="value")
-    # In the order of the categories.
-    made.columns = pd.Index(["/".join(names) for names in made.columns], dtype="str")
-    made.attrs = samples.attrs
-    return made
+    several = made[one_of].unique().tolist()
+    if len(several) > 1:
+        raise ValueError(f"one {one_of} at a time, not {', '.join(map(repr, several))}; choose one")
+    once = made.drop_duplicates([index, *columns], keep="last")
+    wide = once.pivot(index=index, columns=columns, values=values)
+    names = (one if isinstance(one, str) else "/".join(one) for one in wide.columns)
+    wide.columns = pd.Index([*names], dtype="str")
+    wide.attrs = made.attrs
+    return wide
 
 
 SUMMARY = {
-    "node": "str",
-    "kind": "str",
-    "name": "str",
-    "unit": "str",
-    "mean": "float64",
-    "min": "float64",
-    "max": "float64",
+    **dict.fromkeys(("node", "kind", "name", "unit"), "str"), **dict.fromkeys(("mean", "min", "max"), "float64"),
     "total_us": "Int64",
-}
+}  # fmt: skip
 
 
 def summary(metrics: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
     """What happened in a window: metrics, then event types."""
     totals = events.groupby(["node", "phase"], observed=True)["duration_us"].sum().reset_index()
+    figures = metrics[["node", "metric", "unit", "mean", "min", "max"]]
     rows: list[Any] = [
-        one | {"kind": "metric", "name": one["metric"], "total_us": None}
-        for one in metrics.to_dict("records")
+        (node, "metric", name, *more, None) for node, name, *more in figures.itertuples(index=False)
     ]
-    rows += [
-        dict.fromkeys(SUMMARY)
-        | {"node": node, "kind": "event type", "name": name, "unit": "us", "total_us": total}
-        for node, name, total in totals.itertuples(index=False)
-    ]
-    return of_dicts(SUMMARY, rows, **_attrs(metrics) | {"reason": ""})
-
-
-def _attrs(made: pd.DataFrame) -> dict[str, Any]:
-    return {str(name): value for name, value in made.attrs.items()}
+    for node, name, total in totals.itertuples(index=False):
+        rows.append((node, "event type", name, "us", None, None, None, total))
+    made = of_rows(SUMMARY, rows)
+    made.attrs = metrics.attrs | {"reason": ""}
+    return made
 
 
 def exported(table: Any, path: Path) -> Path:

@@ -153,35 +153,23 @@ class Held(Struct, frozen=True, kw_only=True, eq=False):
         start_us[0] -= int(shared.before_us)
         return cls(start_us=start_us, end_us=start_us + shared.weight_us.astype(np.int64), value=one.value)
 
-    def within(self, start_us: IntArray, end_us: IntArray) -> Held:
-        """The parts that lie in ascending and disjoint times."""
+    def within(self, start_us: IntArray, end_us: IntArray) -> tuple[Held, IntArray]:
+        """The parts that lie in ascending and disjoint times; and (n,) in which of them each lies."""
         first = np.searchsorted(self.end_us, start_us, side="right")
         many = np.maximum(np.searchsorted(self.start_us, end_us) - first, 0)
         window = np.repeat(np.arange(len(many)), many)
         row = np.arange(len(window)) + np.repeat(first - np.cumsum(many) + many, many)
-        return Held(
+        parts = Held(
             start_us=np.maximum(self.start_us[row], start_us[window]),
             end_us=np.minimum(self.end_us[row], end_us[window]),
             value=self.value[row],
         )
+        return parts, window
 
     @property
     def length_us(self) -> IntArray:
         """(n,) how long each holds."""
         return self.end_us - self.start_us
-
-    def sums(self, edges_us: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(edges - 1,) and (edges - 1,) values times microseconds, and microseconds, between edges."""
-        found = []
-        at = np.searchsorted(self.start_us, edges_us, side="right")
-        reach = np.minimum(edges_us, np.append(edges_us[0], self.end_us)[at])
-        begin = np.append(edges_us[0], self.start_us)[at]
-        for height in (self.value, np.ones(len(self.value))):
-            before = np.append(0.0, np.cumsum(height * self.length_us))
-            whole = before[np.maximum(at - 1, 0)]
-            part = np.append(0.0, height)[at] * np.where(at > 0, reach - begin, 0)
-            found.append(np.diff(whole + part))
-        return found[0], found[1]
 
 
 def _means(one: Series, job: Job, window: Window, every_us: int) -> Series:
@@ -193,7 +181,11 @@ def _means(one: Series, job: Job, window: Window, every_us: int) -> Series:
     if last - first > MAX_BINS:
         raise ValueError(f"every: more than {MAX_BINS:,} rows for each device")
     edges_us = origin + every_us * np.arange(first, max(first, last) + 1, dtype=np.int64)
-    total, known = Held.of(one, job).sums(np.clip(edges_us, start_us, max(start_us, end_us)))
+    inside_us = np.clip(edges_us, start_us, max(start_us, end_us))
+    held, place = Held.of(one, job).within(inside_us[:-1], inside_us[1:])
+    known, total = (
+        np.bincount(place, own, len(edges_us) - 1) for own in (held.length_us, held.value * held.length_us)
+    )
     with np.errstate(invalid="ignore"):
         value = np.where(known > 0, total / known, np.nan)
     return replace(one, time_us=edges_us[:-1], value=value, covered=known / every_us)
@@ -260,12 +252,13 @@ def step_columns(
                 "step": steps.number,
                 "start_us": steps.start_us,
                 "end_us": steps.end_us,
+                "duration_us": steps.duration_us,
                 "gap_us": gap_us,
                 "first": first,
                 "outlier": slow,
             }
         )
-    columns = _joined(found)
+    columns = joined(found)
     if not columns:
         return {}
     keys = ("phase", "worker", "node", "start_us")
@@ -331,8 +324,8 @@ def event_columns(parts: Iterable[Job], wanted: Wanted, known: Names) -> dict[st
         columns["source"] = np.array([sources[one.source] for one in events.lanes], np.int32)[events.lane]
         columns["name"] = np.array([operators.get(one, -1) for one in events.names], np.int32)[events.name]
         columns |= {"process": events.pid, "thread": events.thread, "step": step, "self_us": own_us}
-        found.append(columns | {"start_us": events.start_us, "end_us": events.end_us})
-    columns = _joined(found)
+        found.append(columns | {one: getattr(events, one) for one in ("start_us", "end_us", "duration_us")})
+    columns = joined(found)
     if not columns:
         return {}
     if (np.diff(columns["start_us"]) < 0).any():
@@ -418,7 +411,7 @@ class _Places:
         return columns | {name: coded(columns[name], known) for name, known in self._known.items()}
 
 
-def _joined(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def joined(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Columns of several nodes; none without rows."""
     some = [one for one in several if one and len(one["start_us"])]
     if len(some) < 2:

@@ -21,6 +21,7 @@ from jobreport.timeline.rows import (
     named_rows,
     touches,
 )
+from jobrules.captures.capture import span_ns
 from jobrules.captures.trace import HostCalls
 from jobrules.verdict.profiled import NEAR_US
 
@@ -42,7 +43,7 @@ _MOST = 100
 NO_EPOCH = "PyTorch trace", "whose clock does not count from the epoch"
 ANOTHER_TIME = "PyTorch trace", "recorded at another time"
 NO_PLACE = "PyTorch trace", "of more nodes or processes than a file can tell apart"
-GONE = "PyTorch trace", "which cannot be read again"
+GONE = "PyTorch trace", "moved or changed after the job was opened"
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ def of_captures(
             processes[one.node] += 1
         has_place = pid < PROCESSES * (one.number + 2)
         trace = read(one.capture) if has_place else None
-        if trace is None:
+        if trace is None or span_ns(trace) != (one.capture.start_ns, one.capture.end_ns):
             left_out[GONE if has_place else NO_PLACE] += 1
             continue
         full.add(pid)

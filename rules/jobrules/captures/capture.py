@@ -64,7 +64,7 @@ def reduced(trace: Trace, file: str) -> tuple[Capture, tuple[Communication, ...]
     )
     marks = call_sums([trace.marks], len(trace.names))
     head = trace.head
-    first, last = _span(trace)
+    first, last = span_ns(trace)
     properties = _properties(trace, times)
     capture = Capture(
         file=file,
@@ -257,7 +257,8 @@ def _blocking(trace: Trace) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _span(trace: Trace) -> tuple[int, int]:
+def span_ns(trace: Trace) -> tuple[int, int]:
+    """The first and last moment of any event that is in use."""
     tables: list[HostCalls | Any] = [trace.device_events, trace.launches, trace.operators, trace.marks]
     used = [table for table in tables if len(table)]
     if not used:

@@ -147,6 +147,11 @@ def test_an_archive_is_opened_and_leaves_nothing(
 
     assert not [*own.iterdir()]
     assert len(kept) == 762
+    job.close()
+    for ask in (job.samples, job.steps, job.findings, job.code_lines, job.verdict):
+        with pytest.raises(JobReportError, match="was closed"):
+            ask()
+    assert repr(job).startswith("<job 'packed'")
     forgotten = open_job(BUSY, memory=0)
     del forgotten
     gc.collect()

@@ -124,6 +124,8 @@ def test_a_wide_frame_has_a_column_for_each_series() -> None:
     assert list(found) == ["algo-1/gpu0/gpu_utilization", "algo-2/gpu0/gpu_utilization"]
     assert found.iloc[1].tolist() == [30, 70]
     assert found.index.name == "time"
+    panel = make_panel(Metric.GPU_UTILIZATION, [10, 30, 50], time_us=[START_US, START_US + 5, START_US + 5])
+    assert opened(make_job(extra=[panel])).samples(wide=True).iloc[:, 0].tolist() == [10, 50]
     mixed = opened(make_job(gpu=[1, 2], extra=[make_panel(Metric.GPU_POWER, [300, 310])]))
     with pytest.raises(ValueError, match="one unit"):
         mixed.samples(wide=True)
@@ -336,6 +338,9 @@ def test_a_text_that_is_no_time_is_an_error(wrong: str) -> None:
         job.samples(start=wrong)
     with pytest.raises(ValueError, match=re.escape(wrong)):
         job.samples(every=wrong)
+    with pytest.raises(ValueError, match="NaT is no time"):
+        job.samples(start=pd.NaT)  # type: ignore[arg-type]
+    assert job.samples([]).attrs["reason"] == ""
 
 
 def types(found: pd.DataFrame) -> dict[str, str]:

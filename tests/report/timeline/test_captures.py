@@ -212,7 +212,7 @@ def test_what_is_left_out_says_why(tmp_path: Path) -> None:
     assert summary.left_out == (
         "1\N{NO-BREAK SPACE}PyTorch trace whose clock does not count from the epoch",
         "1\N{NO-BREAK SPACE}PyTorch trace recorded at another time",
-        "1\N{NO-BREAK SPACE}PyTorch trace which cannot be read again",
+        "1\N{NO-BREAK SPACE}PyTorch trace moved or changed after the job was opened",
     )
     assert found["otherData"]["left_out"] == [*summary.left_out]
     assert "gemm" not in written(job, read, tmp_path, start_us=START_US + 10**6)[0]
@@ -244,7 +244,26 @@ def test_a_job_that_was_moved_is_written_without_its_captures(tmp_path: Path) ->
 
     summary = job.trace(tmp_path / "trace.json")
 
-    assert summary.left_out == ("4\N{NO-BREAK SPACE}PyTorch traces which cannot be read again",)
+    assert summary.left_out == (
+        "4\N{NO-BREAK SPACE}PyTorch traces moved or changed after the job was opened",
+    )
+
+
+def test_captures_that_changed_are_left_out(tmp_path: Path) -> None:
+    (sample,) = (one for one in SAMPLES if one.name == "late-rank-4gpu")
+    shutil.copytree(sample, tmp_path / "job")
+    job = open_job(tmp_path / "job")
+    cut, other, empty, _ = sorted((tmp_path / "job").rglob("*.pt.trace.json.gz"))
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    other.write_bytes(b"no trace")
+    empty.write_bytes(b"")
+
+    summary = job.trace(tmp_path / "trace.json")
+
+    assert summary.left_out == (
+        "3\N{NO-BREAK SPACE}PyTorch traces moved or changed after the job was opened",
+    )
+    assert summary.events > 3000
 
 
 #: Prints the most memory that opening a job and writing its trace took, in KiB.
