@@ -704,7 +704,7 @@ def _of_saved_tensors() -> list[bytes]:
     ]
     values += [scalar(f"smdebug/reductions/{name}/W.weight", 2) for name in ("mean", "max")]
     values += [tensor_value("smdebug/reductions/std/W.weight", tensor(np.array(1e200)))]
-    values += [tensor_value("x.bias", tensor(np.zeros(2500), dtype)) for dtype in ("float16", "bfloat16")]
+    values += [tensor_value("x.bias", tensor(np.zeros(2500), "float16"))]
     files = saved(
         {0: {"W.weight": array}}, collections={"losses": ["l_output_0"]}, shapes={"W.weight": (4, 6)}
     )

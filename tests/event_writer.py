@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: 2025-03-09 10:00:00 UTC.
 START_S = 1_741_514_400.0
 #: Types of elements in messages.
-DTYPES = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "bfloat16": 14, "float16": 19}
+DTYPES = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "float16": 19}
 
 
 def crc32c(data: bytes) -> int:
@@ -71,15 +71,12 @@ def scalar(tag: str, value: float) -> bytes:
 
 
 def tensor(array: Any, dtype: str = "", **typed: bytes) -> bytes:
-    """A tensor, its elements as they lie or in typed fields (``as_5=…``); of bfloat16, the array holds floats."""
+    """A tensor, its elements as they lie or in typed fields (``as_5=…``)."""
     array = np.asarray(array)
     shape = b"".join(field(2, field(1, size)) for size in array.shape)
     name = dtype or array.dtype.name
-    lying = (
-        (array.astype("<f4").view("<u4") >> 16).astype("<u2") if name == "bfloat16" else array.astype(name)
-    )
     content = b"".join(field(int(key[3:]), value) for key, value in typed.items()) or field(
-        4, lying.tobytes()
+        4, array.astype(name).tobytes()
     )
     return field(1, DTYPES[name]) + field(2, shape) + content
 

@@ -7,7 +7,6 @@ events have are decoded here: the libraries for it are large.
 from __future__ import annotations
 
 import gzip
-import math
 import os
 import re
 import struct
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from io import BufferedIOBase
     from pathlib import Path
 
-    from jobrules.model import FloatArray, IntArray
+    from jobrules.model import IntArray
 
 Bytes: TypeAlias = bytes | memoryview
 
@@ -36,9 +35,8 @@ Bytes: TypeAlias = bytes | memoryview
 _HEADER, _FOOTER = 12, 4
 _NOT_UNPACKED = (EOFError, zlib.error, gzip.BadGzipFile)
 #: Types of elements.
-_BFLOAT16 = "bfloat16"
 _TYPES = dict(enumerate(("", "float32", "float64", "int32", "uint8", "int16", "int8")))
-_TYPES |= {9: "int64", 10: "bool", 14: _BFLOAT16, 17: "uint16", 19: "float16", 22: "uint32", 23: "uint64"}
+_TYPES |= {9: "int64", 10: "bool", 17: "uint16", 19: "float16", 22: "uint32", 23: "uint64"}
 #: Axes of a tensor, notes of a value, and integers that do not lie as in memory: writers do so with single ones.
 _MAX_AXES = _MAX_NOTES = 16
 _MAX_INTEGERS = 1 << 10
@@ -95,23 +93,6 @@ class Event(NamedTuple):
         # NaN is in no bounds.
         is_possible = EARLIEST_S <= self.wall_time <= LATEST_S
         return round(self.wall_time * SECOND_US) if is_possible else 0
-
-
-class Elements(NamedTuple):
-    """The elements of a tensor."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    #: (n,) as stored: of bfloat16, the bits.
-    stored: Any
-
-    def floats(self, begin: int = 0, end: int | None = None) -> FloatArray:
-        """(end - begin,) the numbers."""
-        part = self.stored[begin:end]
-        if self.dtype == _BFLOAT16:
-            part = (part.astype(np.uint32) << 16).view(np.float32)
-        found: FloatArray = part.astype(np.float64)
-        return found
 
 
 class Records:
@@ -246,8 +227,8 @@ def event(message: Bytes, *, is_cut: bool = False) -> Event:
     return Event(wall_time, step, begins, values)
 
 
-def elements(message: Bytes) -> Elements:
-    """The elements of a tensor. Raises ``MessageError``."""
+def elements(message: Bytes) -> Any:
+    """The tensor in a message. Raises ``MessageError``."""
     code, shape = 0, list[int]()
     stored: Bytes = b""
     integers: list[int] = []
@@ -265,16 +246,17 @@ def elements(message: Bytes) -> Elements:
     dtype = _TYPES.get(code, "")
     if not dtype or len(shape) > _MAX_AXES or len(integers) > _MAX_INTEGERS:
         raise MessageError
-    bits = np.dtype("uint16" if dtype == _BFLOAT16 else dtype).newbyteorder("<")
+    bits = np.dtype(dtype).newbyteorder("<")
     if integers:
         # Half precision has its bits in integers.
         kind = np.dtype("uint16") if dtype == "float16" else bits
         stored = (
             (np.array(integers, np.uint64) & np.uint64(2 ** (8 * kind.itemsize) - 1)).astype(kind).tobytes()
         )
-    if len(stored) != math.prod(shape) * bits.itemsize:
-        raise MessageError
-    return Elements(dtype, tuple(shape), np.frombuffer(stored, bits))
+    try:
+        return np.frombuffer(stored, bits).reshape(shape)
+    except (ValueError, OverflowError):
+        raise MessageError from None
 
 
 def _value(message: Bytes, *, is_cut: bool) -> Value:

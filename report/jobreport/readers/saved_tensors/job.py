@@ -10,7 +10,7 @@ import math
 import re
 from array import array
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct, field
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from jobreport.readers.base import SourceFile
-    from jobreport.readers.event_files import Elements, Event, Value
+    from jobreport.readers.event_files import Event, Value
     from jobreport.readers.tally import Tally
     from jobrules.model import BoolArray, IntArray
     from jobrules.model.learning import ClassCounts
@@ -180,9 +180,9 @@ class SavedJob:
         one.mode = MODES.get(mode, one.mode)
         elements = None if value.tensor is None else event_files.elements(value.tensor)
         number = value.simple
-        if elements and len(elements.stored) == 1:
-            number = float(elements.floats()[0])
-        if kind.of in CLASSES and elements:
+        if elements is not None and elements.size == 1:
+            number = float(elements.item())
+        if kind.of in CLASSES and elements is not None:
             self._add_batch(kind, elements, one)
         elif kind.of and kind.of not in CLASSES and number is not None:
             name = as_name(value.tag.decode("utf-8", "backslashreplace"))
@@ -196,10 +196,10 @@ class SavedJob:
             if kind.reduction and number is not None:
                 of_tensor = replace(kind, reduction="")
                 one.reductions.setdefault(of_tensor, {})[kind.reduction] = number
-            elif elements:
+            elif elements is not None:
                 self._add_tensor(kind, elements, one)
 
-    def _add_tensor(self, kind: Kind, elements: Elements, one: _File) -> None:
+    def _add_tensor(self, kind: Kind, elements: Any, one: _File) -> None:
         row, bins = statistics(elements, kind.module)
         is_known = kind.name in self._fired or len(self._fired) < _MAX_MODULES
         if kind.module == "ReLU" and is_known and (units := fired(elements)) is not None:
@@ -209,7 +209,7 @@ class SavedJob:
             batches.append(units)
             del batches[:-_BATCHES]
             row["dead"] = 1 - float(np.any(batches, axis=0).mean())
-        self._add_row(kind, elements.shape, elements.dtype, row, bins, one)
+        self._add_row(kind, elements.shape, elements.dtype.name, row, bins, one)
 
     def _add_row(
         self,
@@ -223,7 +223,7 @@ class SavedJob:
         if not self._table.add(kind, shape, dtype, one.time_us, row, bins):
             self._note("saved_tensors.many", one)
 
-    def _add_batch(self, kind: Kind, elements: Elements, one: _File) -> None:
+    def _add_batch(self, kind: Kind, elements: Any, one: _File) -> None:
         found = classes(elements)
         if found is None:
             self._note("saved_tensors.other", one)

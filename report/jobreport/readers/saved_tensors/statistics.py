@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from jobreport.readers.event_files import Elements
     from jobrules.model import BoolArray, IntArray
 
 #: Elements at a time, and those of a sample.
@@ -21,13 +20,13 @@ _LOWEST, BINS = -40, 64
 _STEEP = {"Tanh": (-0.9747, 0.9747), "Sigmoid": (0.0127, 0.9873)}
 
 
-def statistics(elements: Elements, module: str = "") -> tuple[dict[str, float], IntArray]:
+def statistics(elements: Any, module: str = "") -> tuple[dict[str, float], IntArray]:
     """Columns of ``TensorRecords``, and (64,) bins."""
-    size, steep = len(elements.stored), _STEEP.get(module)
+    flat, size, steep = elements.reshape(-1), elements.size, _STEEP.get(module)
     found = dict.fromkeys(("nan", "inf", "zero", "sum", "l1", "l2"), 0.0)
     low, high, outside = math.inf, -math.inf, 0
     for begin in range(0, size, _CHUNK):
-        part = elements.floats(begin, begin + _CHUNK)
+        part = flat[begin : begin + _CHUNK].astype(np.float64)
         finite = part[np.isfinite(part)]
         nan = np.isnan(part).sum()
         found["nan"] += nan
@@ -48,7 +47,7 @@ def statistics(elements: Elements, module: str = "") -> tuple[dict[str, float], 
     if steep and size:
         found["saturated"] = outside / size
     apart = -(-size // _SAMPLE)
-    sample = elements._replace(stored=elements.stored[:: max(1, apart + (apart % 2 == 0))]).floats()
+    sample = flat[:: max(1, apart + (apart % 2 == 0))].astype(np.float64)
     sample = sample[np.isfinite(sample) & (sample != 0)]
     if len(sample):
         found["positive"] = float((sample > 0).mean())
@@ -57,7 +56,7 @@ def statistics(elements: Elements, module: str = "") -> tuple[dict[str, float], 
     return {"count": float(size)} | {name: float(value) for name, value in found.items()}, bins
 
 
-def fired(elements: Elements) -> BoolArray | None:
+def fired(elements: Any) -> BoolArray | None:
     """(units,) whether any output of a unit is positive: of channels of images, and otherwise of the last axis.
 
     None if there are too many units to remember.
@@ -69,18 +68,18 @@ def fired(elements: Elements) -> BoolArray | None:
         return None
     found = np.zeros(units, np.bool_)
     some = max(1, _CHUNK // (units * inner)) * units * inner
-    for begin in range(0, len(elements.stored), some):
-        found |= (elements.floats(begin, begin + some) > 0).reshape(-1, units, inner).any(axis=(0, 2))
+    for begin in range(0, elements.size, some):
+        found |= (elements.reshape(-1)[begin : begin + some] > 0).reshape(-1, units, inner).any(axis=(0, 2))
     return found
 
 
-def classes(elements: Elements) -> IntArray | None:
+def classes(elements: Any) -> IntArray | None:
     """(n,) classes: integers, or the place of the largest number along the last axis; None if they are neither."""
-    shape, is_integer = elements.shape, elements.stored.dtype.kind in "iu" and elements.dtype != "bfloat16"
+    shape, is_integer = elements.shape, elements.dtype.kind in "iu"
     if len(shape) < 2 or shape[-1] < 2 or is_integer:
-        if len(elements.stored) > _MAX_LABELS:
+        if elements.size > _MAX_LABELS:
             return None
-        found = elements.floats()
+        found = elements.reshape(-1).astype(np.float64)
         return (
             found.astype(np.int64)
             if np.array_equal(found, np.trunc(found)) and np.isfinite(found).all()
@@ -89,8 +88,8 @@ def classes(elements: Elements) -> IntArray | None:
     rows = max(1, _CHUNK // shape[-1]) * shape[-1]
     return np.concatenate(
         [
-            elements.floats(begin, begin + rows).reshape(-1, shape[-1]).argmax(axis=1)
-            for begin in range(0, len(elements.stored), rows)
+            elements.reshape(-1)[begin : begin + rows].reshape(-1, shape[-1]).argmax(axis=1)
+            for begin in range(0, elements.size, rows)
         ]
         or [np.empty(0, np.int64)]
     )

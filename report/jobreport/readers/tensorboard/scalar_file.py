@@ -90,7 +90,7 @@ class ScalarFile:
             found = event_files.elements(value.tensor)
         except MessageError:
             return None
-        return float(found.floats()[0]) if not found.shape else None
+        return float(found) if not found.shape else None
 
     def _name(self, tag: bytes) -> str | None:
         if tag not in self._names:

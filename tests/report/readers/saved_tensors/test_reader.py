@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from jobreport.readers.base import Found
-from jobreport.readers.event_files import Elements
 from jobreport.readers.listing import listing
 from jobreport.readers.registry import read_directory
 from jobreport.readers.saved_tensors import job as saved_tensors
@@ -147,7 +146,7 @@ def test_checksums_that_were_asked_for_are_read_too(tmp_path: Path) -> None:
 # Statistics
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_statistics_of_the_specification(tmp_path: Path, dtype: str) -> None:
     values = np.array([0, -2, 3, 0, math.nan, math.inf])
     found = read(tmp_path, saved({0: {NAME: values}}, dtype=dtype))
@@ -170,9 +169,8 @@ def test_statistics_of_the_specification(tmp_path: Path, dtype: str) -> None:
     assert of_all.std[0] == pytest.approx(math.sqrt(13 / 4 - 1 / 16))
 
 
-def elements(values: Any, dtype: str = "float64") -> Elements:
-    array = np.asarray(values, dtype)
-    return Elements(dtype, array.shape, array.reshape(-1))
+def elements(values: Any, dtype: str = "float64") -> Any:
+    return np.asarray(values, dtype)
 
 
 def test_bins_of_the_specification() -> None:
