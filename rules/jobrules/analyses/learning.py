@@ -44,6 +44,8 @@ FULL, NOT_FINITE, ZERO, NOT_RECORDED = 100, 253, 254, 255
 DIGITS = 4
 #: The loss after so many steps is the median over this last part of them, and that of so many pieces of it.
 LAST_PART, PIECES = 0.1, 10
+#: Those that are drawn.
+EVENTS = ("overflow", "skipped", "resume")
 #: Reasons why something was not recorded.
 MAX_LACKS = 6
 _SHARDING = {
@@ -232,9 +234,10 @@ def learning_plots(
     drawn = [one for name in CANONICAL if (one := learning.series(name))]
     columns = StepColumns.of(np.concatenate([one.step for one in drawn]), MAX_COLUMNS) if drawn else None
     loss = learning.series(LOSS)
-    happened = [(one.name, one.step) for one in learning.events] + [("spike", step) for step in spikes]
-    names = sorted({name for name, _ in happened})
-    steps = {name: np.array([at for one, at in happened if one == name], np.int64) for name in names}
+    steps: dict[str, list[int]] = {"spike": [*spikes]} if spikes else {}
+    for event in learning.events:
+        if event.name in EVENTS:
+            steps.setdefault(event.name, []).append(event.step)
     tensors = learning.tensors if learning.tensors and len(learning.tensors) else None
     return LearningPlots(
         how=_how(learning),
@@ -242,8 +245,8 @@ def learning_plots(
         courses=tuple(_course(one, columns) for one in drawn) if columns else (),
         times=_times(drawn),
         best=_best(learning),
-        marks={name: _inside(columns, at) for name, at in steps.items()} if columns else {},
-        events={name: len(at) for name, at in steps.items()} | ({"spike": spike_count} if spikes else {}),
+        marks={name: _inside(columns, np.array(steps[name])) for name in sorted(steps)} if columns else {},
+        events={name: spike_count if name == "spike" else len(steps[name]) for name in sorted(steps)},
         loss_after=tuple(_loss_after(loss)) if loss else (),
         accumulation=learning.accumulation,
         world_size=learning.world_size,
@@ -374,15 +377,13 @@ def _loss_after(loss: Scalars) -> Iterable[LossAfter]:
 # --- tensors
 
 
-def _rows_of(
-    records: TensorRecords, chosen: BoolArray, names: Sequence[str]
-) -> tuple[IntArray, list[tuple[str, int]]]:
+def _rows_of(records: TensorRecords, chosen: BoolArray) -> tuple[IntArray, list[tuple[str, int]]]:
     """The row of each tensor, -1 for none, and name and number of tensors of each row.
 
     Of too many, those of a block are one row; of too many blocks, neighbors.
     """
     there = np.unique(records.tensor[chosen]).tolist()
-    blocks = [names[place] for place in there]
+    blocks = [records.tensors[place].name for place in there]
     if len(there) > MAX_ROWS:
         blocks = list(map(block_of, blocks))
     places = {name: i for i, name in enumerate(dict.fromkeys(blocks))}
@@ -403,15 +404,12 @@ def _matrices(records: TensorRecords, collection: Collection) -> BoolArray:
     return matrices if matrices.any() else found
 
 
-def _spreads(
-    keys: IntArray, values: FloatArray, named: Sequence[tuple[str, int]], chosen: Iterable[int] | None = None
-) -> tuple[Spread, ...]:
-    """Of each group with a finite value, in their order or as chosen."""
+def _spreads(keys: IntArray, values: FloatArray, named: Sequence[tuple[str, int]]) -> tuple[Spread, ...]:
+    """Of each group with a finite value, in their order."""
     finite = np.isfinite(values)
     keys, values = keys[finite], values[finite]
     counts, found = _quantiles(keys, values, len(named), (0, 0.25, 0.5, 0.75, 1))
     zeros = np.bincount(keys[values == 0], minlength=len(named))
-    order = range(len(named)) if chosen is None else chosen
     return tuple(
         Spread(
             name=named[i][0],
@@ -423,7 +421,7 @@ def _spreads(
                 for part, one in zip(("low", "p25", "median", "p75", "high"), found, strict=True)
             },
         )
-        for i in order
+        for i in range(len(named))
         if counts[i]
     )
 
@@ -434,8 +432,7 @@ def _map(
     """``values`` of the ``chosen`` records by row and column: shares from 0 to 1, or norms on a logarithmic scale."""
     if not chosen.any():
         return None
-    names = [one.name for one in records.tensors]
-    rows, named = _rows_of(records, chosen, names)
+    rows, named = _rows_of(records, chosen)
     columns = StepColumns.of(records.step[chosen], MAX_MAP_COLUMNS)
     tensor, value = records.tensor[chosen], values[chosen]
     key = rows[tensor] * columns.count + columns.column(records.step[chosen])
@@ -452,8 +449,7 @@ def _map(
         levels[median == 0] = ZERO
         levels[key[~finite | (records.nan + records.inf > 0)[chosen]]] = NOT_FINITE
     table = levels.reshape(len(named), columns.count)
-    single = [(name, 1) for name in names]
-    own = _spreads(tensor.astype(np.int64), value, single)
+    own = _spreads(tensor.astype(np.int64), value, [(one.name, 1) for one in records.tensors])
     ranked = sorted(own, key=lambda one: one.median)
     most = MAX_EXTREMES if len(ranked) > 2 * MAX_EXTREMES else len(ranked)
     kind_of = {int(row): kinds[place] for place, row in enumerate(rows.tolist()) if row >= 0}
@@ -487,7 +483,7 @@ def _updates(records: TensorRecords) -> tuple[Spread, ...] | None:
     chosen = _matrices(records, Collection.UPDATE)
     if not chosen.any():
         return None
-    rows, named = _rows_of(records, chosen, [one.name for one in records.tensors])
+    rows, named = _rows_of(records, chosen)
     return _spreads(rows[records.tensor[chosen]], records.ratio[chosen], named) or None
 
 
