@@ -125,7 +125,11 @@ class JobFrames(LearnedJob):
 
         ``finding`` is the key of the finding that explains a part, ``attrs["device"]`` is ``GPU`` or ``CPU``.
         """
-        return results.time_use(self._report, self._clock, self._attrs())
+        use = self._report.verdict.use
+        reason = "" if use else "no utilization was sampled"
+        made = self._table(results.TIME_USE, use.parts if use else (), reason)
+        made.attrs["device"] = use.device if use else ""
+        return made
 
     def phases(self) -> pd.DataFrame:
         """The phases of the job: start-up, training loop, wind-down."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from jobreport.library.asked import chosen, numbered
 from jobreport.library.frames import DURATION, UTC_TIME, coded, frame, of_rows, or_missing
-from jobreport.library.machine_time import column_of
+from jobreport.library.machine_time import columns_of
 from jobreport.library.recorded import RecordedJob
 from jobreport.library.results import widened
 from jobrules.model.learning import Collection
@@ -197,14 +197,13 @@ class LearnedJob(RecordedJob):
         scale.
         """
         attrs, q = self._attrs(locals()) | {"from": "sampled histogram"}, [*dict.fromkeys(q)]
-        columns = QUANTILES | {column_of(one): "float64" for one in q}
-        if not all(0 <= one <= 1 for one in q):
-            raise ValueError("q: each is from 0 to 1")
+        quantiles = columns_of(q)
+        columns = QUANTILES | quantiles
         records, rows = self._asked(name, collection, step)
         if records is None or not len(records.bins):
             return frame(columns, **attrs | {"reason": self._not_learned(_NO_BINS)})
         found: dict[str, Any] = {"step": records.step[rows], "name": _named(records, records.tensor[rows])}
-        found |= {column_of(one): _quantile(records.bins[rows], one) for one in q}
+        found |= {name: _quantile(records.bins[rows], one) for name, one in zip(quantiles, q, strict=True)}
         return frame(columns, found, **attrs)
 
     def classes(self, step: StepNumbers = None) -> pd.DataFrame:

@@ -64,9 +64,11 @@ def percentiles(
             yield (*key, length.sum() / 1e6, mean, value.min(), value.max(), *_quantiles(value, length, q))
 
 
-def column_of(q: float) -> str:
-    """``p95`` for 0.95."""
-    return f"p{100 * q:.10g}"
+def columns_of(q: Sequence[float]) -> dict[str, str]:
+    """A column such as ``p95`` for each. Raises ``ValueError`` for one that is no share."""
+    if not all(0 <= one <= 1 for one in q):
+        raise ValueError("q: each is from 0 to 1")
+    return {f"p{100 * one:.10g}": "float64" for one in q}
 
 
 def _of_phase(job: JobInParts, node: str, phase: str, window: Window) -> Any:

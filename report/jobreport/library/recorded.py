@@ -310,10 +310,8 @@ class RecordedJob:
         which are empty where they are not told apart; ``phase="TRAIN"`` takes only the time within such steps of the node.
         """
         attrs, q = self._attrs(locals()), [*dict.fromkeys(q)]
-        columns = machine_time.PERCENTILES | {machine_time.column_of(one): "float64" for one in q}
+        columns = machine_time.PERCENTILES | machine_time.columns_of(q)
         metrics, by = chosen(metric, map(str, Metric)), [*chosen(by, ("node", "device"))]
-        if not all(0 <= one <= 1 for one in q):
-            raise ValueError("q: each is from 0 to 1")
         attrs["reason"] = self._not_sampled(metrics)
         if self._job is None or not self._job.samples_us:
             return frame(columns, **attrs)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from jobreport.document import Report
     from jobreport.library.frames import Clock
     from jobreport.remarks import Quality
     from jobrules.analyses.rank_waits import WaitsOfRanks
@@ -168,13 +167,6 @@ def by_metric(panels: Iterable[PanelFacts]) -> Iterable[list[PanelFacts]]:
     for one in panels:
         found.setdefault(one.metric, []).append(one)
     return (found[one] for one in Metric if one in found)
-
-
-def time_use(report: Report, clock: Clock, attrs: Mapping[str, Any]) -> pd.DataFrame:
-    """The parts of the verdict's bar."""
-    use = report.verdict.use
-    more = {"device": use.device} if use else {"device": "", "reason": "no utilization was sampled"}
-    return table(TIME_USE, use.parts if use else (), clock, {**attrs, **more})
 
 
 def of_ranks(waits: WaitsOfRanks) -> Iterable[Any]:

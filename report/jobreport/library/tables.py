@@ -206,16 +206,14 @@ def sample_columns(found: Sequence[Series], nodes: Sequence[str]) -> dict[str, A
     name = "snapshot" if found[0].covered is None else "covered"
     columns[name] = np.concatenate([getattr(one, name) for one in found])[order]
     metrics = [one for one in Metric if any(one is row.metric for row in found)]
-    names = {
-        "node": (list(nodes), [one.node for one in found]),
-        "device": (list(natural_sorted({one.device for one in found})), [one.device for one in found]),
-        "metric": ([str(one) for one in metrics], [str(one.metric) for one in found]),
-        "unit": (list(dict.fromkeys(one.unit for one in metrics)), [one.metric.unit for one in found]),
-    }
-    for name, (known, own) in names.items():
-        place = {one: i for i, one in enumerate(known)}
-        columns[name] = coded(np.array([place[one] for one in own], np.int32)[owner], known)
-    return columns
+    places = _Places(
+        node=nodes,
+        device=natural_sorted({one.device for one in found}),
+        metric=[str(one) for one in metrics],
+        unit=list(dict.fromkeys(one.unit for one in metrics)),
+    )
+    of_series = [(one.node, one.device, str(one.metric), one.metric.unit) for one in found]
+    return places.named(columns | places.of(of_series, owner))
 
 
 # Steps
@@ -230,7 +228,7 @@ def step_columns(
     job: JobInParts, nodes: Collection[str], known: Names, outlier: StepOutlier
 ) -> dict[str, Any]:
     """The columns of all steps of these nodes, by start, then node, worker, and phase."""
-    places = _Places(known, known.step_phases)
+    places = _Places(node=known.nodes, worker=known.workers, phase=known.step_phases)
     found: list[dict[str, Any]] = []
     for part in job.one_by_one(nodes):
         steps = part.steps
@@ -313,15 +311,13 @@ class Wanted(Struct, frozen=True, kw_only=True):
 
 def event_columns(parts: Iterable[Job], wanted: Wanted, known: Names) -> dict[str, Any]:
     """By start, then node, then end."""
-    places = _Places(known, known.phases)
-    sources = {source: i for i, source in enumerate(known.sources)}
+    places = _Places(node=known.nodes, worker=known.workers, phase=known.phases, source=known.sources)
     operators = {name: i for i, name in enumerate(known.names)}
     found = []
     for part in parts:
         events, step, own_us = _wanted_events(part, wanted)
-        series = [(lane.node, lane.rank, lane.event_type) for lane in events.lanes]
+        series = [(lane.node, lane.rank, lane.event_type, str(lane.source)) for lane in events.lanes]
         columns = places.of(series, events.lane)
-        columns["source"] = np.array([sources[one.source] for one in events.lanes], np.int32)[events.lane]
         columns["name"] = np.array([operators.get(one, -1) for one in events.names], np.int32)[events.name]
         columns |= {"process": events.pid, "thread": events.thread, "step": step, "self_us": own_us}
         found.append(columns | {one: getattr(events, one) for one in ("start_us", "end_us", "duration_us")})
@@ -332,7 +328,6 @@ def event_columns(parts: Iterable[Job], wanted: Wanted, known: Names) -> dict[st
         order = np.argsort(columns["start_us"], kind="stable")
         columns = {name: column[order] for name, column in columns.items()}
     columns |= {name: or_missing(columns[name]) for name in ("process", "thread", "step")}
-    columns["source"] = coded(columns["source"], known.sources)
     columns["name"] = coded(columns["name"], known.names)
     return places.named(columns)
 
@@ -394,16 +389,16 @@ def _step_of(events: Events, steps: Steps, phase: str) -> IntArray:
 
 
 class _Places:
-    """Node, worker, and phase of rows as places among all names."""
+    """Columns of names, such as node, worker, and phase, as places among all names."""
 
-    def __init__(self, known: Names, phases: Sequence[str]) -> None:
-        self._known = {"node": known.nodes, "worker": known.workers, "phase": tuple(phases)}
+    def __init__(self, **known: Sequence[str]) -> None:
+        self._known = known
         self._place = [{name: i for i, name in enumerate(names)} for names in self._known.values()]
 
-    def of(self, series: Sequence[tuple[str, str, str]], code: Any) -> dict[str, Any]:
+    def of(self, series: Sequence[tuple[str, ...]], code: Any) -> dict[str, Any]:
         """Of rows that are places among series."""
         of_series = [[place[name] for place, name in zip(self._place, one, strict=True)] for one in series]
-        columns = np.array(of_series, np.int32).reshape(-1, 3)[code].T
+        columns = np.array(of_series, np.int32).reshape(-1, len(self._known))[code].T
         return dict(zip(self._known, columns, strict=True))
 
     def named(self, columns: dict[str, Any]) -> dict[str, Any]:
