@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from statistics import median
 from typing import TYPE_CHECKING
 
 from jobreport import formats
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from jobrules.analyses.learning import LearningPlots
 
 
+#: Columns of a loss of which the last tenth has several.
+MANY_VALUES = 50
 #: Events on the loss in words.
 LOSS_EVENTS = {"spike": "spike", "overflow": "overflow", "skipped": "skipped step"}
 
@@ -43,7 +46,14 @@ def loss_sentence(found: LearningPlots) -> str:
     if row is None:
         return ""
     what = "loss" if row.name == LOSS else "validation loss"
-    clauses = [f"The {what} went from {formats.compact(row.first)} to {formats.compact(row.last)}"]
+    # A single value of the end may be far from those around it.
+    course = found.course(row.name)
+    known = [one for one in course.median if one is not None] if course else []
+    tenth = known[-(len(known) // 10) :] if len(known) >= MANY_VALUES else []
+    last = (
+        f"{formats.compact(median(tenth))} (median of the last tenth)" if tenth else formats.compact(row.last)
+    )
+    clauses = [f"The {what} went from {formats.compact(row.first)} to {last}"]
     if row.values == 1:
         clauses = [f"The {what} was {formats.compact(row.last)} in its only record"]
     if row.not_finite_from is not None:

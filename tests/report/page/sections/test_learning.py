@@ -102,7 +102,7 @@ def test_captions_state_what_was_found() -> None:
     said = text_of(report_of(everything()))
 
     for sentence in (
-        "The loss went from 2.33 to 0.0476; the validation loss was best near step 379 (0.3407); 1\u00a0overflow.",
+        "The loss went from 2.33 to 0.0771 (median of the last tenth); the validation loss was best near step 379 (0.3407); 1\u00a0overflow.",
         "Accuracy at the end: training 0.9816, validation 0.8987.",
         "The median update of 6 of 12\u00a0layers is outside of the usual range",
         "Recorded from jobrecord, tensors each 10\u00a0steps, on 1 of 2\u00a0ranks.",
@@ -126,7 +126,7 @@ def test_a_log_without_times_says_nothing_of_times_and_machines() -> None:
     head = re.sub(r"<[^>]+>", " ", page(report)["head"].html)
     assert "after the start" not in head
     assert "Duration" not in head
-    assert headline(report).rest.startswith("The loss went from 2.33 to 0.0476")
+    assert headline(report).rest.startswith("The loss went from 2.33 to 0.0771 (median of the last tenth)")
     assert "at a time that was not recorded" in summary.markdown(report)
 
 
@@ -248,3 +248,9 @@ def test_what_the_verdict_says_is_said_once() -> None:
     assert report.verdict.learning.share == 0.5
     assert page(report)["verdict"].html.count(part) == 1
     assert headline(report).rest == ""
+
+
+def test_the_end_of_a_loss_is_that_of_its_last_tenth() -> None:
+    said = text_of(report_of(Learning(scalars=(scalars([2.0] * 90 + [1.0] * 9 + [0.1]),))))
+
+    assert "The loss went from 2 to 1 (median of the last tenth)." in said
