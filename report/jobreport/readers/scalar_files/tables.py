@@ -6,6 +6,7 @@ import csv
 import math
 import re
 from collections import Counter
+from operator import gt
 from typing import TYPE_CHECKING, TypeAlias
 
 from jobreport.readers import text_files
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 #: Bytes of a line, and columns.
 _LONGEST, _MAX_COLUMNS = 1 << 20, 1000
-_BEGINNING = 1 << 16
+#: Bytes that show what a file is; times that steps of a few rows may go back.
+_BEGINNING, _MIN_FALLS = 1 << 16, 10
 _DELIMITERS = ",;\t"
 #: Columns that count, the finest first, and those of times. None of them is a number of the training.
 _STEPS = ("global_step", "trainer/global_step", "step", "iteration", "iter", "epoch")
@@ -45,10 +47,18 @@ def header_of(file: SourceFile) -> Header | None:
     if not newline:
         return None
     header = _header(first)
-    second = next(iter(_fields([rest.partition("\n")[0]], _delimiter(first))), [])
     plain = [name.lower() for name in header]
     is_table = any(name in _STEPS for name in plain) and any(map(_METRIC.fullmatch, plain))
-    return header if is_table and len(second) in (0, len(header)) and len(header) <= _MAX_COLUMNS else None
+    if not is_table or len(header) > _MAX_COLUMNS:
+        return None
+    rows = list(_fields(rest.split("\n"), _delimiter(first)))
+    if len(next(iter(rows), [])) not in (0, len(header)):
+        return None
+    step_at = _step_at(plain)
+    steps = [step for one in rows if len(one) == len(header) and (step := _number(one[step_at])) is not None]
+    falls = sum(map(gt, steps, steps[1:]))
+    # The rows of a data set are in any order.
+    return header if "epoch" in plain or falls <= max(_MIN_FALLS, len(steps) / 3) else None
 
 
 def read_table(file: SourceFile, tally: Tally) -> tuple[Header, Logged]:
@@ -57,7 +67,7 @@ def read_table(file: SourceFile, tally: Tally) -> tuple[Header, Logged]:
     first = next(lines, "")
     header, logged = _header(first), Logged()
     plain = [name.lower() for name in header]
-    step_at = min((_STEPS.index(name), i) for i, name in enumerate(plain) if name in _STEPS)[1]
+    step_at = _step_at(plain)
     time_at = next((plain.index(name) for name in _TIMES if name in plain), -1)
     part_at = next((plain.index(name) for name in _PARTS if name in plain), -1)
     epoch_at = plain.index("epoch") if "epoch" in plain and plain[step_at] != "epoch" else -1
@@ -128,6 +138,11 @@ def _fields(lines: Iterator[str] | Sequence[str], delimiter: str) -> Iterator[li
             yield from csv.reader([line], delimiter=delimiter)
         except csv.Error:
             yield []
+
+
+def _step_at(plain: Sequence[str]) -> int:
+    """The column with the finest steps."""
+    return min((_STEPS.index(name), i) for i, name in enumerate(plain) if name in _STEPS)[1]
 
 
 def _delimiter(header: str) -> str:

@@ -155,6 +155,17 @@ def test_an_acceleration_is_no_accuracy(tmp_path: Path) -> None:
         read(tmp_path, {"walk.csv": "step,acc_x,acc_y\n1,2,3\n2,2,3\n"})
 
 
+@pytest.mark.parametrize("more", ["", ",epoch"])
+def test_rows_in_any_order_are_those_of_a_data_set(tmp_path: Path, more: str) -> None:
+    rows = "".join(f"{i * 37 % 50},{i}{more and ',1'}\n" for i in range(50))
+    (tmp_path / "claims.csv").write_text(f"iteration,loss{more}\n{rows}")
+    if more:
+        assert series(read(tmp_path, {}))
+    else:
+        with pytest.raises(NothingReadableError):
+            read(tmp_path, {})
+
+
 def test_where_no_loss_is_known_a_remark_says_how_to_choose_it(tmp_path: Path) -> None:
     table = {"results.csv": "step,train/box_loss,val/box_loss\n1,2,3\n2,2,3\n"}
     assert remarks(read(tmp_path, table)) == [("learning.no_loss", 2)]
