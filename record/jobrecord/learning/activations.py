@@ -112,8 +112,8 @@ class Hook:
     def __call__(self, module: Any, *args: Any) -> None:
         """See what goes in or out, in training."""
         # Hooks of a module that is compiled later become part of it, and would break its graph.
-        is_graph = self._is_compiling() or torch.jit.is_tracing()
-        if not is_graph and module.training and self._is_due() and torch.is_grad_enabled():
+        is_seen = not self._is_compiling() and module.training and self._is_due()
+        if is_seen and torch.is_grad_enabled() and not torch.jit.is_tracing():
             self._call(module, *args)
 
     def __reduce__(self) -> tuple[Any, ...]:

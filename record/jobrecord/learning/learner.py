@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
-from weakref import WeakMethod, ref
+from weakref import ref
 
 import torch
 
@@ -276,13 +276,13 @@ def members(optimizer: Any) -> set[int]:
     return {id(one) for group in optimizer.param_groups for one in group["params"]}
 
 
-def _weak(method: Callable[..., Any], *first: Any) -> Callable[..., Any]:
+def _weak(method: Any, *first: Any) -> Callable[..., Any]:
     """A method that does not hold its object, so that what a model's hooks call does not keep the model."""
-    held = WeakMethod(method)
+    held, function = ref(method.__self__), method.__func__
 
     def call(*args: Any) -> Any:
         found = held()
-        return None if found is None else found(*first, *args)
+        return None if found is None else function(found, *first, *args)
 
     return call
 
