@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from jobreport.library.results import of_part
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from jobreport.document import Report
     from jobreport.library.results import Table
 
 
-def _columns(place: int, kind: str, *names: str) -> Table:
-    """Fields of one of the things that make up a row: the capture, its device, and what is listed of it."""
-
-    def value(name: str) -> Callable[[Any], Any]:
-        field = attrgetter(name)
-        return lambda row: field(row[place])
-
-    return {name: (kind, value(name)) for name in names}
-
-
-_CAPTURE: Table = {**_columns(0, "str", "file", "host"), **_columns(0, "Int64", "rank")}
-_DEVICE: Table = {**_CAPTURE, **_columns(1, "int64", "device")}
+_CAPTURE: Table = {**of_part(0, "str", "file", "host"), **of_part(0, "Int64", "rank")}
+_DEVICE: Table = {**_CAPTURE, **of_part(1, "int64", "device")}
 
 #: By the names that ``captures`` takes.
 TABLES: dict[str, Table] = {
     "devices": {
         **_DEVICE,
-        **_columns(1, "str", "name"),
-        **_columns(
+        **of_part(1, "str", "name"),
+        **of_part(
             1, "int64", "window_ns", "compute_ns", "exposed_communication_ns", "exposed_copies_ns", "idle_ns"
         ),
-        **_columns(1, "int64", "communication_ns", "copies_ns", "busy_ns", "kernel_busy_ns"),
-        **_columns(1, "Int64", "exposed_transfer_ns", "exposed_waiting_ns", "not_matched_ns"),
+        **of_part(1, "int64", "communication_ns", "copies_ns", "busy_ns", "kernel_busy_ns"),
+        **of_part(1, "Int64", "exposed_transfer_ns", "exposed_waiting_ns", "not_matched_ns"),
     },
     "idle": {
         **_DEVICE,
@@ -44,32 +36,32 @@ TABLES: dict[str, Table] = {
     },
     "kernels": {
         **_DEVICE,
-        **_columns(2, "str", "name", "kind"),
-        **_columns(2, "int64", "calls", "total_ns"),
-        **_columns(2, "float64", "median_ns"),
-        **_columns(2, "int64", "max_ns"),
-        **_columns(2, "boolean", "tensor_cores"),
+        **of_part(2, "str", "name", "kind"),
+        **of_part(2, "int64", "calls", "total_ns"),
+        **of_part(2, "float64", "median_ns"),
+        **of_part(2, "int64", "max_ns"),
+        **of_part(2, "boolean", "tensor_cores"),
     },
     "steps": {
         **_DEVICE,
-        **_columns(2, "int64", "number", "start_ns", "window_ns", "compute_ns", "exposed_communication_ns"),
-        **_columns(2, "int64", "exposed_copies_ns", "idle_ns"),
-        **_columns(2, "Int64", "exposed_waiting_ns"),
+        **of_part(2, "int64", "number", "start_ns", "window_ns", "compute_ns", "exposed_communication_ns"),
+        **of_part(2, "int64", "exposed_copies_ns", "idle_ns"),
+        **of_part(2, "Int64", "exposed_waiting_ns"),
         "host_ns": ("Int64", itemgetter(3)),
     },
     "operators": {
         **_CAPTURE,
-        **_columns(1, "str", "name"),
-        **_columns(1, "int64", "calls", "self_ns", "total_ns", "device_self_ns", "device_total_ns"),
+        **of_part(1, "str", "name"),
+        **of_part(1, "int64", "calls", "self_ns", "total_ns", "device_self_ns", "device_total_ns"),
     },
-    "waiting": _columns(0, "int64", "rank", "suffered_ns", "caused_ns", "last"),
+    "waiting": of_part(0, "int64", "rank", "suffered_ns", "caused_ns", "last"),
     "collectives": {
-        **_columns(0, "str", "kind", "dtype"),
-        **_columns(0, "Int64", "bytes", "group_size"),
-        **_columns(0, "str", "group"),
-        **_columns(0, "int64", "calls"),
-        **_columns(0, "Int64", "total_bytes"),
-        **_columns(
+        **of_part(0, "str", "kind", "dtype"),
+        **of_part(0, "Int64", "bytes", "group_size"),
+        **of_part(0, "str", "group"),
+        **of_part(0, "int64", "calls"),
+        **of_part(0, "Int64", "total_bytes"),
+        **of_part(
             0, "float64", "median_transfer_ns", "median_skew_ns", "algorithm_bandwidth", "bus_bandwidth"
         ),
     },

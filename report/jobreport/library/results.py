@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jobreport.library.frames import DURATION, UTC_TIME, frame, of_rows
@@ -23,15 +24,23 @@ _US = timedelta(microseconds=1)
 #: Columns by name: the type, and the field that the values are in, or what computes them.
 Table: TypeAlias = "Mapping[str, tuple[str, str | Callable[[Any], Any]]]"
 
+
+def of_part(place: int, kind: str, *names: str) -> Table:
+    """Columns of fields of one of the things that make up a row."""
+
+    def value(name: str) -> Callable[[Any], Any]:
+        field = attrgetter(name)
+        return lambda row: field(row[place])
+
+    return {name: (kind, value(name)) for name in names}
+
+
 SOURCES: Table = {"kind": ("str", "source"), "files": ("int64", "files"), "rows": ("int64", "rows")}
 QUALITY: Table = {
-    "source": ("str", lambda one: one[0]),
-    "code": ("str", lambda one: one[1].code),
-    "action": ("str", lambda one: one[1].action),
-    "count": ("int64", lambda one: one[1].count),
-    "unit": ("str", lambda one: one[1].unit),
-    "reason": ("str", lambda one: one[1].reason),
-    "place": ("str", lambda one: one[1].place),
+    "source": ("str", itemgetter(0)),
+    **of_part(1, "str", "code", "action"),
+    **of_part(1, "int64", "count"),
+    **of_part(1, "str", "unit", "reason", "place"),
 }
 METRICS: Table = {
     "metric": ("str", lambda panels: str(panels[0].metric)),
@@ -101,11 +110,10 @@ FUNCTIONS: Table = {
     "profiler": ("str", lambda one: one[0].profiler),
     "start_us": ("int64", lambda one: one[0].start_us),
     "function": ("str", lambda one: one[1].name),
-    "file": ("str", lambda one: one[1].file),
-    "line": ("int64", lambda one: one[1].line),
-    "calls": ("Int64", lambda one: one[1].calls),
-    "self_s": ("float64", lambda one: one[1].self_s),
-    "total_s": ("float64", lambda one: one[1].total_s),
+    **of_part(1, "str", "file"),
+    **of_part(1, "int64", "line"),
+    **of_part(1, "Int64", "calls"),
+    **of_part(1, "float64", "self_s", "total_s"),
 }
 CODE_LINES: Table = {
     "line": ("str", lambda one: one.place.name),

@@ -79,8 +79,6 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
     head: IntArray
     tails: Sequence[str]
     tail: IntArray
-    #: Rows that moved to a lane beside it.
-    moved: int = 0
 
 
 class Chosen(Struct, kw_only=True):
@@ -170,26 +168,20 @@ class LaneRows(Struct, frozen=True, kw_only=True, eq=False):
 
 def named_rows(lane: LaneRows, pid: int, late_us: int, names: list[Name]) -> Iterator[Rows]:
     """The lane, and those beside it that its rows need to nest; ``names`` gains what they are called."""
-    for beside, one in enumerate(_nested(lane, pid, late_us)):
-        title = f"{lane.title} ({beside + 1})" if beside else lane.title
-        names.append(Name(pid=pid, tid=one.tid, name=title, sort=10 * lane.tid + min(beside, 9)))
-        yield one
-
-
-def _nested(lane: LaneRows, pid: int, late_us: int) -> Iterator[Rows]:
     number = nested(lane.start_us, lane.end_us)
     for beside in range(int(number.max()) + 1):
-        rows = number == beside
+        rows, tid = number == beside, lane.tid + BESIDE * beside
+        title = f"{lane.title} ({beside + 1})" if beside else lane.title
+        names.append(Name(pid=pid, tid=tid, name=title, sort=10 * lane.tid + min(beside, 9)))
         yield Rows(
             pid=pid,
-            tid=lane.tid + BESIDE * beside,
+            tid=tid,
             start_us=lane.start_us[rows] - late_us,
             length_us=(lane.end_us - lane.start_us)[rows],
             heads=lane.heads,
             head=lane.head[rows],
             tails=lane.tails,
             tail=lane.tail[rows],
-            moved=int(rows.sum()) if beside else 0,
         )
 
 
@@ -281,9 +273,9 @@ def touches(start_us: IntArray, end_us: IntArray, window: tuple[int, int]) -> Bo
     return (start_us < window[1]) & ((end_us > window[0]) | (start_us >= window[0]))
 
 
-def head_of(name: str, category: str, kind: str = "X") -> str:
-    """How a row begins."""
-    return f'{{"name":{text(name)},"cat":"{category}","ph":"{kind}"'
+def head_of(name: str, category: str) -> str:
+    """How a row with a length begins."""
+    return f'{{"name":{text(name)},"cat":"{category}","ph":"X"'
 
 
 def _samples(part: Job, number: int, chosen: Chosen, clocks: Clocks) -> Iterator[Rows]:

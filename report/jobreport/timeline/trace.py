@@ -17,7 +17,7 @@ from jobreport.errors import UsageError
 from jobreport.timeline import LIMIT, METRICS
 from jobreport.timeline.captures import of_captures, placed
 from jobreport.timeline.learning import of_scalars, with_scalars
-from jobreport.timeline.rows import NODES, Chosen, Name, Rows, of_node, ranks_of, step_window, text
+from jobreport.timeline.rows import BESIDE, NODES, Chosen, Name, Rows, of_node, ranks_of, step_window, text
 from jobrules.measures.clock_offsets import Clocks, offsets
 from jobrules.model import Metric, span_of
 from jobrules.text import count, dated
@@ -126,7 +126,7 @@ def write_trace(
         events=sum(len(one.start_us) for one in lasting),
         counters=counters,
         lanes=len(lasting),
-        split=sum(one.moved for one in rows),
+        split=sum(len(one.start_us) for one in rows if one.tid >= BESIDE),
         left_out=left_out,
         bytes=size,
     )

@@ -172,6 +172,21 @@ def test_threads_and_streams_have_lanes(tmp_path: Path) -> None:
         write_trace(job, tmp_path / "more.json", read=read, metrics=(), limit=3)
 
 
+def test_times_are_rounded_down_to_microseconds(tmp_path: Path) -> None:
+    trace = Recording(0)
+    trace.top |= {"baseTimeNanoseconds": START_US * 1000}
+    for name, start, end in (("a", 0.2, 1.4), ("b", 1.4, 2.0), ("c", 2.1, 2.6)):
+        trace.operator(name, start, end)
+    job, read = with_captures(make_job(gpu=[50] * 20), tmp_path, trace)
+
+    rows, _, summary = written(job, read, tmp_path)
+
+    assert {name: (rows[name]["ts"], rows[name]["dur"]) for name in "abc"} == {
+        "a": (0, 1), "b": (1, 1), "c": (2, 0),
+    }  # fmt: skip
+    assert summary.split == 0
+
+
 def test_times_that_count_from_the_epoch_have_no_base(tmp_path: Path) -> None:
     trace = Recording(0, clock=START_US)
     trace.top["baseTimeNanoseconds"] = START_US * 1000
