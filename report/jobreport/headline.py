@@ -101,6 +101,8 @@ def _nothing_found(report: Report) -> str:
     verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled or None
     if not (use or profiled or report.of_debugger):
         if any(card.was_evaluated for card in report.rules if card.section in ("learning", "trees")):
+            if not (report.learning and loss_sentence(report.learning)):
+                return "Little is known of the training itself: no loss was found (`--scalar loss=NAME`)."
             return (
                 f"{'No clear fault' if verdict.findings else 'Nothing to fix'} seen in the training itself."
             )

@@ -16,6 +16,7 @@ from jobrules.model import Metric
 from jobrules.text import NBSP, rounded_percent
 from tests.captured_jobs import job_of, training
 from tests.jobs import make_job, make_panel, make_steps
+from tests.learning_data import learning_job, scalars
 from tests.paths import SAMPLES
 from tests.report.output.test_summary import report_of
 from tests.report.page.sections.html import read
@@ -105,6 +106,19 @@ def test_a_busy_job_has_nothing_to_fix() -> None:
 
     assert said(report) == "Nothing to fix seen: the GPU was busy."
     assert headline(report).second.startswith("97% of GPU time was used in ")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("loss", "Nothing to fix seen in the training itself."),
+        ("box", "Little is known of the training itself: no loss was found (--scalar loss=NAME)."),
+    ],
+)
+def test_a_training_is_not_cleared_without_a_loss(name: str, sentence: str) -> None:
+    report = report_of(learning_job(scalars(np.linspace(2, 1, 200).tolist(), name)))
+
+    assert said(report) == sentence
 
 
 @pytest.mark.parametrize(
