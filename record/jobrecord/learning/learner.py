@@ -272,8 +272,8 @@ class Learner:
 
 
 def members(optimizer: Any) -> set[int]:
-    """The parameters in the groups of an optimizer, which a script may change."""
-    return {id(one) for group in optimizer.param_groups for one in group["params"]}
+    """The parameters in the groups of an optimizer, which a script may change; none of one that is gone."""
+    return {id(one) for group in getattr(optimizer, "param_groups", ()) for one in group["params"]}
 
 
 def _weak(method: Any, *first: Any) -> Callable[..., Any]:

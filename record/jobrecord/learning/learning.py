@@ -285,7 +285,7 @@ class Learning:
 
 
 def _is_fused(optimizer: Any) -> bool:
-    return any(one.get("fused") for one in optimizer.param_groups)
+    return any(one.get("fused") for one in getattr(optimizer, "param_groups", ()))
 
 
 def _rank() -> int:

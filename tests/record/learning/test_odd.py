@@ -241,3 +241,18 @@ def test_a_step_within_a_mode_of_inference(out: Path, way: Any) -> None:
             optimizer.step()
     jobrecord.stop()
     assert (steps(out), events(out)) == ([0, 1], [])
+
+
+def test_what_is_left_of_a_model_ends_no_other(out: Path) -> None:
+    model, other = net(), net()
+    scaler = torch.amp.GradScaler("cpu")
+    optimizer = begun(model, scaler=scaler)
+    gone = torch.optim.SGD(other.parameters(), lr=0.1)
+    jobrecord.learn(other, gone, name="d")
+    recording: Any = jobrecord.hooks.current._recording
+    # As a traceback holds it.
+    kept = [*recording._learning.learners]
+    del gone
+    stepped(model, optimizer, torch.ones(1, 8), 1)
+    jobrecord.stop()
+    assert (len(kept), steps(out), events(out)) == (2, [0], [])
