@@ -100,13 +100,8 @@ def _nothing_found(report: Report) -> str:
     """``Nothing to fix seen: the GPUs were busy.``; why nothing is known, if it is."""
     verdict, use, profiled = report.verdict, report.verdict.use, report.verdict.profiled or None
     if not (use or profiled or report.of_debugger):
-        if any(card.was_evaluated for card in report.rules if card.section in ("learning", "trees")):
-            if not (report.learning and loss_sentence(report.learning)):
-                return "Little is known of the training itself: no loss was found (`--scalar loss=NAME`)."
-            return (
-                f"{'No clear fault' if verdict.findings else 'Nothing to fix'} seen in the training itself."
-            )
-        return f"Utilization is unknown: {verdict.without_samples}."
+        judged = any(card.was_evaluated for card in report.rules if card.section in ("learning", "trees"))
+        return _no_fault(report) if judged else f"Utilization is unknown: {verdict.without_samples}."
     if verdict.not_explained:
         return f"No cause found for {verdict.not_explained}."
     if report.job.steps and not report.data_loading and not (use and use.device == "GPU"):
@@ -116,6 +111,14 @@ def _nothing_found(report: Report) -> str:
     if is_unjudged and not busy and not (use and use.device == "CPU"):
         return "No rule was evaluated."
     return f"Nothing to fix seen{busy}{'; no rule was evaluated' * is_unjudged}."
+
+
+def _no_fault(report: Report) -> str:
+    """That a training has no clear fault, if its loss is known."""
+    if not (report.learning and loss_sentence(report.learning)):
+        return "Little is known of the training itself: no loss was found (`--scalar loss=NAME`)."
+    found = "No clear fault" if report.verdict.findings else "Nothing to fix"
+    return f"{found} seen in the training itself."
 
 
 def _busy(use: TimeUse | None, profiled: ProfiledTime | None) -> str:
