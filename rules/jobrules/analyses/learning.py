@@ -447,7 +447,8 @@ def _map(
     levels[known] = np.rint(FULL * np.clip(np.nan_to_num(part[known], neginf=0.0), 0, 1)).astype(np.uint8)
     if not shares:
         levels[median == 0] = ZERO
-        levels[key[~finite | (records.nan + records.inf > 0)[chosen]]] = NOT_FINITE
+        finite &= (records.nan + records.inf == 0)[chosen]
+    levels[key[~finite]] = NOT_FINITE
     table = levels.reshape(len(named), columns.count)
     own = _spreads(tensor.astype(np.int64), value, [(one.name, 1) for one in records.tensors])
     ranked = sorted(own, key=lambda one: one.median)
@@ -476,7 +477,9 @@ def _activations(records: TensorRecords) -> LayerMap | None:
     chosen = records.of(Collection.OUTPUT) & (dead | np.isfinite(records.saturated))
     of_dead = {*np.unique(records.tensor[chosen & dead]).tolist()}
     kinds = ["dead" if place in of_dead else "saturated" for place in range(len(records.tensors))]
-    return _map(records, chosen, np.where(dead, records.dead, records.saturated), kinds, shares=True)
+    # What is NaN is not positive, and yet no unit is dead.
+    share = np.where(records.nan > 0, np.nan, np.where(dead, records.dead, records.saturated))
+    return _map(records, chosen, share, kinds, shares=True)
 
 
 def _updates(records: TensorRecords) -> tuple[Spread, ...] | None:

@@ -240,6 +240,18 @@ def test_activations_are_shares_of_dead_or_saturated_units() -> None:
     ]
 
 
+def test_activations_that_are_nan_are_not_dead() -> None:
+    rows = {
+        Tensor(name="relu", collection=Collection.OUTPUT): [{"dead": 0.25}, {"dead": 1.0, "nan": 3.0}],
+    }
+
+    found = plots(tensors=tensors(rows)).activations
+
+    assert isinstance(found, LayerMap)
+    assert [*found.rows[0].levels] == [25, NOT_FINITE]
+    assert [(one.records, one.median) for one in found.extremes] == [(1, 0.25)]
+
+
 def test_classes_are_those_of_lowest_recall_and_pairs_of_largest_share() -> None:
     found = plots(classes=(counted([100, 50, 10], [(0, 0, 66), (0, 1, 34), (1, 1, 50), (2, 0, 10)]),)).classes
 
