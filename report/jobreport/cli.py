@@ -597,6 +597,8 @@ def print_path(path: Path | Url) -> None:
         else:
             click.echo(str(path))
     except OSError as error:
+        # At the end Python writes once more what is left, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise OSError(error.errno, error.strerror, "standard output") from error
 
 

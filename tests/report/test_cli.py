@@ -129,14 +129,15 @@ def test_a_single_log_is_a_job(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_standard_output_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_standard_output_is_named(tmp_path: Path, unbuffered: str) -> None:
     (tmp_path / "gpu.csv").write_text(
         "timestamp, index, utilization.gpu [%]\n2026/03/04 10:00:00.000, 0, 50 %\n"
     )
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "jobreport", "--job-dir", "gpu.csv", "--formats", "json", "--quiet"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": os.pathsep.join(sys.path)},
             cwd=tmp_path,
             stdout=full,
             stderr=subprocess.PIPE,

@@ -38,7 +38,8 @@ def of_part(place: int, kind: str, *names: str) -> Table:
 SOURCES: Table = {"kind": ("str", "source"), "files": ("int64", "files"), "rows": ("int64", "rows")}
 QUALITY: Table = {
     "source": ("str", itemgetter(0)),
-    **of_part(1, "str", "code", "action"),
+    "code": ("str", lambda remark: remark[1].code),
+    **of_part(1, "str", "action"),
     **of_part(1, "int64", "count"),
     **of_part(1, "str", "unit", "reason", "place"),
 }
