@@ -169,8 +169,9 @@ class LaneRows(Struct, frozen=True, kw_only=True, eq=False):
 def named_rows(lane: LaneRows, pid: int, late_us: int, names: list[Name]) -> Iterator[Rows]:
     """The lane, and those beside it that its rows need to nest; ``names`` gains what they are called."""
     number = nested(lane.start_us, lane.end_us)
-    for beside in range(int(number.max()) + 1):
-        rows, tid = number == beside, lane.tid + BESIDE * beside
+    order = np.argsort(number, kind="stable")
+    for beside, rows in enumerate(np.split(order, np.flatnonzero(np.diff(number[order])) + 1)):
+        tid = lane.tid + BESIDE * beside
         title = f"{lane.title} ({beside + 1})" if beside else lane.title
         names.append(Name(pid=pid, tid=tid, name=title, sort=10 * lane.tid + min(beside, 9)))
         yield Rows(

@@ -235,8 +235,11 @@ def _lines(rows: Sequence[Rows], zero_us: int) -> Iterator[str]:
 
 def _listed(several: Sequence[tuple[Sequence[str], IntArray]]) -> tuple[list[str], IntArray]:
     """All texts, and the positions of the rows among them; -1 stays."""
-    texts, places = list[str](), []
+    texts, places, first = list[str](), [], dict[int, int]()
     for some, place in several:
-        places.append(np.where(place < 0, -1, place + len(texts)).astype(np.int32))
-        texts += some
+        # Lanes beside each other have the same texts.
+        if id(some) not in first:
+            first[id(some)] = len(texts)
+            texts += some
+        places.append(np.where(place < 0, -1, place + first[id(some)]).astype(np.int32))
     return texts, np.concatenate(places)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobreport.timeline import nesting
 from jobreport.timeline.nesting import nested
 
 Spans = list[tuple[int, int]]
@@ -50,3 +53,31 @@ def test_lanes_nest_and_are_no_more_than_events_at_once(pairs: list[tuple[int, i
         (sum(a <= at and (at < b or (a, b) == (at, at)) for a, b in spans) for at, _ in spans), default=0
     )
     assert len(set(lanes)) <= max(most, 0)
+
+
+@pytest.mark.parametrize("few", [1, 2, 8])
+@given(spans=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=80))
+def test_the_lane_is_the_first_one_that_fits(few: int, spans: Spans) -> None:
+    spans = [(start, start + length) for start, length in spans]
+    lanes: list[list[tuple[int, int]]] = [[] for _ in spans]
+    expected = [0] * len(spans)
+    for i in sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1])):
+        start, end = spans[i]
+        expected[i] = next(
+            lane for lane, own in enumerate(lanes) if all(other >= end for _, other in own if other > start)
+        )
+        lanes[expected[i]].append(spans[i])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "_FEW", few)
+        assert lanes_of(spans) == expected
+
+
+def test_many_that_overlap_like_stairs_take_no_time() -> None:
+    count = 30_000
+    start_us = np.arange(count)
+    began = time.monotonic()
+
+    assert nested(start_us, start_us + count).tolist() == [*range(count)]
+    # With a look at each lane, a minute and a half.
+    assert time.monotonic() - began < 20
