@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jobreport.library.tables import ALWAYS, Held, joined, series
+from jobrules.measures.clock_offsets import Clocks
 from jobrules.measures.data_loading import Loading
 from jobrules.measures.framework_time import Kind, Sums, summed
 from jobrules.measures.intervals import union, within
 from jobrules.model.order import median
+from jobrules.verdict.phases import job_phases
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from jobrules.model import FloatArray, Job
 
 PERCENTILES = {
-    "metric": "str", "node": "str", "device": "str", "unit": "str", "measured_s": "float64", "mean": "float64",
-    "min": "float64", "max": "float64",
+    "metric": "str", "node": "str", "device": "str", "phase": "str", "unit": "str", "measured_s": "float64",
+    "mean": "float64", "min": "float64", "max": "float64",
 }  # fmt: skip
 FRAMEWORK_TIME = {
     "node": "str", "kind": "str", "name": "str", "calls": "Int64", "total_us": "int64", "self_us": "Int64",
@@ -48,13 +50,19 @@ def percentiles(
     q: Sequence[float],
 ) -> Iterator[tuple[Any, ...]]:
     """A row for each metric and each of ``by``, of the time that was measured within the window and the steps of a phase."""
-    groups: dict[tuple[str, str, str, str], list[Held]] = {}
+    groups: dict[tuple[str, ...], list[Held]] = {}
+    clocks = Clocks.of(job)
+    stretches = [("", clocks.start_us, clocks.end_us)]
+    if "phase" in by:
+        stretches = [(one.label, one.start_us, one.end_us) for one in job_phases(job).phases]
     for one in series(job, metrics, devices, dict.fromkeys(nodes, ALWAYS)):
         held = Held.of(one, job)
         times = _of_phase(job, one.node, phase, window) if phase else union(*np.array([window]).T)
         held, _ = held.within(times.start, times.end)
         node, device = (one.node if "node" in by else ""), (one.device if "device" in by else "")
-        groups.setdefault((str(one.metric), node, device, one.metric.unit), []).append(held)
+        for label, start_us, end_us in stretches:
+            own, _ = held.within(*(np.array([[start_us], [end_us]]) + clocks.late_us(one.node)))
+            groups.setdefault((str(one.metric), node, device, label, one.metric.unit), []).append(own)
     for key, several in groups.items():
         value = np.concatenate([one.value for one in several])
         length = np.concatenate([one.length_us for one in several])

@@ -306,12 +306,13 @@ class RecordedJob:
         """The distribution of samples over the time that was measured: mean, range, and a column ``p95`` for each of ``q``.
 
         A value counts for the time that its sample stands for, as with ``every`` of ``samples``. A quantile is the smallest
-        value that holds, together with all below it, for at least this share of the time. ``by`` are ``node`` and ``device``,
-        which are empty where they are not told apart; ``phase="TRAIN"`` takes only the time within such steps of the node.
+        value that holds, together with all below it, for at least this share of the time. ``by`` are ``node``, ``device``, and
+        ``phase`` (one of ``phases``), which are empty where they are not told apart; ``phase="TRAIN"`` takes only the time
+        within such steps of the node.
         """
         attrs, q = self._attrs(locals()), [*dict.fromkeys(q)]
         columns = machine_time.PERCENTILES | machine_time.columns_of(q)
-        metrics, by = chosen(metric, map(str, Metric)), [*chosen(by, ("node", "device"))]
+        metrics, by = chosen(metric, map(str, Metric)), [*chosen(by, ("node", "device", "phase"))]
         attrs["reason"] = self._not_sampled(metrics)
         if self._job is None or not self._job.samples_us:
             return frame(columns, **attrs)

@@ -44,6 +44,7 @@ def test_a_mean_is_weighted_by_time() -> None:
         "metric": "gpu_utilization",
         "node": "algo-1",
         "device": "gpu0",
+        "phase": "",
         "unit": "%",
         "measured_s": 5,
         "mean": 30,
@@ -93,6 +94,37 @@ def test_quantiles_are_those_of_values_that_are_repeated_for_as_long_as_they_hol
     assert [found[name][0] for name in ("p10", "p50", "p90")] == [
         held[int(np.ceil(q * len(held))) - 1] for q in (0.1, 0.5, 0.9)
     ]
+
+
+def test_a_distribution_of_each_phase_is_that_of_its_time(busy: JobFrames) -> None:
+    phases = busy.phases()
+
+    found = busy.percentiles("gpu_utilization", by=("node", "phase"))
+
+    assert len(phases) > 1
+    assert found["phase"].tolist() == phases["name"].tolist()
+    for i, (start, end) in enumerate(zip(phases["start_us"], phases["end_us"], strict=True)):
+        (alone,) = busy.percentiles("gpu_utilization", by=("node",), start=start, end=end).to_dict("records")
+        assert found.loc[i].to_dict() == alone | {"phase": phases["name"][i]}
+    whole = busy.percentiles("gpu_utilization", by=("node",))
+    assert found["measured_s"].sum() == pytest.approx(whole["measured_s"][0])
+
+
+def test_a_phase_begins_by_the_clock_of_each_node() -> None:
+    late_us = 120 * SECOND_US
+    parts = [
+        make_job(
+            extra=[make_panel(Metric.GPU_UTILIZATION, values, interval_s=1, start_us=start, node=node)],
+            steps=make_steps([(i, i + 0.9) for i in range(20, 60)], node=node, start_us=start),
+        )
+        for node, start in (("algo-1", START_US), ("algo-2", START_US + late_us))
+        for values in [[0] * 20 + [80] * 41]
+    ]
+
+    found = opened(*parts).percentiles(by=("node", "phase"), q=())
+
+    assert found["node"].tolist() == ["algo-1", "algo-1", "algo-2", "algo-2"]
+    assert found["mean"].tolist() == [0, 80, 0, 80]
 
 
 def test_means_are_those_of_the_rule(busy: JobFrames) -> None:
@@ -277,7 +309,7 @@ def test_nothing_recorded_has_all_columns_and_a_reason() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda job: job.percentiles(by=("worker",)), "worker; known are node, device"),
+        (lambda job: job.percentiles(by=("worker",)), "worker; known are node, device, phase"),
         (lambda job: job.percentiles(phase="TRIAL"), "TRIAL; did you mean TRAIN?"),
         (lambda job: job.framework_time("operators"), "operators; did you mean operator?"),
         (lambda job: job.export("x", "xlsx"), "xlsx; known are parquet, csv, jsonl"),
