@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
+from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,11 @@ from jobreport.library.tables import (
 )
 from jobreport.readers.bounds import EARLIEST_US
 from jobreport.settings import load
+from jobrules.measures.clock_offsets import Clocks
 from jobrules.model import Metric, Steps, natural_sorted
 from jobrules.rules.step_outlier import StepOutlier
 from jobrules.text import count, duration
+from jobrules.verdict.phases import job_phases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -54,6 +57,24 @@ if TYPE_CHECKING:
     from jobreport.tables.parts import JobInParts
     from jobrules.model import Profile
 
+#: What ``attrs`` list of what a call asks for: other options choose no rows.
+_FILTERS = {
+    *(
+        "metric",
+        "source",
+        "phase",
+        "timer",
+        "name",
+        "mode",
+        "collection",
+        "node",
+        "device",
+        "worker",
+        "rank",
+        "thread",
+    ),
+    *("start", "end", "step"),
+}
 #: Why frames of the job's tables are empty.
 _FROM_REPORT = "a report holds no samples, steps, or events; open the job itself"
 _NO_SAMPLES, _NO_STEPS, _NO_EVENTS = "no samples were found", "no steps were found", "no traces were found"
@@ -345,13 +366,35 @@ class RecordedJob:
         reason = "" if self._profiles else self._none(_NO_PROFILES)
         return self._table(results.PROFILES, self._profiles, reason)
 
-    def functions(self) -> pd.DataFrame:
-        """The functions of each profile with most time of their own, 25 at most; ``calls`` is NA of a profiler that samples.
+    def functions(
+        self, top: int | None = 10, *, phase: Asked = None, timer: Asked = None, node: Asked = None
+    ) -> pd.DataFrame:
+        """The functions of each profile with most time of their own, ``top`` of them, 25 at most.
 
-        Profiles of several profilers measure in different ways: do not add them up.
+        ``calls`` is NA of a profiler that samples. ``phase`` takes the profiles that begin in one of ``phases``, ``timer``
+        those of one profiler, such as ``cProfile``. Profiles of several profilers measure in different ways: each has rows of
+        its own, and no two are added up.
         """
-        rows = [(profile, one) for profile in self._profiles for one in profile.functions]
-        return self._table(results.FUNCTIONS, rows, "" if rows else self._none(_NO_PROFILES))
+        attrs = self._attrs(locals())
+        if self._job is None or not self._profiles:
+            return frame(
+                {name: kind for name, (kind, _) in results.FUNCTIONS.items()},
+                **attrs | {"reason": self._none(_NO_PROFILES)},
+            )
+        timers = chosen(timer, (one.profiler for one in self._profiles))
+        nodes = chosen(node, natural_sorted({*self.nodes, *(one.node for one in self._profiles)}))
+        stretches = job_phases(self._job).phases
+        phases = chosen(phase, (one.label for one in stretches))
+        begins_us, late_us = [one.start_us for one in stretches[1:]], Clocks.of(self._job).late_us
+        rows = [
+            (one, function)
+            for one in self._profiles
+            if one.profiler in timers and one.node in nodes
+            if phase is None
+            or stretches[bisect_right(begins_us, one.start_us - late_us(one.node))].label in phases
+            for function in one.functions[:top]
+        ]
+        return results.table(results.FUNCTIONS, rows, self._clock, attrs)
 
     # What stands behind it
 
@@ -411,7 +454,7 @@ class RecordedJob:
         filters = {
             name: one.pattern if isinstance(one, re.Pattern) else str(one)
             for name, one in (asked or {}).items()
-            if one is not None and name != "self"
+            if one is not None and name in _FILTERS
         }
         return {
             "job": self.name,

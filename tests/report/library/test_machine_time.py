@@ -18,6 +18,7 @@ from jobreport.library import captures, machine_time, results
 from jobreport.library.job import JobFrames
 from jobreport.options import Options
 from jobrules.model import SECOND_US, Function, Job, JobInMemory, Metric, Profile
+from tests import copies
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 from tests.paths import ROOT
 from tests.report.library.frames import opened
@@ -218,6 +219,32 @@ def test_profiles_have_their_functions() -> None:
     assert (row["function"], row["line"], row["self_s"], row["total_s"]) == ("load", 4, 1.5, 2.0)
     assert pd.isna(row["calls"])
     assert types(job.functions()) == types(opened(make_job(cpu=[1, 2])).functions())
+
+
+def test_functions_are_those_of_a_phase_a_profiler_and_a_node() -> None:
+    steps = make_steps([(i, i + 0.9) for i in range(20, 60)])
+    function = Function(file="train.py", line=4, name="load", calls=None, self_s=1.5, total_s=2.0)
+    early = Profile(
+        node="algo-1", rank="0", profiler="Pyinstrument", start_us=START_US - SECOND_US, end_us=START_US + SECOND_US,
+        begin="", end="", functions=(function,) * 25, count=99, self_s=3.0,
+    )  # fmt: skip
+    in_loop = copies.replace(early, profiler="cProfile", node="other", start_us=START_US + 30 * SECOND_US)
+    job = opened(make_job(gpu=[0] * 40 + [80] * 80, steps=steps), profiles=(early, in_loop))
+    before, loop, *_ = job.phases()["name"]
+
+    def profilers(**asked: Any) -> list[str]:
+        return list(dict.fromkeys(job.functions(**asked)["profiler"]))
+
+    assert len(job.functions()) == 20
+    assert len(job.functions(3)) == 6
+    assert len(job.functions(None)) == 50
+    assert profilers() == ["Pyinstrument", "cProfile"]
+    assert profilers(phase=before) == profilers(node="algo-1") == profilers(timer="Pyinstrument")
+    assert profilers(phase=loop) == profilers(node="other") == profilers(timer="cProfile") == ["cProfile"]
+    assert profilers(phase=loop, node="algo-1") == []
+    assert job.functions(timer="cProfile").attrs["filters"] == {"timer": "cProfile"}
+    with pytest.raises(KeyError, match="did you mean cProfile"):
+        job.functions(timer="cprofile")
 
 
 def test_a_comparison_is_that_of_compare_reports(busy: JobFrames, tmp_path: Path) -> None:

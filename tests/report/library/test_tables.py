@@ -431,8 +431,7 @@ def test_a_job_without_a_date_counts_from_its_start() -> None:
 def test_a_frame_says_what_was_asked() -> None:
     found = opened(*two_nodes()).samples(re.compile("^gpu"), node="algo-1")
 
-    filters = {"metric": "^gpu", "node": "algo-1", "phase_of_step": "TRAIN", "wide": "False"}
-    assert found.attrs["filters"] == filters
+    assert found.attrs["filters"] == {"metric": "^gpu", "node": "algo-1"}
     assert found.attrs["job"] == "job"
 
 
