@@ -63,6 +63,14 @@ def _steps(_context: click.Context, option: click.Parameter, value: str | None) 
     help="Metric of the samples. Repeatable.",
 )
 @click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME",
+    help="Source of events, such as python or horovod. Repeatable; all by default.",
+)
+@click.option("--every", metavar="TIME", help="A mean of the samples for each such time, such as 10s.")
+@click.option(
     "--captures/--no-captures", default=True, show_default=True, help="Events of PyTorch's profiler."
 )
 @click.option("--absolute", is_flag=True, help="Count times from 1970 instead of from the first record.")
@@ -75,6 +83,7 @@ def command(
     job_dir: Path | Url,
     out: Path,
     steps: int | slice | None,
+    sources: tuple[str, ...],
     force: bool,
     storage_option: dict[str, str],
     cache: Path | None,
@@ -88,7 +97,7 @@ def command(
         raise UsageError(f"{out} exists. Use --force to replace it.")
     with open_job(str(job_dir), storage_option=storage_option, cache=cache, max_download=max_download) as job:
         try:
-            made = job.trace(out, step=steps, **chosen)
+            made = job.trace(out, step=steps, sources=sources or None, **chosen)
         except (KeyError, ValueError) as error:
             raise UsageError(f"{error.args[0]}.") from None
     cli.print_error(

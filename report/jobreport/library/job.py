@@ -18,9 +18,10 @@ from jobreport.document import checked, to_json
 from jobreport.errors import NothingReadableError, UsageError
 from jobreport.files import DEFAULT, FILES
 from jobreport.library import captures, results
-from jobreport.library.asked import chosen, moment, numbered
+from jobreport.library.asked import chosen, length_us, moment, numbered
 from jobreport.library.frames import of_rows
 from jobreport.library.learning import LEARNING, LearnedJob, differences
+from jobreport.library.tables import means
 from jobreport.options import Options
 from jobreport.output import places, publish
 from jobreport.pipeline import written
@@ -36,6 +37,7 @@ from jobrules.rule import written as written_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from datetime import timedelta as Timedelta  # noqa: N812 - as in ``recorded``
 
     import pandas as pd
 
@@ -261,10 +263,12 @@ class JobFrames(LearnedJob):
         start: Moment = None,
         end: Moment = None,
         step: StepNumbers = None,
+        sources: Asked = None,
         metrics: Asked = METRICS,
         findings: bool = True,
         captures: bool = True,
         learning: bool = True,
+        every: Timedelta | str | None = None,
         absolute: bool = False,
         limit: int = LIMIT,
     ) -> TraceSummary:
@@ -272,14 +276,16 @@ class JobFrames(LearnedJob):
 
         ``path`` is compressed if it ends in ``.gz``; the same job gives the same bytes. ``step`` chooses training steps, of
         each worker its own. Times are microseconds since the first record, or with ``absolute`` since the epoch. Events
-        that overlap others of their lane without lying in them have a lane beside it, as viewers need.
+        that overlap others of their lane without lying in them have a lane beside it, as viewers need. ``sources`` are those
+        of ``events``; steps are written in any case. ``every="10s"`` writes a mean for each 10 s instead of the samples, as
+        ``samples`` has it.
 
         With ``captures``, the operators and kernels of PyTorch's profiler are in it; their files are read again, one at a time,
         and fetched again from object storage without a ``cache``.
         Those without a time base that counts from the epoch are left out: ``left_out`` of the summary says so. With ``learning``,
         the loss and other scalars of rank 0 are counters, and marks where one is NaN or infinite.
 
-        Raises ``UsageError`` if there are more than ``limit`` rows.
+        Raises ``UsageError`` if there are more than ``limit`` rows: ``start``, ``sources``, and ``every`` make them fewer.
         """
         first_us, stop_us = (moment(one, self.span_us[0]) for one in (start, end))
         numbers = self._steps.where(self._steps.mode == TRAIN).number if step is not None else None
@@ -295,6 +301,8 @@ class JobFrames(LearnedJob):
                 end_us=stop_us,
                 steps=None if numbers is None else numbered(step, numbers, TRAIN),
                 metrics=chosen(metrics, map(str, Metric)),
+                sources=None if sources is None else chosen(sources, self._names.sources),
+                means=None if every is None else partial(means, self._whole.job, length_us(every)),
                 read=read,
                 learning=learning,
                 absolute=absolute,

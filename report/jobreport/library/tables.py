@@ -102,6 +102,19 @@ class Series(Struct, frozen=True, kw_only=True, eq=False):
     #: Share of the time that was measured, where these are means.
     covered: FloatArray | None = None
 
+    @classmethod
+    def of(cls, panel: Panel, column: int) -> Series:
+        """Those of a device."""
+        time_us, value = panel.series(column)
+        return cls(
+            node=panel.node,
+            device=panel.devices[column],
+            metric=panel.metric,
+            time_us=time_us,
+            value=value,
+            snapshot=panel.snapshot[np.searchsorted(panel.time_us, time_us)],
+        )
+
 
 def series(
     job: JobInParts,
@@ -113,20 +126,12 @@ def series(
     """By node, device, and metric; of nodes with a window. With ``every_us``, a mean for each such time."""
     for part in job.one_by_one(windows):
         for panel, column in _columns(part, metrics, devices):
-            time_us, value = panel.series(column)
-            found = Series(
-                node=panel.node,
-                device=panel.devices[column],
-                metric=panel.metric,
-                time_us=time_us,
-                value=value,
-                snapshot=panel.snapshot[np.searchsorted(panel.time_us, time_us)],
-            )
+            found = Series.of(panel, column)
             start_us, end_us = windows[panel.node]
             if every_us:
                 yield _means(found, job, (start_us, end_us), every_us)
             else:
-                inside = slice(*np.searchsorted(time_us, (start_us, end_us)).tolist())
+                inside = slice(*np.searchsorted(found.time_us, (start_us, end_us)).tolist())
                 columns = ("time_us", "value", "snapshot")
                 yield replace(found, **{name: getattr(found, name)[inside] for name in columns})
 
@@ -189,6 +194,16 @@ def _means(one: Series, job: Job, window: Window, every_us: int) -> Series:
     with np.errstate(invalid="ignore"):
         value = np.where(known > 0, total / known, np.nan)
     return replace(one, time_us=edges_us[:-1], value=value, covered=known / every_us)
+
+
+def means(job: Job, every_us: int, panel: Panel, window: Window) -> tuple[IntArray, FloatArray]:
+    """(n,) when each bin begins in which something was measured, and (n, devices) the means; both in the time of the node."""
+    found = [_means(Series.of(panel, i), job, window, every_us) for i in range(len(panel.devices))]
+    value = np.column_stack([one.value for one in found])
+    some = ~np.isnan(value).all(axis=1)
+    # The first one may begin before the window, or the job.
+    start_us = np.maximum(found[0].time_us, max(window[0], Clocks.of(job).span_us(panel.node)[0]))
+    return start_us[some], value[some]
 
 
 def sample_columns(found: Sequence[Series], nodes: Sequence[str]) -> dict[str, Any]:

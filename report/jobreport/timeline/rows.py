@@ -19,12 +19,14 @@ from jobrules.model import EventSource, natural_sorted
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from typing import TypeAlias
 
     from jobrules.measures.clock_offsets import Clocks
-    from jobrules.model import BoolArray, IntArray, Job, Lane, Metric, Panel
+    from jobrules.model import BoolArray, FloatArray, IntArray, Job, Lane, Metric, Panel
 
+    #: Of a panel and a time on the clock of its node: (n,) times, and (n, devices) values.
+    Means: TypeAlias = Callable[[Panel, tuple[int, int]], tuple[IntArray, FloatArray]]
     #: How many of what are not in the file, and why.
     LeftOut: TypeAlias = Counter[tuple[str, str]]
 
@@ -89,6 +91,9 @@ class Chosen(Struct, kw_only=True):
     end_us: int
     steps: tuple[int, int] | None
     metrics: Collection[Metric]
+    #: Sources of events; and what gives times and values instead of the samples. None for all of them.
+    sources: Collection[str] | None = None
+    means: Means | None = None
     #: Rows that may be written, and how many there are.
     limit: int
     count: int = 0
@@ -213,7 +218,13 @@ def _step_lanes(part: Job, rank: str, window: tuple[int, int], chosen: Chosen) -
 
 def _event_lanes(part: Job, rank: str, window: tuple[int, int], chosen: Chosen) -> Iterator[LaneRows]:
     events = part.events
-    known = rows_by_lane(events, lambda lane: _place(lane) if lane.rank == rank else None)
+    sources = chosen.sources
+    known = rows_by_lane(
+        events,
+        lambda lane: (
+            _place(lane) if lane.rank == rank and (sources is None or lane.source in sources) else None
+        ),
+    )
     by_tid: defaultdict[int, list[tuple[str, IntArray]]] = defaultdict(list)
     places: defaultdict[int, int] = defaultdict(int)
     for (first, title), every in known.items():
@@ -287,32 +298,36 @@ def _samples(part: Job, number: int, chosen: Chosen, clocks: Clocks) -> Iterator
         panel = part.panel(node, metric)
         if panel is None:
             continue
-        begin, stop = np.searchsorted(panel.time_us, (chosen.start_us + late_us, chosen.end_us + late_us))
+        window = (chosen.start_us + late_us, chosen.end_us + late_us)
+        begin, stop = np.searchsorted(panel.time_us, window)
         weight_us = sample_weights(panel.time_us, *clocks.span_us(node)).weight_us
         ends_us = panel.time_us + weight_us.astype(np.int64)
         next_us = np.append(panel.time_us[1:], clocks.end_us + late_us)
         gaps_us = ends_us[begin:stop][(ends_us < next_us - 1)[begin:stop]]
-        if stop <= begin or not chosen.allows(int(stop - begin) + len(gaps_us)):
+        times_us, values = panel.time_us[begin:stop], panel.values[begin:stop]
+        if chosen.means:
+            times_us, values = chosen.means(panel, window)
+        if not len(times_us) or not chosen.allows(len(times_us) + len(gaps_us)):
             continue
         label = metric.label
-        counted, marks = np.arange(stop - begin), np.full(len(gaps_us), 1)
+        counted, marks = np.arange(len(times_us)), np.full(len(gaps_us), 1)
         yield Rows(
             pid=NODES + number,
             tid=0,
-            start_us=np.concatenate([panel.time_us[begin:stop], gaps_us]) - late_us,
+            start_us=np.concatenate([times_us, gaps_us]) - late_us,
             length_us=np.full(len(counted) + len(marks), -1),
             heads=[
                 f'{{"name":{text(label)},"ph":"C"',
                 f'{{"name":{text(f"{label}: not measured")},"ph":"i","s":"p"',
             ],
             head=np.concatenate([np.zeros(len(counted), np.int64), marks]),
-            tails=list(_counters(panel, int(begin), int(stop))),
+            tails=list(_counters(panel.devices, values)),
             tail=np.concatenate([counted, np.full(len(marks), -1)]),
         )
 
 
-def _counters(panel: Panel, begin: int, stop: int) -> Iterator[str]:
-    values, names = panel.values[begin:stop], [text(device or "node") for device in panel.devices]
+def _counters(devices: Sequence[str], values: FloatArray) -> Iterator[str]:
+    names = [text(device or "node") for device in devices]
     if len(names) > _MAX_DEVICES:
         columns = (np.nanmean(values, axis=1), np.nanmin(values, axis=1), np.nanmax(values, axis=1))
         values, names = np.column_stack(columns), ['"mean"', '"min"', '"max"']

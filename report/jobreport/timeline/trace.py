@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jobreport.timeline.captures import Read
-    from jobreport.timeline.rows import LeftOut
+    from jobreport.timeline.rows import LeftOut, Means
     from jobrules.model import Finding, IntArray, Job
 
 #: Nodes that a file can tell apart, and rows that are put into words at a time.
@@ -57,6 +57,8 @@ def write_trace(
     end_us: int | None = None,
     steps: tuple[int, int] | None = None,
     metrics: Collection[str] = METRICS,
+    sources: Collection[str] | None = None,
+    means: Means | None = None,
     read: Read | None = None,
     learning: bool = False,
     absolute: bool = False,
@@ -67,7 +69,7 @@ def write_trace(
     ``read`` gives the events of a capture; without it, there are none of captures. ``learning`` adds scalars. Times are
     microseconds: since the first record, or with ``absolute`` since the epoch. ``start_us`` and ``end_us`` (since the epoch,
     the end is no part) choose a time, ``steps`` the training steps from a number to before another: of each process its own,
-    and some process must have one.
+    and some process must have one. ``sources`` are those of events; ``means`` gives what is written instead of samples.
 
     Raises ``UsageError`` if there are more rows than ``limit``.
     """
@@ -81,6 +83,8 @@ def write_trace(
         end_us=last_us + 1 if end_us is None else end_us,
         steps=steps,
         metrics=[one for one in Metric if one in metrics],
+        sources=sources,
+        means=means,
         limit=limit,
     )
     if steps:
@@ -99,8 +103,8 @@ def write_trace(
         rows += of_scalars(recorded, nodes, chosen, (first_us, last_us), clocks, without)
     if chosen.count > limit:
         raise UsageError(
-            f"The trace would have {count(chosen.count, 'row')}, more than {limit:,}. Choose a time, some steps, or fewer "
-            "metrics, leave out captures, or raise the limit."
+            f"The trace would have {count(chosen.count, 'row')}, more than {limit:,}. Choose a time or steps (start, end, step), "
+            "fewer events (sources, captures), or fewer samples (every, metrics), or raise the limit."
         )
     counters = sum(int((one.tail >= 0).sum()) for one in rows if one.tid == 0)
     rows += _of_findings(findings, chosen)

@@ -14,11 +14,12 @@ import pytest
 from jobreport.errors import UsageError
 from jobreport.readers.registry import read_directory
 from jobreport.timeline.trace import write_trace
-from jobrules.model import Events, Finding, Job, Metric, Severity
+from jobrules.model import Events, EventSource, Finding, Job, Metric, Severity
 from tests.copies import replace
 from tests.jobs import START_US, joined_steps, make_events, make_job, make_panel, make_steps
 from tests.learning_data import learning_job, scalars
 from tests.paths import SAMPLES
+from tests.report.library.frames import opened
 
 Row = dict[str, Any]
 
@@ -143,6 +144,60 @@ def test_a_counter_ends_where_nothing_is_measured(tmp_path: Path) -> None:
     assert sum(row["ph"] == "C" for row in rows) == 60
 
 
+def test_every_so_often_is_a_mean_as_of_the_samples(tmp_path: Path) -> None:
+    late_us = 125 * 10**6
+    seconds = [*range(30), *range(180, 220)]
+    parts = [
+        make_job(
+            extra=[
+                make_panel(
+                    Metric.GPU_UTILIZATION,
+                    np.column_stack([np.arange(70.0), np.full(70, 5.0)]),
+                    time_us=start_us + np.array(seconds) * 10**6,
+                    node=node,
+                )
+            ],
+            steps=make_steps([(i, i + 0.9) for i in range(220)], node=node, start_us=start_us),
+        )
+        for node, start_us in (("algo-1", START_US), ("algo-2", START_US + late_us))
+    ]
+    job = opened(*parts)
+
+    summary = job.trace(tmp_path / "trace.json", every="10s", absolute=True, step=slice(0, 15))
+    every = job.trace(tmp_path / "all.json", every="10s", absolute=True)
+
+    rows = [row for row in checked((tmp_path / "all.json").read_bytes()) if row["name"] == "GPU"]
+    found = job.samples(every="10s").dropna()
+    for pid, node, late in ((2_000_000, "algo-1", 0), (2_000_001, "algo-2", late_us)):
+        own = found[found["node"] == node].pivot(index="time_us", columns="device", values="value")
+        begins = [max(one - late, START_US) for one in own.index]
+        drawn = [row for row in rows if row["pid"] == pid]
+        assert [row["ts"] for row in drawn] == begins
+        assert [[*row["args"].values()] for row in drawn] == [
+            [float(f"{one:.6g}") for one in values] for values in own.to_numpy()
+        ]
+    assert every.counters == len(rows)
+    assert every.counters > summary.counters > 0
+    marks = [row for row in checked((tmp_path / "all.json").read_bytes()) if row["ph"] == "i"]
+    assert len([one for one in marks if one["name"] == "GPU: not measured"]) == 2
+
+
+def test_events_of_some_sources_are_written_and_every_step(tmp_path: Path) -> None:
+    events = Events.joined(
+        [
+            make_events([("Forward", "a", 0, 1)]),
+            make_events([("NEGOTIATE", "b", 0, 1)], source=EventSource.HOROVOD),
+        ]
+    )
+    job = opened(make_job(events=events, steps=make_steps([(0, 1)])))
+
+    job.trace(tmp_path / "trace.json", sources="horovod", captures=False)
+
+    assert {row["name"] for row in checked((tmp_path / "trace.json").read_bytes())} == {"TRAIN 0", "b"}
+    with pytest.raises(KeyError, match="did you mean horovod"):
+        job.trace(tmp_path / "trace.json", sources="horvod")
+
+
 def test_a_device_without_a_sample_is_left_out_of_its_moment(tmp_path: Path) -> None:
     rows = rows_of(make_job(gpu=[[1.0, 2.0], [3.0, float("nan")]]), tmp_path)
     assert [row["args"] for row in rows] == [{"gpu0": 1, "gpu1": 2}, {"gpu0": 3}]
@@ -177,7 +232,7 @@ def test_a_time_is_chosen(tmp_path: Path) -> None:
 
 def test_too_many_rows_are_refused_and_counted(tmp_path: Path) -> None:
     job = make_job(gpu=[50.0] * 60, steps=make_steps([(0, 1)]))
-    with pytest.raises(UsageError, match=r"61\srows, more than 10"):
+    with pytest.raises(UsageError, match=r"61\srows, more than 10.*start.*sources.*every"):
         write_trace(job, tmp_path / "trace.json", limit=10)
     assert not [*tmp_path.iterdir()]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from jobreport import open_job
 from tests.paths import ROOT
 from tests.report.timeline.test_trace import checked
 
@@ -35,7 +36,10 @@ def test_a_trace_is_written_and_not_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [["--steps", "4000:"], ["--steps", "a"], ["--metric", "gpu"], ["--start", "soon"], ["--limit", "5"]],
+    [
+        *(["--steps", "4000:"], ["--steps", "a"], ["--metric", "gpu"], ["--start", "soon"], ["--limit", "5"]),
+        *(["--source", "gpu"], ["--every", "soon"]),
+    ],
 )
 def test_what_cannot_be_is_a_sentence(options: list[str], tmp_path: Path) -> None:
     done = trace("--job-dir", str(SAMPLE), "-o", str(tmp_path / "trace.json"), *options)
@@ -43,6 +47,15 @@ def test_what_cannot_be_is_a_sentence(options: list[str], tmp_path: Path) -> Non
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert not [*tmp_path.iterdir()]
+
+
+def test_fewer_samples_are_written_if_they_are_asked_for(tmp_path: Path) -> None:
+    file, job = tmp_path / "trace.json", open_job(SAMPLE)
+    options = ["--source", "python", "--every", "10s", "--metric", "gpu_utilization"]
+    assert trace("--job-dir", str(SAMPLE), "-o", str(file), *options).returncode == 0
+    rows = checked(file.read_bytes())
+    bins = job.samples("gpu_utilization", every="10s").dropna()["time_us"]
+    assert len([row for row in rows if row["ph"] == "C"]) == bins.nunique()
 
 
 def test_the_findings_of_the_page_are_in_it(tmp_path: Path) -> None:
