@@ -274,6 +274,7 @@ class RecordedJob:
         phase_of_step: str = "TRAIN",
         overlap: bool = True,
         clip: bool = False,
+        limit: int | None = None,
     ) -> pd.DataFrame:
         """Events of traces: what processes did from when to when, by start.
 
@@ -281,6 +282,8 @@ class RecordedJob:
         ``step=7`` and ``step=slice(3, 8)``, whose end is not part of it, are the time of these steps of each worker;
         ``phase`` is the event type, such as ``Forward``. ``self_us`` is the time of an event without those within it, of
         the same type and thread; ``step`` the number of the step of the same worker in which it begins.
+
+        Raises ``ValueError`` if there are more than ``limit`` rows; none are left out.
         """
         attrs = self._attrs(locals())
         if self._job is None or self._no_events:
@@ -299,7 +302,10 @@ class RecordedJob:
             of_steps=phase_of_step,
         )
         parts = self._job.one_by_one(chosen(node, known.nodes))
-        return frame(EVENTS, self._timed(event_columns(parts, wanted, known)), **attrs)
+        found = event_columns(parts, wanted, known)
+        if limit is not None and found and len(found["start_us"]) > limit:
+            raise ValueError(f"{count(len(found['start_us']), 'event')}, more than the limit of {limit:,}")
+        return frame(EVENTS, self._timed(found), **attrs)
 
     def iter_events(self, rows: int = 1_000_000, **filters: Any) -> Iterator[pd.DataFrame]:
         """The frames of ``events``, of at most so many rows, node after node: for more events than fit into memory."""

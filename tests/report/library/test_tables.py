@@ -414,6 +414,14 @@ def test_columns_and_types_stay() -> None:
     ]
 
 
+def test_more_events_than_the_limit_are_an_error_that_counts_them() -> None:
+    job = opened(nested())
+
+    assert len(job.events(limit=2)) == len(job.events(name="A", limit=1)) + 1 == 2
+    with pytest.raises(ValueError, match=r"2\sevents, more than the limit of 1"):
+        job.events(limit=1)
+
+
 def test_a_job_without_a_date_counts_from_its_start() -> None:
     events = make_events([("Forward", "A", 1, 2)], start_us=0)
 
