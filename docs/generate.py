@@ -236,9 +236,10 @@ FRAMES = {
         print(use.groupby("device", observed=True)["value"].mean().round(1))
         print(job.samples("gpu_utilization", every="1h")[["device", "value", "covered"]].round(3))
     """,
-    "The distribution over time, of the whole job and of its training steps": """
+    "The distribution over time, of the whole job and of its training steps and phases": """
         print(job.percentiles("gpu_utilization")[["device", "mean", "p5", "p50", "p95"]].round(1))
         print(job.percentiles("gpu_utilization", phase="TRAIN")[["device", "mean"]].round(1))
+        print(job.percentiles("gpu_utilization", by=("node", "phase"))[["phase", "mean", "p50"]].round(1))
     """,
     "Seconds in which a GPU was idle and a core saturated": """
         seconds = job.samples(["gpu_utilization", "cpu_utilization"], every="1s", wide=True)
@@ -313,8 +314,9 @@ def library_page() -> str:
     blocks += [
         "## Limits",
         "A frame of 5 million events takes 0.4 GB and 5 s, and 0.6 GB while it is made; `iter_events` and windows take less. "
-        "Nothing is fetched but jobs in object storage: download an archive that a web server has. Arrays of tensors and live "
-        "views are not offered, and a plain `mean()` of samples is no mean over time, where sampling paused or changed its pace.",
+        "Nothing is fetched but jobs in object storage: download an archive that a web server has. Arrays are those that "
+        "SageMaker Debugger saved, live views are not offered, and a plain `mean()` of samples is no mean over time, where "
+        "sampling paused or changed its pace.",
     ]
     blocks += ["## The report of a job", *map(_paragraphs, (job.MadeReport, job.MadeReport.json))]
     blocks.append(f"### report.figure\n\n{_called(job.MadeReport.figure)}")

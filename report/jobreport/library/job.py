@@ -5,9 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import partial
 from importlib.util import find_spec
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec import Struct
 
 from jobreport.build import report_of, result_of
@@ -26,6 +28,7 @@ from jobreport.options import Options
 from jobreport.output import places, publish
 from jobreport.pipeline import written
 from jobreport.readers.listing import listing
+from jobreport.readers.saved_tensors.arrays import array, by_step
 from jobreport.readers.tally import Tally
 from jobreport.settings import find_rule, load
 from jobreport.timeline import LIMIT, METRICS
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from jobreport.library.asked import Names as Asked
     from jobreport.page.kit.fragment import Fragment
     from jobreport.readers.archive import Unpacked
+    from jobreport.readers.base import SourceFile
     from jobreport.settings import Settings
     from jobreport.storage.urls import Url
     from jobreport.timeline.trace import TraceSummary
@@ -217,6 +221,27 @@ class JobFrames(LearnedJob):
         reason = "" if self._report.captures else "no traces of PyTorch's profiler were found"
         return self._table(captures.TABLES[name], captures.rows(self._report, name), reason)
 
+    def vendor_tensor(self, name: str, step: int) -> Any:
+        """An array that SageMaker Debugger saved at a step, of the first worker that saved it, under the name in its files.
+
+        At most 1 GiB. The files are read again, and fetched again from object storage without a ``cache``. Raises ``KeyError``
+        for a step or a name that is not there, ``ValueError`` for what cannot be read, and ``UsageError`` with the reason where
+        no arrays were saved.
+        """
+        self._check_open()
+        if self._reading is None:
+            raise UsageError("A report holds no arrays. Open the job itself.")
+        with ExitStack() as stack:
+            files = _files(stack.enter_context(self._source())) if self._source else {}
+            steps = by_step(files.values())
+            if not steps:
+                raise UsageError("No tensors saved by SageMaker Debugger were found.")
+            numbered(index(step), np.array([*steps]), "saved")
+            found, names = array(steps[step], name)
+        if found is None:
+            chosen(name, names)
+        return found
+
     def window(self, start: Moment = None, end: Moment = None) -> JobWindow:
         """The job from one moment to another."""
         return JobWindow(self, start, end)
@@ -324,15 +349,20 @@ class JobFrames(LearnedJob):
         return load(assignments=assignments, select=[*names])
 
 
+def _files(source: Unpacked) -> dict[str, SourceFile]:
+    """The files of a job that is read again, by name."""
+    try:
+        return {one.name: one for one in source.files or listing(source.directory, Tally())}
+    except NothingReadableError:
+        # The job has been moved since it was opened.
+        return {}
+
+
 def _reader(source: Unpacked) -> Callable[[Capture], Trace | None]:
     """Reads the file of a capture again."""
     from jobreport.readers.kineto.table import read_trace  # noqa: PLC0415 - most jobs have no such file
 
-    try:
-        files = {one.name: one for one in source.files or listing(source.directory, Tally())}
-    except NothingReadableError:
-        # The job has been moved since it was opened.
-        files = {}
+    files = _files(source)
 
     def read(capture: Capture) -> Trace | None:
         file = files.get(capture.file)

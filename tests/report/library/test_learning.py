@@ -11,18 +11,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jobreport import open_job
+from jobreport import JobReportError, open_job
 from jobreport.library import learning as frames
 from jobreport.library.job import JobFrames
 from jobreport.timeline.trace import write_trace
 from jobrules.model.learning import ClassCounts, Collection, Learning, Scalars, TensorRecords
 from tests.copies import replace
+from tests.event_writer import saved
 from tests.jobs import START_US, make_job
 from tests.learning_data import START_US as LOGGED_US
 from tests.learning_data import counted, learning_job, matrix, scalars, tensors
 from tests.report.library.frames import opened
 from tests.report.library.test_tables import types
 from tests.report.readers.learning.test_reader import SHARDS, of_ranks
+from tests.report.readers.saved_tensors.test_reader import write
 from tests.report.timeline.test_trace import checked
 
 GRADIENT, UPDATE, PARAMETER = Collection.GRADIENT, Collection.UPDATE, Collection.PARAMETER
@@ -53,6 +55,51 @@ def two_layers() -> TensorRecords:
         },
         steps=[10, 20],
     )
+
+
+# Arrays
+
+
+def saved_job(tmp_path: Path) -> JobFrames:
+    large = np.arange(6000, dtype=np.float64).reshape(2, 3000)
+    steps: dict[int, dict[str, Any]] = {
+        0: {"fc.weight": large, "loss": np.float32(0.5)},
+        500: {"gradient/fc.weight": large + 1},
+    }
+    files = saved(steps) | saved({500: {"fc.bias": np.arange(3)}}, worker="worker_1")
+    write(tmp_path / "job", {f"debug-output/{name}": content for name, content in files.items()})
+    return open_job(tmp_path / "job")
+
+
+def test_an_array_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    job = saved_job(tmp_path)
+
+    found = job.vendor_tensor("fc.weight", 0)
+
+    assert found.dtype == np.float64
+    assert found.tolist() == np.arange(6000.0).reshape(2, 3000).tolist()
+    assert job.vendor_tensor("gradient/fc.weight", 500)[1, 0] == 3001
+    assert job.vendor_tensor("fc.bias", 500).tolist() == [0, 1, 2]
+    assert job.vendor_tensor("loss", 0).item() == 0.5
+
+
+def test_an_array_that_is_not_there_is_an_error_with_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = saved_job(tmp_path)
+
+    with pytest.raises(KeyError, match=r"fc.weights; did you mean fc.weight\?"):
+        job.vendor_tensor("fc.weights", 0)
+    with pytest.raises(KeyError, match="no saved step 7; there are 0 to 500"):
+        job.vendor_tensor("fc.weight", 7)
+    monkeypatch.setattr("jobreport.readers.saved_tensors.arrays._MAX_ARRAY", 1 << 10)
+    with pytest.raises(ValueError, match="more than 1,024"):
+        job.vendor_tensor("fc.weight", 0)
+    with pytest.raises(JobReportError, match="No tensors saved by SageMaker Debugger"):
+        trained(scalars([1.0])).vendor_tensor("fc.weight", 0)
+    report = trained(scalars([1.0])).report(tmp_path / "out", formats=["json"])
+    with pytest.raises(JobReportError, match="A report holds no arrays"):
+        open_job(str(report.path)).vendor_tensor("fc.weight", 0)
 
 
 # Scalars
