@@ -310,7 +310,8 @@ class JobFrames(LearnedJob):
         Those without a time base that counts from the epoch are left out: ``left_out`` of the summary says so. With ``learning``,
         the loss and other scalars of rank 0 are counters, and marks where one is NaN or infinite.
 
-        Raises ``UsageError`` if there are more than ``limit`` rows: ``start``, ``sources``, and ``every`` make them fewer.
+        Raises ``UsageError`` if there are more than ``limit`` rows: ``start``, ``sources``, and ``every`` make them fewer; or if
+        the folder of ``path`` does not exist.
         """
         first_us, stop_us = (moment(one, self.span_us[0]) for one in (start, end))
         numbers = self._steps.where(self._steps.mode == TRAIN).number if step is not None else None

@@ -71,8 +71,10 @@ def write_trace(
     the end is no part) choose a time, ``steps`` the training steps from a number to before another: of each process its own,
     and some process must have one. ``sources`` are those of events; ``means`` gives what is written instead of samples.
 
-    Raises ``UsageError`` if there are more rows than ``limit``.
+    Raises ``UsageError`` if there are more rows than ``limit``, or no such folder.
     """
+    if not path.parent.is_dir():
+        raise UsageError(f"There is no folder {path.parent}.")
     clocks = Clocks.of(job)
     captures, without = placed(job, clocks) if read else ([], Counter())
     spans = [*([(clocks.start_us, clocks.end_us)] if job.facts else []), *(one.span_us for one in captures)]

@@ -237,6 +237,13 @@ def test_too_many_rows_are_refused_and_counted(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "none"
+    with pytest.raises(UsageError) as raised:
+        write_trace(make_job(gpu=[50.0] * 6), folder / "trace.json")
+    assert str(raised.value) == f"There is no folder {folder}."
+
+
 def test_findings_are_marks(tmp_path: Path) -> None:
     finding = Finding(
         key="x", severity=Severity.WARNING, title="<b>", evidence=(), advice=("Do less.",), rules=(), section="steps",
