@@ -293,7 +293,8 @@ import os, signal, sys, time
 count = {}
 def note(number, frame):
     count[number] = count.get(number, 0) + 1
-    print(signal.Signals(number).name, count[number], flush=True)
+    # A print within a print is an error.
+    os.write(1, f"{signal.Signals(number).name} {count[number]}\\n".encode())
 for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT"):
     signal.signal(getattr(signal, name), note)
 print("ready", flush=True)
