@@ -35,7 +35,7 @@ from jobrules.analyses.goodput import goodput
 from jobrules.analyses.gpu_memory import gpu_memory
 from jobrules.analyses.gpu_utilization import gpu_utilization
 from jobrules.analyses.host import host
-from jobrules.analyses.learning import learning_plots
+from jobrules.analyses.learning.plots import learning_plots
 from jobrules.analyses.nodes import node_comparison
 from jobrules.analyses.power import power
 from jobrules.analyses.rank_waits import rank_waits
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from jobreport.settings import Settings
     from jobrules.analyses.bottlenecks import Bottlenecks
     from jobrules.analyses.framework import FrameworkTime
-    from jobrules.analyses.learning import LearningPlots
+    from jobrules.analyses.learning.plots import LearningPlots
     from jobrules.analyses.time_lines import Columns
     from jobrules.model import Job, PartFacts, Profile, RuleResult
     from jobrules.rule import Rule

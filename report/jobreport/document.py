@@ -33,7 +33,7 @@ from jobrules.analyses.goodput import Goodput
 from jobrules.analyses.gpu_memory import MemoryUse
 from jobrules.analyses.gpu_utilization import Box
 from jobrules.analyses.host import HostUse
-from jobrules.analyses.learning import LearningPlots
+from jobrules.analyses.learning.plots import LearningPlots
 from jobrules.analyses.nodes import NodeComparison
 from jobrules.analyses.power import GPUState
 from jobrules.analyses.rank_waits import WaitsOfRanks

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.recordings import RecordedRun, Recording
     from jobrules.analyses.goodput import Goodput
-    from jobrules.analyses.learning import LearningPlots
+    from jobrules.analyses.learning.plots import LearningPlots
 
 
 #: Columns of a loss of which the last tenth has several.

@@ -14,7 +14,7 @@ from jobreport.comparison.real_difference import Sample
 from jobreport.comparison.runs import NOT_RECORDED
 from jobreport.cost.facts import samples_per_step
 from jobrules.analyses.blocks import BLOCKS, MIN_STEPS, block_edges
-from jobrules.analyses.learning import PIECES
+from jobrules.analyses.learning.plots import PIECES
 from jobrules.model import Metric
 
 if TYPE_CHECKING:

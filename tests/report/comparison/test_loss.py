@@ -12,7 +12,7 @@ from jobreport.comparison.markdown import markdown
 from jobreport.comparison.measures import LOSS
 from jobreport.document import Report
 from jobreport.page.sections.comparison import page
-from jobrules.analyses.learning import learning_plots
+from jobrules.analyses.learning.plots import learning_plots
 from jobrules.model.learning import Learning
 from tests.copies import replace
 from tests.learning_data import scalars

@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 from msgspec import UNSET
 
-from jobrules.analyses.learning import (
-    MAX_ROWS,
-    NOT_FINITE,
-    NOT_RECORDED,
-    ZERO,
-    LayerMap,
-    LearningPlots,
-    StepColumns,
-    learning_plots,
-)
+from jobrules.analyses.learning.columns import StepColumns
+from jobrules.analyses.learning.layers import MAX_ROWS, NOT_FINITE, NOT_RECORDED, ZERO, LayerMap
+from jobrules.analyses.learning.plots import LearningPlots, learning_plots
 from jobrules.model.learning import (
     LOSS,
     VAL_LOSS,

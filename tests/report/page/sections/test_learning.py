@@ -16,7 +16,7 @@ from jobreport.output import summary
 from jobreport.page.sections.learning.learning import learning
 from jobreport.page.sections.learning.trees import trees
 from jobreport.page.sections.order import page
-from jobrules.analyses.learning import NOT_RECORDED, LayerMap
+from jobrules.analyses.learning.layers import NOT_RECORDED, LayerMap
 from jobrules.model.learning import LOSS, VAL_LOSS, Collection, Learning, LearningEvent, Tensor, TensorRecords
 from jobrules.rule import Rule
 from jobrules.rules.learning.confusion import Confusion

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from jobreport.page.figures.canvas import Figure
     from jobreport.page.figures.over_columns import Floats
-    from jobrules.analyses.learning import Course, LearningPlots, StepColumns
+    from jobrules.analyses.learning.columns import StepColumns
+    from jobrules.analyses.learning.plots import Course, LearningPlots
 
 #: Values that differ by more are drawn on a logarithmic scale.
 LOGARITHMIC = 100.0

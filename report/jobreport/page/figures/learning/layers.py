@@ -16,7 +16,7 @@ from jobreport.page.figures.devices.rows import HEIGHTS, frame_px
 from jobreport.page.figures.learning.courses import decades
 from jobreport.page.figures.models import ColumnDataSource, Image, LinearColorMapper
 from jobreport.page.figures.names import cut_apart
-from jobrules.analyses.learning import DECADES, FULL, NOT_FINITE, NOT_RECORDED, ZERO
+from jobrules.analyses.learning.layers import DECADES, FULL, NOT_FINITE, NOT_RECORDED, ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from jobreport.page.figures.canvas import Figure
     from jobreport.page.figures.chart import Axis
-    from jobrules.analyses.learning import LayerMap, Spread
+    from jobrules.analyses.learning.layers import LayerMap, Spread
 
     Levels = npt.NDArray[np.int64]
 

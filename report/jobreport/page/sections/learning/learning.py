@@ -25,7 +25,7 @@ from jobreport.page.kit.table import PERCENT_SCALE, as_code, bar, swatch
 from jobreport.page.sections.devices import color_scale
 from jobreport.page.sections.outline import section
 from jobreport.sentences import LOSS_EVENTS, loss_sentence
-from jobrules.analyses.learning import DECADES, NOT_FINITE, ZERO
+from jobrules.analyses.learning.layers import DECADES, NOT_FINITE, ZERO
 from jobrules.measures.learning.last_classes import MIN_OF_CLASS
 from jobrules.model.learning import (
     ACCURACY,
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from jobreport.document import Report
     from jobreport.page.kit.blocks import Block, Entry
     from jobreport.page.kit.section import Content
-    from jobrules.analyses.learning import Classes, LayerMap, LearningPlots, ScalarRow, Spread
+    from jobrules.analyses.learning.layers import LayerMap, Spread
+    from jobrules.analyses.learning.plots import Classes, LearningPlots, ScalarRow
 
 #: What readers look for.
 LOOKED_FOR = "`jobrecord.log`, TensorBoard events, tables of metrics (`metrics.csv`), `trainer_state.json`, and lines of logs"

@@ -8,40 +8,30 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
 
+from jobrules.analyses.learning.columns import StepColumns, quantiles_of, short
+from jobrules.analyses.learning.layers import LayerMap, Spread, activations, gradients, updates
 from jobrules.measures.learning.evaluations import MIN_EVALUATIONS, Evaluations
 from jobrules.measures.learning.last_classes import MIN_OF_CLASS, last_evaluation
 from jobrules.measures.learning.robust import block_medians, finite
-from jobrules.model import Count, FloatArray, IntArray, Positive
+from jobrules.model import Count, IntArray, Positive
 from jobrules.model.learning import (
     CANONICAL,
     LOSS,
     TRAINING,
     VAL_LOSS,
     ClassCounts,
-    Collection,
     Learning,
     ScalarName,
     Scalars,
     TensorName,
-    TensorRecords,
     Trees,
-    block_of,
 )
 from jobrules.model.names import OwnText
 from jobrules.model.order import median
-from jobrules.model.types import BoolArray
 from jobrules.text import count, duration, escape_name, join_names, percent
 
-#: Columns of series, of tensors, and rows of tensors.
-MAX_COLUMNS, MAX_MAP_COLUMNS, MAX_ROWS = 200, 100, 60
-#: Tensors with the smallest and the largest gradients in the table, rows of scalars, classes, pairs, and features.
-MAX_EXTREMES, MAX_SCALARS, MAX_CLASSES, MAX_PAIRS, MAX_FEATURES = 20, 40, 30, 10, 20
-#: Decades below the largest gradient that have a color of their own.
-DECADES = 6
-#: Levels of ``LayerRow``: of the whole scale, and instead of one.
-FULL, NOT_FINITE, ZERO, NOT_RECORDED = 100, 253, 254, 255
-#: Decimal digits of a number in the report.
-DIGITS = 4
+#: Columns of series, rows of scalars, classes, pairs, and features.
+MAX_COLUMNS, MAX_SCALARS, MAX_CLASSES, MAX_PAIRS, MAX_FEATURES = 200, 40, 30, 10, 20
 #: The loss after so many steps is the median over this last part of them, and that of so many pieces of it.
 LAST_PART, PIECES = 0.1, 10
 #: Those that are drawn.
@@ -54,26 +44,6 @@ _SHARDING = {
     "fsdp2": "FSDP2",
     "other": "another kind of sharding",
 }
-
-
-class StepColumns(Struct, frozen=True, kw_only=True):
-    """Columns of equally many steps."""
-
-    start: int
-    width: int
-    count: Positive
-
-    @classmethod
-    def of(cls, steps: IntArray, most: int) -> StepColumns:
-        """From the first to the last step, at most so many, and none narrower than the usual distance of steps."""
-        known = np.unique(steps)
-        start, stop = int(known[0]), int(known[-1]) + 1
-        width = max(_usual(np.diff(known)), -(-(stop - start) // most))
-        return cls(start=start, width=width, count=-(-(stop - start) // width))
-
-    def column(self, steps: IntArray) -> IntArray:
-        """In which column each step is; below 0 or from ``count`` on if in none."""
-        return np.asarray((steps - self.start) // self.width, np.int64)
 
 
 class Course(Struct, frozen=True, kw_only=True):
@@ -102,44 +72,6 @@ class ScalarRow(Struct, frozen=True, kw_only=True):
     last: float | None
     low: float | None
     high: float | None
-
-
-class LayerRow(Struct, frozen=True, kw_only=True):
-    """A tensor, or those of a block, over the columns."""
-
-    name: TensorName
-    tensors: Positive
-    #: (columns,) 0 to 100 of the scale, ``ZERO``, ``NOT_FINITE``, or ``NOT_RECORDED``.
-    levels: bytes
-    #: ``dead`` or ``saturated`` of activations.
-    kind: OwnText = ""
-
-
-class Spread(Struct, frozen=True, kw_only=True):
-    """Values of a tensor, or of those of a block, over its records: lowest to highest."""
-
-    name: TensorName
-    tensors: Positive
-    records: Count
-    #: Records in which the value is exactly 0.
-    zeros: Count
-    low: float
-    p25: float
-    median: float
-    p75: float
-    high: float
-
-
-class LayerMap(Struct, frozen=True, kw_only=True):
-    """A statistic of tensors by layer and step."""
-
-    columns: StepColumns
-    rows: tuple[LayerRow, ...]
-    #: Tensors in ``rows``, and the value of the full scale.
-    tensors: Count
-    top: float
-    #: Of single tensors: those with the lowest and those with the highest median.
-    extremes: tuple[Spread, ...]
 
 
 class ClassRow(Struct, frozen=True, kw_only=True):
@@ -252,48 +184,16 @@ def learning_plots(
         world_size=learning.world_size,
         scalars=tuple(map(_scalar_row, series[:MAX_SCALARS])),
         scalars_left=max(0, len(series) - MAX_SCALARS),
-        gradients=(tensors and _gradients(tensors)) or UNSET,
-        updates=(tensors and _updates(tensors)) or UNSET,
-        activations=(tensors and _activations(tensors)) or UNSET,
+        gradients=(tensors and gradients(tensors)) or UNSET,
+        updates=(tensors and updates(tensors)) or UNSET,
+        activations=(tensors and activations(tensors)) or UNSET,
         classes=_classes(learning.classes) if learning.classes else UNSET,
         trees=_trees(learning.trees) if learning.trees else UNSET,
     )
 
 
-def _usual(gaps: IntArray) -> int:
-    """The distance in which at least half of all steps lie; 1 without one."""
-    ordered = np.sort(gaps)
-    sums = np.cumsum(ordered)
-    return int(ordered[np.searchsorted(sums, sums[-1] / 2)]) if len(gaps) else 1
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
-
-
 def _rounded(value: float) -> float | None:
-    return _short(value) if np.isfinite(value) else None
-
-
-def _quantiles(
-    keys: IntArray, values: FloatArray, groups: int, parts: Sequence[float]
-) -> tuple[IntArray, list[FloatArray]]:
-    """How many values each group has, and the quantiles of each, linear between values; NaN without any."""
-    order = np.lexsort((values, keys))
-    keys, values = keys[order], values[order]
-    first = np.searchsorted(keys, np.arange(groups))
-    counts = np.searchsorted(keys, np.arange(groups), "right") - first
-    there = counts > 0
-    found = []
-    for part in parts:
-        place = part * (counts[there] - 1)
-        low, high = np.floor(place).astype(np.int64), np.ceil(place).astype(np.int64)
-        below, above = values[first[there] + low], values[first[there] + high]
-        one = np.full(groups, np.nan)
-        # A difference of the two may be infinite.
-        one[there] = below * (1 - (place - low)) + above * (place - low)
-        found.append(one)
-    return counts.astype(np.int64), found
+    return short(value) if np.isfinite(value) else None
 
 
 # --- series
@@ -310,7 +210,7 @@ def _of_first_rank(learning: Learning) -> list[Scalars]:
 
 def _course(series: Scalars, columns: StepColumns) -> Course:
     column, finite = columns.column(series.step), series.finite
-    _, found = _quantiles(column[finite], series.value[finite], columns.count, (0, 0.5, 1))
+    _, found = quantiles_of(column[finite], series.value[finite], columns.count, (0, 0.5, 1))
     low, median, high = (tuple(map(_rounded, one.tolist())) for one in found)
     broken = tuple(np.unique(column[~finite]).tolist())
     return Course(name=series.name, low=low, median=median, high=high, not_finite=broken)
@@ -360,7 +260,7 @@ def _best(learning: Learning) -> tuple[int, float] | None:
     place, value = int(found.loss.argmin()), found.loss.min()
     if len(found) >= MIN_EVALUATIONS:
         place, value = found.best, found.smooth.min()
-    return int(found.steps[place]), _short(value)
+    return int(found.steps[place]), short(value)
 
 
 def _loss_after(loss: Scalars) -> Iterable[LossAfter]:
@@ -371,123 +271,7 @@ def _loss_after(loss: Scalars) -> Iterable[LossAfter]:
         values = value[(step > (1 - LAST_PART) * steps) & (step <= steps)]
         pieces = block_medians(values, PIECES).tolist() if len(values) >= PIECES else ()
         if len(values):
-            yield LossAfter(steps=steps, loss=_short(median(values)), pieces=tuple(map(_short, pieces)))
-
-
-# --- tensors
-
-
-def _rows_of(records: TensorRecords, chosen: BoolArray) -> tuple[IntArray, list[tuple[str, int]]]:
-    """The row of each tensor, -1 for none, and name and number of tensors of each row.
-
-    Of too many, those of a block are one row; of too many blocks, neighbors.
-    """
-    there = np.unique(records.tensor[chosen]).tolist()
-    blocks = [records.tensors[place].name for place in there]
-    if len(there) > MAX_ROWS:
-        blocks = list(map(block_of, blocks))
-    places = {name: i for i, name in enumerate(dict.fromkeys(blocks))}
-    share = -(-len(places) // MAX_ROWS)
-    rows = np.full(len(records.tensors), -1, np.int64)
-    members: dict[int, list[int]] = {}
-    for place, block in zip(there, blocks, strict=True):
-        rows[place] = places[block] // share
-        members.setdefault(int(rows[place]), []).append(place)
-    called = [*places][::share]
-    return rows, [(called[row], len(members[row])) for row in sorted(members)]
-
-
-def _matrices(records: TensorRecords, collection: Collection) -> BoolArray:
-    """(n,) the rows of a collection; if it has matrices, only theirs."""
-    found = records.of(collection)
-    matrices = found & np.array([one.is_matrix for one in records.tensors], np.bool_)[records.tensor]
-    return matrices if matrices.any() else found
-
-
-def _spreads(keys: IntArray, values: FloatArray, named: Sequence[tuple[str, int]]) -> tuple[Spread, ...]:
-    """Of each group with a finite value, in their order."""
-    finite = np.isfinite(values)
-    keys, values = keys[finite], values[finite]
-    counts, found = _quantiles(keys, values, len(named), (0, 0.25, 0.5, 0.75, 1))
-    zeros = np.bincount(keys[values == 0], minlength=len(named))
-    return tuple(
-        Spread(
-            name=named[i][0],
-            tensors=named[i][1],
-            records=int(counts[i]),
-            zeros=int(zeros[i]),
-            **{
-                part: _short(one[i])
-                for part, one in zip(("low", "p25", "median", "p75", "high"), found, strict=True)
-            },
-        )
-        for i in range(len(named))
-        if counts[i]
-    )
-
-
-def _map(
-    records: TensorRecords, chosen: BoolArray, values: FloatArray, kinds: Sequence[str], *, shares: bool
-) -> LayerMap | None:
-    """``values`` of the ``chosen`` records by row and column: shares from 0 to 1, or norms on a logarithmic scale."""
-    if not chosen.any():
-        return None
-    rows, named = _rows_of(records, chosen)
-    columns = StepColumns.of(records.step[chosen], MAX_MAP_COLUMNS)
-    tensor, value = records.tensor[chosen], values[chosen]
-    key = rows[tensor] * columns.count + columns.column(records.step[chosen])
-    cells = len(named) * columns.count
-    finite = np.isfinite(value)
-    _, (median,) = _quantiles(key[finite], value[finite], cells, (0.5,))
-    top = 1.0 if shares else float(np.nanmax(median, initial=0.0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        part = median if shares else 1 + np.log10(median / top) / DECADES
-    levels = np.full(cells, NOT_RECORDED, np.uint8)
-    known = np.isfinite(median)
-    levels[known] = np.rint(FULL * np.clip(np.nan_to_num(part[known], neginf=0.0), 0, 1)).astype(np.uint8)
-    if not shares:
-        levels[median == 0] = ZERO
-        finite &= (records.nan + records.inf == 0)[chosen]
-    levels[key[~finite]] = NOT_FINITE
-    table = levels.reshape(len(named), columns.count)
-    own = _spreads(tensor.astype(np.int64), value, [(one.name, 1) for one in records.tensors])
-    ranked = sorted(own, key=lambda one: one.median)
-    most = MAX_EXTREMES if len(ranked) > 2 * MAX_EXTREMES else len(ranked)
-    kind_of = {int(row): kinds[place] for place, row in enumerate(rows.tolist()) if row >= 0}
-    return LayerMap(
-        columns=columns,
-        rows=tuple(
-            LayerRow(name=name, tensors=n, levels=table[i].tobytes(), kind=kind_of[i])
-            for i, (name, n) in enumerate(named)
-        ),
-        tensors=len(own),
-        top=_short(top),
-        extremes=(*ranked[:most], *ranked[max(most, len(ranked) - most) :]),
-    )
-
-
-def _gradients(records: TensorRecords) -> LayerMap | None:
-    chosen = _matrices(records, Collection.GRADIENT)
-    return _map(records, chosen, records.rms, [""] * len(records.tensors), shares=False)
-
-
-def _activations(records: TensorRecords) -> LayerMap | None:
-    """Of each layer the share that is dead or, of those that saturate, saturated."""
-    dead = np.isfinite(records.dead)
-    chosen = records.of(Collection.OUTPUT) & (dead | np.isfinite(records.saturated))
-    of_dead = {*np.unique(records.tensor[chosen & dead]).tolist()}
-    kinds = ["dead" if place in of_dead else "saturated" for place in range(len(records.tensors))]
-    # What is NaN is not positive, and yet no unit is dead.
-    share = np.where(records.nan > 0, np.nan, np.where(dead, records.dead, records.saturated))
-    return _map(records, chosen, share, kinds, shares=True)
-
-
-def _updates(records: TensorRecords) -> tuple[Spread, ...] | None:
-    chosen = _matrices(records, Collection.UPDATE)
-    if not chosen.any():
-        return None
-    rows, named = _rows_of(records, chosen)
-    return _spreads(rows[records.tensor[chosen]], records.ratio[chosen], named) or None
+            yield LossAfter(steps=steps, loss=short(median(values)), pieces=tuple(map(short, pieces)))
 
 
 # --- the rest
@@ -519,7 +303,7 @@ def _classes(counts: Sequence[ClassCounts]) -> Classes:
             for i in order
         ),
         pairs=tuple(
-            (label, taken, times, _short(times / labels[label]))
+            (label, taken, times, short(times / labels[label]))
             for label, taken, times in last.pairs[wrong][worst].tolist()
         ),
     )
@@ -530,7 +314,7 @@ def _trees(trees: Trees) -> TreeNumbers:
     shown = trees.importance[:MAX_FEATURES]
     depths, counts = np.unique(np.array(trees.depths, np.int64), return_counts=True)
     return TreeNumbers(
-        features=tuple((name, _short(gain / whole)) for name, gain in shown),
+        features=tuple((name, short(gain / whole)) for name, gain in shown),
         features_left=len(trees.importance) - len(shown),
         depths=tuple(zip(depths.tolist(), counts.tolist(), strict=True)),
         max_depth=trees.max_depth,
